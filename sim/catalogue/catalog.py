@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import date
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,7 @@ MOST_OFFERED = 4
 """Ids in place of an unknown one."""
 _RELEASE = re.compile(r"(.*?)[\s_=:@-]*v?(\d+(?:\.\d+)+[a-z0-9.+-]*)")
 """An engine's name and a release of it."""
+_AS_OF = re.compile(r"\bas_of: (\d{4}-\d{2}-\d{2})\b")
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -214,6 +216,11 @@ class Catalog:
     def price_file(self, item: str) -> Path:
         """Where the offers for *item* stand or would have to stand."""
         return self._path("prices", item.strip().lower())
+
+    def newest_price(self) -> date:
+        """The latest day on which a price of data/prices was asked; its files are not read as entries."""
+        texts = (path.read_text(encoding="utf-8") for path in (self.root / "prices").glob("*.yaml"))
+        return max(date.fromisoformat(day) for text in texts for day in _AS_OF.findall(text))
 
     def offer(self, name: str) -> Offer:
         """One offer by `item/offer`. Raises UnknownId."""

@@ -35,6 +35,7 @@ def check(
         from sim.report.check.resolved import overview, space
         from sim.report.fleets.futures.tables import inputs_told
         from sim.report.page.document import as_json, check_document
+        from sim.report.words.price_age import price_age_note
         from sim.report.words.worth import fleet_worths, worth_table
         from sim.scenario.job.load import has_job
         from sim.scenario.reading.load import load_for_size
@@ -61,7 +62,7 @@ def check(
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
         worths = fleet_worths(loaded, catalog)
         worth = [worth_table(worths)] if worths else []
-        show_all(*asked, *told, *worth, *inputs_told(loaded), *hint)
+        show_all(*asked, *told, *worth, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

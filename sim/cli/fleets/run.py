@@ -10,6 +10,7 @@ def run(asked: Asked) -> None:
     from sim.report.fleets.run.terminal import terminal_differences, terminal_table
     from sim.report.page.document import run_document
     from sim.report.words.exactness import precision_notes
+    from sim.report.words.price_age import price_age_note
     from sim.report.words.worth import extrapolated_note
     from sim.scenario.job.schema import WorkScenario
     from sim.scenario.sweep import axes
@@ -25,7 +26,8 @@ def run(asked: Asked) -> None:
     def notes() -> list[str]:
         far = extrapolated_note(scenario, asked.catalog)
         settled = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
-        return [*settled, *far, *asked.notes(), *futures_told(folder)]
+        aged = price_age_note(scenario, asked.catalog)
+        return [*settled, *far, *aged, *asked.notes(), *futures_told(folder)]
 
     asked.show(
         lambda out: run_document(scenario, *told, notes(), out),

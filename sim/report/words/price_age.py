@@ -1,0 +1,37 @@
+"""How old the catalogue's prices are that a scenario rests on.
+
+Age is counted from the newest price in the catalogue, not from today: the same scenario says the same on any day.
+"""
+
+from datetime import date, timedelta
+
+from sim.catalogue.catalog import Catalog
+from sim.language import _
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.schema import Scenario
+
+OLD = timedelta(days=183)
+
+
+def price_age_note(scenario: Scenario, catalog: Catalog) -> list[str]:
+    """A sentence where offers of *scenario*, as it is before its sweep, are older than half a year; none otherwise."""
+    offers: dict[str, date] = {}
+    for fleet in scenario.fleets:
+        costs = resolve_fleet(scenario, fleet, catalog).costs
+        offers |= {name: value.as_of for name, value in (costs.values if costs else {}).items() if value.as_of}
+    newest = catalog.newest_price() if offers else date.min
+    old = {name: day for name, day in offers.items() if newest - day > OLD}
+    if not old:
+        return []
+    oldest = min(old, key=lambda name: (old[name], name))
+    return [
+        _(
+            "{old} of {all} prices are older than six months, counted from the catalogue's newest ({newest}); the "
+            "oldest is of {day} ({offer}). Your own prices replace them: cost.quotes.",
+            old=len(old),
+            all=len(offers),
+            newest=newest,
+            day=old[oldest],
+            offer=oldest,
+        )
+    ]
