@@ -275,6 +275,59 @@ def test_a_result_of_aiperf(tmp_path: Path) -> None:
     assert (row.measured["tpot_mean_ms"], row.measured["ttft_p50_ms"], row.measured["req_s"]) == (11.5, 177.0, 2.0)
 
 
+def genai_perf_run(**more: Any) -> dict[str, Any]:
+    return {
+        "request_throughput": {"unit": "requests/sec", "avg": 2.0},
+        "request_latency": {"unit": "ms", "avg": 6000.0},
+        "output_token_throughput": {"unit": "tokens/sec", "avg": 1000.0},
+        "time_to_first_token": {"unit": "ms", "avg": 230.0, "p50": 177.0},
+        "inter_token_latency": {"unit": "ms", "avg": 11.5, "p50": 12.0},
+        "input_sequence_length": {"unit": "tokens", "avg": 4000.0, "std": 0.0},
+        "output_sequence_length": {"unit": "tokens", "avg": 500.0, "std": 0.0},
+        **more,
+    }
+
+
+OPTIONS = {"model": ["llama3.1-8b"], "service_kind": "openai", "measurement_interval": 30000, "request_count": 0}
+
+
+@pytest.mark.parametrize(
+    ("run", "load"),
+    [
+        (
+            genai_perf_run(input_config=OPTIONS | {"concurrency": 12, "request_rate": None}),
+            ("closed_loop", 12, None, 60),
+        ),
+        (
+            genai_perf_run(input_config=OPTIONS | {"concurrency": None, "request_rate": 2.5, "request_count": 80}),
+            ("constant", None, 2.5, 80),
+        ),
+        (
+            genai_perf_run(
+                request_count={"unit": "count", "avg": 40.0},
+                input_config={"model_names": ["llama3.1-8b"], "perf_analyzer": {"stimulus": {"request_rate": 2}}},
+            ),
+            ("constant", None, 2.0, 40),
+        ),
+        (
+            {
+                "records": genai_perf_run(request_count={"unit": "requests", "avg": 40.0}),
+                "input_config": {"endpoint": {"model_names": ["llama3.1-8b"]}, "loadgen": {"request_rate": 2.0}},
+            },
+            ("poisson", None, 2.0, 40),
+        ),
+    ],
+    ids=["flat options", "flat options with a rate", "stimulus", "records"],
+)
+def test_results_of_genai_perf_and_of_the_first_aiperf(
+    tmp_path: Path, run: dict[str, Any], load: tuple[Any, ...]
+) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    [row], _ = read_rows([tmp_path / "run.json"], "l40s")
+    assert (row.model, row.isl, row.measured["ttft_p50_ms"]) == ("llama3.1-8b", 4000.0, 177.0)
+    assert (row.load, row.concurrency, row.rate_req_s, row.num_requests) == load
+
+
 def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> None:
     def metric(mean: float, **more: float) -> dict[str, Any]:
         return {"successful": {"mean": mean, **more}}

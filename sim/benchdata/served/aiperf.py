@@ -1,4 +1,8 @@
-"""Results of AIPerf (`profile_export_aiperf.json`) and of GenAI-Perf before it: one run a file."""
+"""Results of AIPerf (`profile_export_aiperf.json`) and of GenAI-Perf before it: one run a file.
+
+Until autumn 2025 (43b7890) AIPerf wrote its metrics below `records`. Until spring 2025 (perf_analyzer 9fd7980)
+GenAI-Perf wrote what it was told as one flat list of its options, and in 2024 no number of requests.
+"""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -16,11 +20,18 @@ LATENCIES = {
 }
 RATES = {"output_tok_s": "output_token_throughput", "req_s": "request_throughput"}
 CONSTANT = "constant"
+WINDOW = "measurement_interval"
+"""Of GenAI-Perf [ms]: the time in which its requests are counted."""
 
 
 def is_run(data: Any) -> bool:
     """Whether *data* is what AIPerf exports of a run."""
-    return isinstance(data, dict) and "request_latency" in data and "input_sequence_length" in data
+    return isinstance(data, dict) and {"request_latency", "input_sequence_length"} <= _metrics(data).keys()
+
+
+def _metrics(data: dict[str, Any]) -> dict[str, Any]:
+    records = data.get("records")
+    return records if isinstance(records, dict) else data
 
 
 def seen_in_run(path: Path, data: dict[str, Any]) -> Seen:
@@ -34,40 +45,49 @@ def seen_in_run(path: Path, data: dict[str, Any]) -> Seen:
 
 
 def _seen(name: str, data: dict[str, Any]) -> Seen:
-    prompt, output = data["input_sequence_length"], data["output_sequence_length"]
-    rate = _figure(data["request_throughput"], "avg")
-    latency_s = _ms(data["request_latency"], "avg") / 1e3
-    count = data.get("request_count", {}).get("avg") or data["request_latency"]["count"]
-    measured = {ours: _figure(data[theirs], "avg") for ours, theirs in RATES.items() if theirs in data}
+    metrics, config = _metrics(data), data.get("input_config") or {}
+    prompt, output = metrics["input_sequence_length"], metrics["output_sequence_length"]
+    rate = _figure(metrics["request_throughput"], "avg")
+    latency_s = _ms(metrics["request_latency"], "avg") / 1e3
+    count = _count(metrics, config, rate)
+    measured = {ours: _figure(metrics[theirs], "avg") for ours, theirs in RATES.items() if theirs in metrics}
     for ours, theirs in LATENCIES.items():
-        if theirs in data:
-            measured |= {f"{ours}_mean_ms": _ms(data[theirs], "avg")}
-            measured |= {f"{ours}_p50_ms": _ms(data[theirs], "p50")} if ours != "e2e" and "p50" in data[theirs] else {}
+        if theirs in metrics:
+            told = metrics[theirs]
+            measured |= {f"{ours}_mean_ms": _ms(told, "avg")}
+            measured |= {f"{ours}_p50_ms": _ms(told, "p50")} if ours != "e2e" and "p50" in told else {}
     return Seen(
         id=name,
-        model=next(_models(data.get("input_config") or {}), ""),
+        model=next(_models(config), ""),
         engine="vLLM",
-        requests=float(count),
-        seconds=float(count) / rate,
+        requests=count,
+        seconds=count / rate,
         prompt_tokens=_figure(prompt, "avg"),
         output_tokens=_figure(output, "avg"),
         prompt_cv=_figure(prompt, "std") / _figure(prompt, "avg") if "std" in prompt else 0.0,
         output_cv=_figure(output, "std") / _figure(output, "avg") if "std" in output else 0.0,
         in_flight=rate * latency_s,
-        load=_load(data.get("input_config") or {}, round(float(count)), rate * latency_s),
+        load=_load(config, round(count), rate * latency_s),
         measured=measured,
     )
 
 
+def _count(metrics: dict[str, Any], config: dict[str, Any], rate: float) -> float:
+    """Requests that were measured."""
+    told = metrics.get("request_count", {}).get("avg") or metrics["request_latency"].get("count")
+    told = told or config.get("request_count")
+    return float(told) if told else rate * float(config[WINDOW]) / MS["s"]
+
+
 def _load(config: dict[str, Any], count: int, in_flight: float) -> dict[str, Any]:
-    """What the client was told, by its version: phases, a load generator, or a stimulus."""
+    """What the client was told, by its version: phases, a load generator, a stimulus, or options."""
     phases = [one for one in config.get("phases") or () if not one.get("exclude_from_results")]
-    stimulus = (config.get("perf_analyzer") or {}).get("stimulus") or {}
-    told = (phases[-1] if phases else None) or config.get("loadgen") or stimulus
+    by_aiperf = (phases[-1] if phases else None) or config.get("loadgen")
+    told = by_aiperf or (config.get("perf_analyzer") or {}).get("stimulus") or config
     asked = told.get("request_rate") or told.get("rate")
     clients = told.get("concurrency")
     if asked and not clients:
-        kind = str(told.get("request_rate_mode") or told.get("type") or "")
+        kind = str(told.get("request_rate_mode") or told.get("type") or "") if by_aiperf else CONSTANT
         load = "constant" if CONSTANT in kind else "poisson"
         return {"load": load, "rate_req_s": float(asked), "num_requests": count}
     kept = {"load": "closed_loop", "concurrency": int(clients or max(1, round(in_flight))), "num_requests": count}
