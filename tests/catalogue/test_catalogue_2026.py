@@ -18,6 +18,7 @@ MODELS = (
     *("deepseek-v3.2", "glm-5.2", "kimi-k2.6", "minimax-m3", "minimax-m2.7", "qwen3.6-35b-a3b", "qwen3.8-27b"),
     *("qwen3-vl-235b-a22b", "gemma4-26b-a4b", "mistral-small-4", "ministral3-14b"),
     *("nemotron-3-nano", "nemotron-3-super", "nemotron-3-ultra", "nemotron-h-56b"),
+    *("glm-5.3", "mistral-large-3", "qwen3.8-2.4t-a95b"),
 )
 FORMATS = {
     **{"gguf-iq2_xxs": 2.3824, "gguf-q3_k_m": 3.89, "mlx-4bit": 4.5},
