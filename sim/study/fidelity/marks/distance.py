@@ -83,9 +83,9 @@ def link_class(link: Link | None, gpus: int) -> str:
 
 
 def mark_of(setting: Setting, index: Sequence[Entry]) -> tuple[Mark, tuple[str, ...]]:
-    """(the mark of *setting*, why: a phrase for each direction in which nothing near was measured)."""
+    """(the mark of *setting*, why: a phrase for each direction in which nothing near was measured, or own runs)."""
     if setting.measured_by_its_owner:
-        return MARKS[0], ()
+        return MARKS[0], ("it is calibrated on your own runs of this server",)
     # a GPU that somebody calibrated counts as measured, so that the other directions are looked up on all GPUs
     here = [entry for entry in index if entry.gpu == setting.gpu and not setting.calibrated]
     findings = [look(setting, here or index, index) for look in DIRECTIONS]

@@ -56,7 +56,7 @@ class Worth:
 
     mark: Mark
     why: tuple[str, ...]
-    """A phrase for each direction in which nothing near was measured; empty where it was."""
+    """A phrase for each direction in which nothing near was measured, or that the owner measured; else empty."""
     factors: Mapping[str, Factors] = field(default_factory=dict)
     """Metric of METRICS -> what a prediction is multiplied by for the 10th and 90th percentile of an unseen host."""
 
