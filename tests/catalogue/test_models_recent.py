@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sim.catalogue.entries.hf_config import ConfigError, model_from_config
-from sim.catalogue.entries.hf_config.recent import REFUSED
+from sim.catalogue.entries.hf_config.refused import REFUSED
 from sim.catalogue.entries.model import kv_bytes_per_token, params_active, params_total
 
 SHAPE = (
@@ -133,6 +133,67 @@ MODELS: dict[str, tuple[dict[str, Any], float, float, int]] = {
         | {"hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-"}
         | {"mamba_num_heads": 128, "mamba_head_dim": 80},
         *(8.89, 8.89, 4 * 2 * 8 * 128 * 2),
+    ),
+    "Trinity-Nano": (
+        shape("afmoe", 1024, 3072, 56, 8, 2, 200192, head_dim=128, num_dense_layers=2, num_shared_experts=1)
+        | {"sliding_window": 2048, "global_attn_every_n_layers": 4}
+        | experts("plain", 128, 8, 256),
+        *(6.12, 1.024, 56 * 2 * 2 * 128 * 2),
+    ),
+    "Trinity-Mini": (
+        shape("afmoe", 2048, 6144, 32, 32, 4, 200192, head_dim=128, num_dense_layers=2, num_shared_experts=1)
+        | {"sliding_window": 2048, "layer_types": [*["sliding_attention"] * 3, "full_attention"] * 8}
+        | experts("plain", 128, 8, 1024),
+        *(26.12, 3.475, 32 * 2 * 4 * 128 * 2),
+    ),
+    "Hy3": (
+        shape("hy_v3", 4096, 13312, 80, 64, 8, 120832, head_dim=128, num_shared_experts=1, first_k_dense_replace=1)
+        | {"qk_norm": True}
+        | experts("plain", 192, 8, 1536),
+        *(295.0, 20.68, 80 * 2 * 8 * 128 * 2),
+    ),
+    "Laguna-XS.2": (
+        shape("laguna", 2048, 8192, 40, 48, 8, 100352, head_dim=128, sliding_window=512, gating="per-head")
+        | {"layer_types": ["full_attention", *["sliding_attention"] * 3] * 10, "shared_expert_intermediate_size": 512}
+        | {"num_attention_heads_per_layer": [48, 64, 64, 64] * 10}
+        | experts("plain", 256, 8, 512),
+        *(33.44, 3.01, 40 * 2 * 8 * 128 * 2),
+    ),
+    "Command-A+": (
+        shape("cohere2_moe", 4096, 4096, 32, 128, 8, 262144, head_dim=128, sliding_window=4096, num_shared_experts=4)
+        | {"num_experts": 128, "num_experts_per_tok": 8},
+        *(218.3, 24.98, 32 * 2 * 8 * 128 * 2),
+    ),
+    "North-Mini-Code": (
+        shape("cohere2_moe", 2048, 768, 49, 32, 4, 262144, head_dim=128, sliding_window=4096, first_k_dense_replace=1)
+        | {"num_experts": 128, "num_experts_per_tok": 8, "prefix_dense_intermediate_size": 3072},
+        *(30.48, 3.305, 49 * 2 * 4 * 128 * 2),
+    ),
+    "Mellum2-12B-A2.5B": (
+        shape("mellum", 2304, 7168, 28, 32, 4, 98304, head_dim=128, sliding_window=1024)
+        | {"layer_types": [*["sliding_attention"] * 3, "full_attention"] * 7}
+        | experts("plain", 64, 8, 896),
+        *(12.15, 2.44, 28 * 2 * 4 * 128 * 2),
+    ),
+    "Ling-3.0-tiny": (
+        shape("bailing_hybrid", 1536, 4608, 24, 16, 16, 157184, head_dim=128, layer_group_size=4, no_kda_lora=True)
+        | {"short_conv_kernel_size": 4, "num_shared_experts": 1, "first_k_dense_replace": 1, "q_lora_rank": 256}
+        | LATENT
+        | {"qk_nope_head_dim": 128, "v_head_dim": 128}
+        | experts("plain", 128, 8, 512),
+        *(7.89, 1.381, 6 * 576 * 2),
+    ),
+    "Ling-3.0-flash": (
+        shape("bailing_hybrid", 2560, 6144, 42, 32, 32, 157184, head_dim=128, layer_group_size=6, no_kda_lora=True)
+        | {"short_conv_kernel_size": 4, "num_shared_experts": 1, "first_k_dense_replace": 2}
+        | LATENT
+        | {"qk_nope_head_dim": 128, "v_head_dim": 128}
+        | experts("plain", 512, 8, 768),
+        *(124.4, 5.50, 7 * 576 * 2),
+    ),
+    "Muse-Glimmer-30B": (
+        shape("muse_glimmer", 6656, 19968, 52, 32, 2, 202048, head_dim=128, sliding_window=2048),
+        *(27.86, 27.86, 52 * 2 * 2 * 128 * 2),
     ),
     "Apertus-70B": (shape("apertus", 8192, 43008, 80, 64, 8, 131072), *(70.6, 70.6, 80 * 2 * 8 * 128 * 2)),
     "Qwen2.5-VL-7B": (shape("qwen2_5_vl", 3584, 18944, 28, 28, 4, 152064), *(7.62, 7.62, 28 * 2 * 4 * 128 * 2)),

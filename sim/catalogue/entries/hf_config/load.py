@@ -11,15 +11,17 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sim.catalogue.entries.hf_config.config import Config, ConfigError, Fields, shown
+from sim.catalogue.entries.hf_config.gated import GATED
 from sim.catalogue.entries.hf_config.hybrid import HYBRID
 from sim.catalogue.entries.hf_config.mixed import MIXED
 from sim.catalogue.entries.hf_config.plain import PLAIN
-from sim.catalogue.entries.hf_config.recent import RECENT, REFUSED
+from sim.catalogue.entries.hf_config.recent import RECENT
+from sim.catalogue.entries.hf_config.refused import REFUSED
 from sim.catalogue.entries.hf_config.stored import stored
 from sim.catalogue.entries.model import Model
 from sim.infile import opened
 
-READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID}
+READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID, **GATED}
 """By `model_type`."""
 
 MOST_BYTES = 8_000_000

@@ -1,9 +1,9 @@
-"""Readers of models of 2025 and 2026 whose configs have keys of their own; what cannot be read."""
+"""Readers of models of 2025 and 2026 whose configs have keys of their own."""
 
 from collections.abc import Callable
 
 from sim.catalogue.entries.hf_config.config import Config, Fields
-from sim.catalogue.entries.hf_config.plain import latent_heads, llama, moe, qwen3, shared_moe, sliding
+from sim.catalogue.entries.hf_config.plain import latent_heads, llama, moe, qwen3, qwen3_moe, shared_moe, sliding
 
 LETTERS = "sliding_window_pattern"
 """Of EXAONE: a letter a layer, L with a window and G without, over and over; or every how many layers have none."""
@@ -16,6 +16,15 @@ def _cohere2(config: Config) -> Fields:
     every = config.whole("sliding_window_pattern", 4) or 4
     window = sliding(config, lambda layers: layers - layers // every)
     return llama(config, tied=True) | {"norms_per_layer": 1, "qk_norm": config.flag("use_qk_norm")} | window
+
+
+def _cohere2_moe(config: Config) -> Fields:
+    """Command A+, North: as wide as the dense models' blocks are here the experts, routed and shared."""
+    inner, leading = config.count("intermediate_size"), config.whole("first_k_dense_replace", 0)
+    dense = config.whole("prefix_dense_intermediate_size", inner) or inner
+    sizes = {"shared_experts": config.whole("num_shared_experts", 0), "dense_layers": leading}
+    experts = moe(config, "num_experts", "intermediate_size", "num_experts_per_tok", **sizes)
+    return _cohere2(Config(config.path, config.keys | {"intermediate_size": dense})) | experts
 
 
 def _exaone4(config: Config) -> Fields:
@@ -98,6 +107,18 @@ def _bailing(config: Config) -> Fields:
     sizes = {"shared_experts": shared, "dense_layers": config.whole("first_k_dense_replace", 0)}
     heads = llama(config) | {"qk_norm": config.flag("use_qk_norm"), "qkv_bias": config.flag("use_qkv_bias")}
     return heads | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _hy_v3(config: Config) -> Fields:
+    sizes = {"shared_experts": config.whole("num_shared_experts", 0)}
+    sizes |= {"dense_layers": config.whole("first_k_dense_replace", 0)}
+    norms = {"qk_norm": config.flag("qk_norm", config.flag("use_qk_norm"))}
+    return llama(config) | norms | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _mellum(config: Config) -> Fields:
+    """Qwen3 with experts, and a window in most layers."""
+    return qwen3_moe(config) | sliding(config, lambda _: 0)
 
 
 def _phimoe(config: Config) -> Fields:
@@ -188,6 +209,7 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "bailing_moe": _bailing,
     "bailing_moe_v2": _bailing,
     "cohere2": _cohere2,
+    "cohere2_moe": _cohere2_moe,
     "deepseek": _plain_shared_moe,
     "dots1": _dots,
     "ernie4_5": _ernie,
@@ -197,9 +219,11 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "granite": _granite,
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan_moe,
+    "hy_v3": _hy_v3,
     "llama4": _llama4,
     "llama4_text": _llama4,
     "longcat_flash": _longcat,
+    "mellum": _mellum,
     "mimo_v2_flash": _mimo_v2,
     "olmo2": qwen3,
     "olmo3": _olmo,
@@ -211,24 +235,3 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "step3p7": _step,
 }
 """By `model_type`."""
-
-REFUSED: dict[str, tuple[str, str]] = {
-    "bailing_moe_linear": ("layer_group_size", "lightning attention"),
-    "bailing_moe_v2_5": ("layer_group_size", "lightning attention"),
-    "falcon_mamba": ("state_size", "Mamba"),
-    "gemma3n": ("hidden_size_per_layer_input", "an embedding for every layer"),
-    "gemma3n_text": ("hidden_size_per_layer_input", "an embedding for every layer"),
-    "jamba": ("attn_layer_period", "Mamba"),
-    "lfm2": ("conv_L_cache", "short convolutions in place of attention"),
-    "lfm2_moe": ("conv_L_cache", "short convolutions in place of attention"),
-    "mamba": ("state_size", "Mamba"),
-    "mamba2": ("state_size", "a stack without attention"),
-    "minimax": ("layer_types", "lightning attention"),
-    "minimax_text_01": ("attn_type_list", "lightning attention"),
-    "mllama_text_model": ("cross_attention_layers", "attention to an image"),
-    "nemotron-nas": ("block_configs", "layers of different sizes"),
-    "plamo2": ("mamba_step", "Mamba as PLaMo changed it"),
-    "recurrent_gemma": ("block_types", "recurrent blocks"),
-    "zamba2": ("layers_block_type", "attention that layers share"),
-}
-"""By `model_type`: the key that asks for a part without a step time, and the part."""

@@ -45,6 +45,8 @@ class LinearAttention(Spec):
     value_head_dim: Count
     low_rank_gate: bool = False
     """KDA's output gate goes through the size of a key, as its decay does (Kimi-Linear)."""
+    whole_decay: bool = False
+    """KDA's decay does not (Ling 3)."""
     state_bits: Literal[16, 32] = 32
     """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
     beside_heads: bool = False

@@ -132,7 +132,9 @@ def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
         scalars = (2 if linear.rule == "gated_delta" else 1) * linear.value_heads
         found.append(Matrix("linear_scalars_proj", "attention", model.hidden, scalars, "outputs", *span))
         return [*found, out]
-    size, narrow = linear.key_head_dim, [("decay", keys)]
+    size, narrow = linear.key_head_dim, [] if linear.whole_decay else [("decay", keys)]
+    if linear.whole_decay:
+        found.append(Matrix("linear_decay_proj", "attention", model.hidden, keys, "outputs", *span))
     if linear.low_rank_gate:
         narrow.append(("gate", values))
     found.append(Matrix("linear_scalars_proj", "attention", model.hidden, linear.value_heads, "outputs", *span))
