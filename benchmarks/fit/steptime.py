@@ -22,7 +22,7 @@ from cores import each
 from observe import Ready, Simulated, compared, fittable, observations, prepare, simulate_row
 from parameters import HOSTS, Priors, load_priors
 from posterior import Observation, errors, fit
-from rows import judged, pair, read_rows, thinned
+from rows import judged, pair, publisher_of, read_rows, stranger, thinned
 from rows import simulated as wanted
 from stored import stored
 from without import Without
@@ -41,12 +41,13 @@ FREE_HOST, ROWS_OF_A_HOST = 1.0, 8
 GROUPS: dict[str, Callable[[BenchRow], str]] = {
     "pairs": pair,
     "gpus": lambda row: row.gpu,
-    "campaigns": lambda row: row.source_key,
+    "campaigns": publisher_of,
+    "strangers": lambda row: str(stranger(row)),
 }
 """What is left out together: one group after the other."""
 COLUMNS = (
-    "scheme", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus", "interconnect",
-    "tp", "metric", "measured", "predicted",
+    "scheme", "table", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus",
+    "interconnect", "tp", "metric", "measured", "predicted",
 )  # fmt: skip
 
 
@@ -182,8 +183,9 @@ def _line(scheme: str, one: Simulated, kind: str, ratio: float) -> dict[str, obj
     row = one.row
     measured = row.measured[dict(compared(row, one.saturated))[kind]]
     return dict(zip(COLUMNS, (
-        scheme, row.id, row.source_key, row.gpu, row.model_family, row.engine, row.engine_version, row.load,
-        row.n_gpus, row.interconnect, row.tp, kind, measured, measured * ratio,
+        scheme, "public" if stranger(row) else "measured", row.id, row.source_key, row.gpu, row.model_family,
+        row.engine, row.engine_version, row.load, row.n_gpus, row.interconnect, row.tp, kind,
+        measured, measured * ratio,
     ), strict=True))  # fmt: skip
 
 
