@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.engine.intake import IntakeEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
 from sim.records import Batch, FleetLog, Request
@@ -86,12 +87,17 @@ def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
     return [(one._rank.batch, one._steps)]
 
 
+def _behind_intake(replica: Any) -> Any:
+    """Who asks the engine itself for its steps: the replica, or the intake of an API server."""
+    return replica.engine if isinstance(replica.engine, IntakeEngine) else replica
+
+
 def simulate(plan: CasePlan) -> tuple[FleetLog, Steps]:
     """Runs *plan* once; what happened, and the steps of all replicas together."""
     fleet = RunningFleet(plan)
-    recorders = [Recorder(replica.engine) for replica in fleet._replicas]
+    recorders = [Recorder(_behind_intake(replica).engine) for replica in fleet._replicas]
     for replica, recorder in zip(fleet._replicas, recorders, strict=True):
-        replica.engine = recorder
+        _behind_intake(replica).engine = recorder
     log = fleet.run()
     sums = np.array([group for recorder in recorders for group in recorder.groups()], dtype=float)
     steps = sums[:, -1]

@@ -115,6 +115,10 @@ class CampaignFact(Sourced):
     """Whether the API server ran in the engine's process."""
     sorts_logits: bool | None = None
     """Whether requests asked for top-p, and the engine sorted all logits for it."""
+    chat_template: bool | None = None
+    """Whether requests were chats, for which the API server filled in the model's template."""
+    chunked_prefill: bool | None = None
+    """Whether the scheduler cut prompts, where this is not the engine's usual way."""
     measured_at: str | None = None
     gpus_squared: bool = False
     """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
@@ -164,6 +168,8 @@ class Setup:
     in_process: bool | None = None
     one_process: bool = False
     sorts_logits: bool = False
+    chat_template: bool = False
+    chunked_prefill: bool = False
     measured_at: str = "client"
     lengths_from_share: float | None = None
     lengths_cv: float | None = None
@@ -220,6 +226,8 @@ class Campaigns(Spec):
             in_process=_last(fact.in_process for fact in facts),
             one_process=bool(_last(fact.one_process for fact in facts)),
             sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
+            chat_template=bool(_last(fact.chat_template for fact in facts)),
+            chunked_prefill=bool(_last(fact.chunked_prefill for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
             lengths_cv=_last(fact.lengths_cv for fact in facts),

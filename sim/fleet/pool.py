@@ -10,6 +10,7 @@ from sim.batching.limits import VllmLimits
 from sim.batching.sharing import Swapped
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
+from sim.engine.intake import IntakeEngine
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
@@ -50,7 +51,11 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
     replicas of their own.
     """
     new_tiers = tiers_of(pool) if pool.kv_tiers else None
-    return [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * engines_per_replica(pool))]
+    engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * engines_per_replica(pool))]
+    if not pool.intake_s:
+        return engines
+    limits = rank_limits(pool)
+    return [IntakeEngine(engine, pool.intake_s, limits.serves) for engine in engines]
 
 
 def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:

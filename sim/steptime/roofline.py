@@ -42,6 +42,9 @@ class Roofline(Spec):
     sorts_logits: bool = False
     """Requests ask for top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
 
+    chat_template: bool = False
+    """Requests are chats, for which the API server fills in the model's template."""
+
     def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
         """Work out all that does not depend on the batch.
 
@@ -69,6 +72,13 @@ class Roofline(Spec):
         if gpu.hopper and overheads.hopper_request_factor is not None:
             factor *= overheads.hopper_request_factor.value
         return overheads.per_request_s.value * factor * self.host_factor
+
+    def intake_s(self, engine: Engine) -> float:
+        """API-server time that each request holds up all others with before the engine gets it [s]."""
+        reading = known_overheads(engine).chat_template_s
+        if self.in_process or not self.chat_template or reading is None:
+            return 0.0
+        return reading.value * self.host_factor
 
 
 class RooflineStepTime:

@@ -166,6 +166,14 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
     assert not Roofline(in_process=True, one_process=True).values(coefficients)
 
 
+def test_chats_are_read_one_after_the_other_only_where_the_release_reads_the_template_anew(engine):
+    reading = engine.overheads.per_step_s.model_copy(update={"value": 0.01})
+    anew = engine.model_copy(update={"overheads": engine.overheads.model_copy(update={"chat_template_s": reading})})
+    assert Roofline(chat_template=True, host_factor=2).intake_s(anew) == 0.02
+    assert Roofline().intake_s(anew) == Roofline(chat_template=True).intake_s(engine) == 0
+    assert Roofline(chat_template=True, in_process=True).intake_s(anew) == 0
+
+
 def test_request_overhead_grows_with_ranks_and_experts_and_is_the_hosts(engine, language_model, gpu):
     a100, h100 = gpu("a100-80gb-sxm"), gpu("h100-80gb-sxm")
     dense, mixture = language_model("llama3.1-8b"), language_model("mixtral-8x7b")

@@ -37,6 +37,9 @@ class Overheads(Spec):
     per_sequence_in_process_s: Value
     per_request_s: Value
     """API-server time before a request's first token; it does not hold the engine."""
+    chat_template_s: Value | None = None
+    """API-server time in which it reads a model's chat template anew for each request, one after another; None: the
+    template is read once."""
     moe_layer_factor: Value
     mla_layer_factor: Value
     blackwell_layer_factor: Value

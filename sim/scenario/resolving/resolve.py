@@ -231,9 +231,10 @@ def _pool_plan(
     catalog: Catalog,
 ) -> PoolPlan:
     steptime, layout = pool.steptime, pool.layout
-    overhead_s = 0.0
+    overhead_s = intake_s = 0.0
     if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
         overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size, pool.gpu)
+        intake_s = steptime.intake_s(pool.engine)
     return PoolPlan(
         name=name,
         gpu=pool.gpu.id if pool.gpu else "",
@@ -246,6 +247,7 @@ def _pool_plan(
         data_parallel_size=layout.data_parallel_size,
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
         request_overhead_s=overhead_s,
+        intake_s=intake_s,
         memory=memory,
         power=power_of(pool, slices, servers, catalog),
         schedule=pool.spec.schedule,

@@ -90,6 +90,8 @@ class PoolPlan:
     """Data-parallel ranks step together (experts are spread over them)."""
     request_overhead_s: float = 0.0
     """API-server time before a request's first token that does not hold the engine."""
+    intake_s: float = 0.0
+    """API-server time that each request holds up all others with before the engine gets it."""
     memory: MemoryFit | None = None
     power: PoolPower | None = None
     schedule: Schedule | None = None

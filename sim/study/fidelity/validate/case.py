@@ -163,7 +163,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "max_num_batched_tokens": row.max_num_batched_tokens,
         "gpu_memory_utilization": row.gpu_memory_utilization,
         "async_scheduling": setup.async_scheduling,
-        "policy": "prefill_first" if setup.scheduler_recv_interval else None,
+        "policy": "prefill_first" if setup.scheduler_recv_interval else "vllm" if setup.chunked_prefill else None,
         "scheduler_recv_interval": setup.scheduler_recv_interval,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
@@ -179,6 +179,7 @@ def host_of(row: BenchRow, setup: Setup) -> dict[str, bool]:
         "in_process": in_process(row, setup),
         "one_process": setup.one_process,
         "sorts_logits": setup.sorts_logits,
+        "chat_template": setup.chat_template,
     }
 
 

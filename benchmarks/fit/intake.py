@@ -1,0 +1,35 @@
+"""What an API server takes to read one chat in: `chat_template_s` in data/engines/vllm-0.11.yaml.
+
+intake.csv: bursts of 1,000 prompts of 128 tokens and four to answer, all sent at once to one server, as the pages of
+GPUStack's performance lab have them (gpustack/gpustack@47277d79f4; column `page`). An event loop reads all of them
+before the engine has the first, and the engine then answers at an even pace: the mean first token comes in the middle
+of what is left of the run, so that reading took twice the mean first token less the run's duration.
+"""
+
+import csv
+from pathlib import Path
+from statistics import median
+
+BURSTS = Path(__file__).with_name("intake.csv")
+MS = 1e3
+
+
+def reading_ms(burst: dict[str, str]) -> float:
+    """Of one request [ms]; about 0, or less, where reading is over before the engine has finished a step."""
+    return (2 * float(burst["ttft_mean_ms"]) - MS * float(burst["duration_s"])) / float(burst["requests"])
+
+
+def main() -> None:
+    """Prints each burst, and the middle of the servers that read the template anew and of those that do not."""
+    with BURSTS.open(encoding="utf-8", newline="") as file:
+        bursts = list(csv.DictReader(file))
+    for burst in bursts:
+        print(f"{reading_ms(burst):6.1f} ms  {burst['page']}: {burst['serve']}")
+    for anew in ("yes", "no"):
+        found = [reading_ms(burst) for burst in bursts if burst["reads_template"] == anew]
+        spread = f"{min(found):.1f} to {max(found):.1f} ({len(found)})"
+        print(f"template read anew: {anew}: median {median(found):.1f} ms, {spread}")
+
+
+if __name__ == "__main__":
+    main()

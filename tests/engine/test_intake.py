@@ -1,0 +1,87 @@
+"""An API server's one thread reads requests turn by turn: the engine behind it sees later arrivals, no more."""
+
+import sys
+from math import inf
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.engine.asynchronous import AsyncEngine
+from sim.engine.intake import IntakeEngine
+from sim.engine.limits import RankLimits
+from sim.engine.vllm import VllmEngine
+from sim.records import Progress, Request
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from engine_workloads import Affine, dates, workloads
+from reference_engine import drain
+
+READING_S = 2.0**-5
+
+
+def read_at(arrivals_s: list[float]) -> list[float]:
+    """When a thread has read each of the requests that arrive then, in this order: the turns written out."""
+    done, at, free_s = [inf] * len(arrivals_s), 0, 0.0
+    while at < len(arrivals_s):
+        begin_s = max(free_s, arrivals_s[at])
+        together = [i for i in range(at, len(arrivals_s)) if arrivals_s[i] <= begin_s]
+        if free_s < arrivals_s[at]:  # who finds the thread idle is read by itself
+            together = together[:1]
+        free_s = begin_s + READING_S * len(together)
+        for i in together:
+            done[i] = free_s
+        at += len(together)
+    return done
+
+
+@given(workloads(), st.sampled_from([VllmEngine, AsyncEngine]))
+@settings(max_examples=40, deadline=None)
+def test_the_engine_works_as_if_requests_came_when_they_were_read(workload, kind) -> None:
+    wanted, values = workload
+    limits = RankLimits(**values)
+    held, plain = [Request(**one) for one in wanted], [Request(**one) for one in wanted]
+    drain(IntakeEngine(kind(Affine(), limits), READING_S, limits.serves), held)
+    served = [i for i, one in enumerate(held) if not one.rejected]
+    for i, read_s in zip(served, read_at([wanted[i]["arrived_s"] for i in served]), strict=True):
+        plain[i].arrived_s = read_s
+    drain(kind(Affine(), limits), plain)
+    assert [dates(one) for one in held] == [dates(one) for one in plain]
+    assert [one.rejected for one in held] == [one.rejected for one in plain]
+
+
+def engine(reading_s: float = READING_S) -> IntakeEngine:
+    limits = RankLimits(
+        num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000
+    )
+    return IntakeEngine(VllmEngine(Affine(), limits), reading_s, limits.serves)
+
+
+def request(index: int, at_s: float = 0.0) -> Request:
+    return Request(index=index, arrived_s=at_s, prompt_tokens=16, output_tokens=4)
+
+
+def test_of_a_burst_nobody_reaches_the_engine_before_all_are_read() -> None:
+    burst = [request(i) for i in range(50)]
+    drain(engine(1.0), burst)
+    assert min(one.started_s for one in burst[1:]) == pytest.approx(50.0)
+
+
+def test_who_leaves_while_it_is_read_was_never_there() -> None:
+    server, leaves = engine(), request(1)
+    server.offer(request(0), 0.0)
+    server.offer(leaves, 0.0)
+    assert server.plan(0.0) == READING_S
+    assert server.evict(leaves, 0.0) == Progress(0, 0)
+    assert server.advance() == []
+    assert not leaves.started_s >= 0
+
+
+def test_a_server_that_dies_forgets_what_it_was_reading() -> None:
+    server, lost = engine(), request(0)
+    server.offer(lost, 0.0)
+    server.plan(0.0)
+    server.evict(lost, 0.0)
+    server.crash(0.0)
+    assert server.plan(0.0) == inf
