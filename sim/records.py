@@ -213,14 +213,14 @@ class Batch:
 
 @dataclass(slots=True)
 class Leap:
-    """How long the next steps of an unchanging decode batch take: step j = 0, 1, ... < `valid_steps` lasts
-    `first_s + j * growth_s`. `load` says how hard the GPUs work, from 0 at idle power to 1 at the power limit.
-    """
+    """Step j < `valid_steps` of an unchanging batch takes `first_s + j * growth_s`; `load`: 0 (idle power) to 1."""
 
     first_s: float
     growth_s: float = 0.0
     valid_steps: float = inf
     load: float = 1.0
+    last_s: float = 0.0
+    """What the last stage of a pipeline takes more than each of the others; `first_s` is the mean stage's."""
 
 
 class StepTime(Protocol):

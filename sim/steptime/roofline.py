@@ -5,12 +5,13 @@
       + all-reduces, one a block                               tokens in the step
       + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
 
-The host's time adds to the GPU's: taking the larger of both predicts worse. With pipeline parallelism the time is one
-stage's: the layers of the fullest stage, an even share of the LM head and of the host's time per step, and the send to
-the next stage.
+The host's time adds to the GPU's: taking the larger of both predicts worse. With pipeline parallelism the time is that
+of the mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to
+the next stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others wait
+for while several batches are in flight.
 """
 
-from math import inf, log2
+from math import inf
 from typing import Literal
 
 from sim.catalogue.entries.engine import Engine
@@ -27,6 +28,7 @@ from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
+from sim.steptime.links.stages import stage_shares
 
 
 class Roofline(Spec):
@@ -95,7 +97,7 @@ class RooflineStepTime:
         self._allreduce, self._exchange, self._send = _links(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
-        self._layers_share, self._even_share = _stage_shares(inputs)
+        self._layers_share, self._even_share, self._alone_stages = stage_shares(inputs)
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
@@ -124,7 +126,7 @@ class RooflineStepTime:
         first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
         stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
-        still_s = step.still_s + head.still_s
+        still_s, reading_s = step.still_s + head.still_s, 0.0
         growth_s = self._decode_s * batch.decode_seqs
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
@@ -143,10 +145,11 @@ class RooflineStepTime:
             first_s += moved_s + scanned_s
             peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
+        last_s = self._alone_stages * (head.total_s + step.still_s + reading_s)
         if self._load is None:
-            return Leap(first_s, growth_s, inf, 1.0)
+            return Leap(first_s, growth_s, inf, 1.0, last_s)
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, 1.0 - still_s / first_s)
-        return Leap(first_s, growth_s, inf, load)
+        return Leap(first_s, growth_s, inf, load, last_s)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""
@@ -346,11 +349,3 @@ def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce
         (exchange if gathers else all_reduce)(inputs.expert_ranks),
         Send.over(inputs.link, inputs.lanes_stretch),
     )
-
-
-def _stage_shares(inputs: RooflineInputs) -> tuple[float, float]:
-    """Shares of the whole model that one stage takes: of the layers (the fullest stage's) and of what is even."""
-    stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
-    factor = 1.0 if inputs.serial_stages else inputs.coefficients.pipeline_time_factor_per_doubling.value
-    slowdown = factor ** log2(stages)
-    return -(-layers // stages) / layers * slowdown, slowdown / stages

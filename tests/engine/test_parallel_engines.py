@@ -43,6 +43,13 @@ class Constant:
         return Leap(1.0)
 
 
+class HeavyEnd:
+    """The last of four stages takes two seconds, each of the others one."""
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap(1.25, last_s=1.0)
+
+
 requests = st.lists(
     st.tuples(st.integers(0, 200), st.integers(1, 90), st.integers(1, 40)), min_size=1, max_size=20
 ).map(lambda rows: [Request(i, a / 32, p, o) for i, (a, p, o) in enumerate(sorted(rows))])
@@ -144,3 +151,10 @@ def test_who_stands_still_while_prompts_go_first_takes_no_time() -> None:
     drain(engine, copies)
     assert [r.finished_s for r in copies] == [7.0, 7.0, 4.0]
     assert [(r.busy.prefill_s, r.busy.decode_s) for r in copies] == [(0.5, 2.0), (0.5, 2.0), (2.0, 0.0)]
+
+
+def test_a_full_pipeline_goes_at_the_pace_of_its_last_stage_and_a_single_request_takes_the_sum_of_all() -> None:
+    [(first, last)] = dates(PipelineEngine(HeavyEnd(), LIMITS, 4), [Request(0, 0.0, 4, 3)])
+    assert (first, last) == (5.0, 15.0)
+    full = dates(PipelineEngine(HeavyEnd(), LIMITS, 4), [Request(i, 0.0, 4, 6) for i in range(4)])
+    assert sorted(last - first for first, last in full) == [5 * 4 * 2.0] * 4

@@ -129,6 +129,14 @@ def test_pipeline_stages_share_the_model_and_lose_some_of_it(build):
     assert 1 / 4 < share < 1.4 / 4
 
 
+def test_the_last_stage_of_a_pipeline_has_the_head_and_the_work_of_the_host_for_itself(build):
+    plain, staged = (build("llama3.1-70b", pp=stages).leap(decode(8, 1000)) for stages in (1, 4))
+    assert plain.last_s == 0
+    head_bytes, host_s = 128256 * 8192 * 2, 1e-3 + 8 * 40e-6
+    assert head_bytes / 2.04e12 + host_s < staged.last_s < 2 * (head_bytes / 2.04e12 + host_s)
+    assert 4 * staged.first_s == pytest.approx(plain.first_s, rel=0.01)
+
+
 def test_expert_parallel_ranks_read_fewer_experts_each(build):
     card, over = "h200-141gb-sxm", "nvlink4-nvswitch"
     apart = build("deepseek-v3", card, over, "fp8", dp=8)

@@ -14,6 +14,7 @@ from math import inf
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, switch_shares
+from sim.engine.parallel.passage import pass_through
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
@@ -106,11 +107,8 @@ class PipelineEngine(Unsplit):
             return
         leap = self._steptime.leap(rank.batch)
         lane.stage_s, lane.load = leap.first_s, leap.load
-        free_s = self._stage_free_s
-        left_s = lane.entered_s = max(now, free_s[0])
-        for stage, stage_free_s in enumerate(free_s):
-            free_s[stage] = left_s = max(left_s, stage_free_s) + lane.stage_s
-        lane.end_s = left_s
+        lane.entered_s = max(now, self._stage_free_s[0])
+        lane.end_s = pass_through(self._stage_free_s, now, leap)
         self._meters.cached_tokens += rank.cached_in_step
 
     def advance(self) -> list[Request]:

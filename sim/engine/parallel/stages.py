@@ -17,6 +17,7 @@ from sim.engine.kv.groups import GroupPool
 from sim.engine.kv.states import StatePool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
+from sim.engine.parallel.passage import pass_through
 from sim.engine.schedulers.groups import GroupSchedule, StateSchedule
 from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
 from sim.engine.unsplit import Unsplit
@@ -98,14 +99,11 @@ class StagesEngine(Unsplit):
     def _enter(self, launch: Launch, now: float) -> None:
         leap = self._steptime.leap(launch.batch)
         launch.stage_s, launch.load = leap.first_s, leap.load
-        free_s = self._stage_free_s
-        left_s = max(now, *(one.last_end_s for one in launch.chunks))
-        launch.entered_s = max(left_s, free_s[0])
-        for stage, stage_free_s in enumerate(free_s):
-            free_s[stage] = left_s = max(left_s, stage_free_s) + launch.stage_s
-        launch.end_s = left_s
+        ready_s = max(now, *(one.last_end_s for one in launch.chunks))
+        launch.entered_s = max(ready_s, self._stage_free_s[0])
+        launch.end_s = pass_through(self._stage_free_s, ready_s, leap)
         for one in launch.sampled:
-            one.last_end_s = left_s
+            one.last_end_s = launch.end_s
         self._flying.append(launch)
         self._meters.cached_tokens += self._schedule.cached_in_step
 
