@@ -4,6 +4,9 @@ from typing import Literal, Self
 
 from sim.batching.limits import BatchingLimits
 
+MICRO_BATCH_TOKENS = 512
+"""llama.cpp's --ubatch-size: the pieces in which prompts pass from card to card."""
+
 
 class SlotLimits(BatchingLimits):
     """Limits that llama.cpp alone knows."""
@@ -20,7 +23,7 @@ class Slots(SlotLimits):
     A step holds one token of each slot that answers, and prompts up to `max_num_batched_tokens` (n_batch) in all; a
     request longer than a slot is rejected. Slots left out: the engine's usual number if the memory holds them, else
     one. The schedule is that of `sim/engine/schedulers/reserve.py` with a slot for a block. GPUs that hold the layers
-    in turn (`pipeline_parallel_size`) work one after the other.
+    in turn (`pipeline_parallel_size`) work one after the other on answers, and on several pieces of a prompt at once.
     """
 
     policy: Literal["slots"]

@@ -8,6 +8,7 @@ from typing import Any
 from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
 from sim.batching.limits import VllmLimits
 from sim.batching.sharing import Swapped
+from sim.batching.slots import MICRO_BATCH_TOKENS
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
 from sim.engine.intake import IntakeEngine
@@ -121,8 +122,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
             return VllmEngine(pool.steptime, limits, GroupRank)
         return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncGroupRank)
     if pool.pipeline_parallel_size > 1:
-        lanes = 1 if isinstance(pool.batching, Slots) else None
-        return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes)
+        lanes, piece_tokens = (1, MICRO_BATCH_TOKENS) if isinstance(pool.batching, Slots) else (None, None)
+        return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
     if isinstance(batching, VllmLimits) and batching.speculative is not None:

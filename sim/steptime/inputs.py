@@ -87,6 +87,12 @@ class RooflineInputs:
         return own.largest(ranks, self.link.over_pcie)
 
     @property
+    def boundary_s(self) -> float:
+        """Host time to pass a step to the next stage: there is one send less than stages [s]."""
+        boundary, stages = known_overheads(self.engine).per_boundary_s, self.pipeline_parallel_size
+        return boundary.value * (stages - 1) / stages if boundary is not None else 0.0
+
+    @property
     def expert_ranks(self) -> int:
         """GPUs that the routed experts of a layer are spread over."""
         return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)

@@ -347,5 +347,5 @@ def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce
     return (
         all_reduce(inputs.tensor_parallel_size),
         (exchange if gathers else all_reduce)(inputs.expert_ranks),
-        Send.over(inputs.link, inputs.lanes_stretch),
+        Send.over(inputs.link, inputs.lanes_stretch, inputs.boundary_s),
     )

@@ -2,6 +2,7 @@
 is exact."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,24 @@ def test_a_full_pipeline_goes_at_the_pace_of_its_last_stage_and_a_single_request
     assert (first, last) == (5.0, 15.0)
     full = dates(PipelineEngine(HeavyEnd(), LIMITS, 4), [Request(i, 0.0, 4, 6) for i in range(4)])
     assert sorted(last - first for first, last in full) == [5 * 4 * 2.0] * 4
+
+
+class ByTokens:
+    """A stage takes a second for each 512 tokens."""
+
+    def leap(self, batch: Batch) -> Leap:
+        return Leap((batch.decode_seqs + batch.prefill_tokens) / 512)
+
+
+def test_pieces_of_a_prompt_follow_each_other_through_the_stages_and_an_answer_waits_for_the_last_of_them():
+    limits = replace(LIMITS, num_gpu_blocks=3000, max_num_batched_tokens=2048)
+    pieces, stages = 8, 4
+    for budget in (512, 2048):  # as batches of their own, and as parts of one
+        engine = PipelineEngine(
+            ByTokens(), replace(limits, max_num_batched_tokens=budget), stages, lanes=1, piece_tokens=512
+        )
+        [(first, last)] = dates(engine, [Request(0, 0.0, pieces * 512, 2)])
+        assert first == pieces + stages - 1
+        assert last - first == stages / 512
+    [(first, _)] = dates(PipelineEngine(ByTokens(), limits, stages, lanes=1), [Request(0, 0.0, pieces * 512, 2)])
+    assert first == pieces * stages

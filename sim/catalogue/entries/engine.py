@@ -61,6 +61,8 @@ class Overheads(Spec):
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
     per_prompt_token_s: Value | None = None
     """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
+    per_boundary_s: Value | None = None
+    """Host time to pass a step from one stage's cards to the next's; None: 0."""
     draft_layer_s: Value | None = None
     """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
     take `per_layer_s` as those of any model."""

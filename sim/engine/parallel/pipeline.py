@@ -6,6 +6,9 @@ queue, and no lane takes more than its share of the requests (as SGLang's micro-
 engines do; without that the lane that meets a long prompt collects all arrivals and leaves the other stages idle). A
 batch enters a stage when it has left the one before and the stage is free; the step-time model gives the time of one
 stage. (A serial sum of the stages would be wrong by up to the number of stages.)
+
+Where prompts flow in pieces (llama.cpp), a stage hands each piece of a batch on as soon as it has it, and a batch that
+yields no token makes room for the next one when it has left the first stage.
 """
 
 from copy import copy
@@ -19,7 +22,7 @@ from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
 from sim.engine.unsplit import Unsplit
-from sim.records import Meters, Progress, Request, Span, StepTime
+from sim.records import Batch, Meters, Progress, Request, Span, StepTime
 
 
 class Lane:
@@ -51,13 +54,16 @@ class PipelineEngine(Unsplit):
         stages: int,
         schedule: type[RankSchedule] = Rank,
         lanes: int | None = None,
+        piece_tokens: int | None = None,
     ) -> None:
+        """*piece_tokens*: prompt tokens of a piece, where prompts flow in pieces."""
         self._steptime = steptime
         self._limits = limits
         self._waiting = limits.new_queue()
         self._pool = limits.new_pool()
         self._lanes = [Lane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._stage_free_s = [0.0] * stages
+        self._piece_tokens = piece_tokens
         self._meters = Meters()
         self._sharing = False
 
@@ -108,8 +114,13 @@ class PipelineEngine(Unsplit):
         leap = self._steptime.leap(rank.batch)
         lane.stage_s, lane.load = leap.first_s, leap.load
         lane.entered_s = max(now, self._stage_free_s[0])
-        lane.end_s = pass_through(self._stage_free_s, now, leap)
+        lane.end_s = pass_through(self._stage_free_s, now, leap, self._pieces(rank.batch))
+        if self._piece_tokens is not None and not rank.batch.sampled_seqs:
+            lane.end_s = self._stage_free_s[0]
         self._meters.cached_tokens += rank.cached_in_step
+
+    def _pieces(self, batch: Batch) -> int:
+        return -(-max(1, batch.prefill_tokens) // self._piece_tokens) if self._piece_tokens else 1
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`: the batch that leaves the pipeline first."""

@@ -138,10 +138,12 @@ class Send:
     bytes_per_s: float
 
     @classmethod
-    def over(cls, link: Link, stretch: float = 1.0) -> "Send":
-        """Measured rate where there is one, over *stretch*; the latency is that of a small all-reduce between two."""
+    def over(cls, link: Link, stretch: float = 1.0, host_s: float = 0.0) -> "Send":
+        """Measured rate where there is one, over *stretch*; the latency is that of a small all-reduce between two, and
+        the host's.
+        """
         rate: Value = link.measured_bytes_per_s or link.theoretical_bytes_per_s
-        return cls(nearest_entry(link.allreduce_latency_s, 2).value, rate.value / stretch)
+        return cls(nearest_entry(link.allreduce_latency_s, 2).value + host_s, rate.value / stretch)
 
     def time_s(self, message_bytes: float) -> float:
         """Seconds for *message_bytes*."""
