@@ -23,7 +23,7 @@ from sim.study.fidelity.validate.names import family_of
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]
 
-GENERATIONS = ("Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell (GB20x)")
+GENERATIONS = ("Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell (GB20x)", "CDNA")
 """Beginnings of `Gpu.architecture` with a factor on grouped products."""
 
 
@@ -192,6 +192,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         layers_names = (*layers_names, "blackwell_layer")
     if inputs.gpu.hopper:
         layers_names = (*layers_names, "hopper_layer")
+    if inputs.gpu.cdna:
+        layers_names = (*layers_names, "cdna_layer")
     host: Names = ("recent_host", *pipeline) if inputs.recent_host else pipeline
     if steptime.spec.one_process and not steptime.spec.in_process:
         host = (*host, "one_process")

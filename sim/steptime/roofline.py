@@ -270,6 +270,8 @@ class RooflineStepTime:
             layers *= overheads.blackwell_layer_factor.value
         if self.inputs.gpu.hopper:
             layers *= overheads.hopper_layer_factor.value
+        if self.inputs.gpu.cdna and overheads.cdna_layer_factor is not None:
+            layers *= overheads.cdna_layer_factor.value
         return layers * overheads.per_layer_s.value
 
 

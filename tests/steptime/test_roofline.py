@@ -194,6 +194,17 @@ def test_request_overhead_grows_with_ranks_and_experts_and_is_the_hosts(engine, 
     assert Roofline(in_process=True).request_overhead_s(engine, dense, 1, a100) == 0
 
 
+@pytest.mark.parametrize(("card", "over", "share"), [
+    ("mi300x", "infinity-fabric-mi300x", 0.6), ("mi355x", "infinity-fabric-mi350x", 0.6), ("l40s", "pcie4-x16", 0.0),
+])  # fmt: skip
+def test_small_kernels_take_longer_on_instinct_cards_alone(build, engine, card, over, share):
+    usual = build(card=card, over=over)
+    longer = engine.overheads.model_copy(update={"cdna_layer_factor": engine.overheads.tp_request_factor})
+    inputs = replace(usual.inputs, engine=engine.model_copy(update={"overheads": longer}))
+    more_s = Roofline().build(inputs).breakdown(decode(1))["overhead"] - usual.breakdown(decode(1))["overhead"]
+    assert more_s == pytest.approx(share * 32 * 50e-6)
+
+
 def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model, gpu):
     unknown = engine.model_copy(update={"overheads": None})
     with pytest.raises(ValueError, match="there are no measurements of the step overheads of engine 'test'"):

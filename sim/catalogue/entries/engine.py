@@ -44,8 +44,10 @@ class Overheads(Spec):
     mla_layer_factor: Value
     blackwell_layer_factor: Value
     hopper_layer_factor: Value
+    cdna_layer_factor: Value | None = None
+    """On AMD's Instinct cards; None: 1. It and the four before multiply `per_layer_s`."""
     recent_host_factor: Value
-    """These three multiply `per_layer_s`."""
+    """Multiplies the time per step and per sequence."""
     tp_request_factor: Value
     """Multiplies `per_request_s` when tensor_parallel_size > 1."""
     hopper_request_factor: Value | None = None

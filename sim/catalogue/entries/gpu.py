@@ -85,6 +85,11 @@ class Gpu(Spec):
         return self.architecture.lower().startswith("blackwell")
 
     @property
+    def cdna(self) -> bool:
+        """AMD's Instinct cards."""
+        return self.architecture.startswith("CDNA")
+
+    @property
     def is_host(self) -> bool:
         """A system on chip: its price and its power are those of the whole machine."""
         return self.form_factor == "system on chip"
