@@ -51,11 +51,14 @@ def main() -> None:
     print(f"{len(learnt)} rows to fit, {len(table)} in all, {len({run.pair for run in table.runs})} pairs")
     print("median, mean, 90 %, bias of each: at the measured step; at the simulator's")
     keys = {"pair": by_pair, "GPU": by_gpu, "source": by_source}
+    own_steps: dict[str, Errors] = {}
     for name, (law, start) in LAWS.items():
         parameters = fitted(law, start, learnt)
         print(f"{name:16s} all {summary(errors(law, parameters, table))}", end="")
         for what, key in keys.items():
             measured, simulated = left_out(law, start, table, key)
+            if law is by_share:
+                own_steps[what] = simulated
             print(f" | without its {what} {summary(measured)}; {summary(simulated)}", end="")
         checks = table.of(lambda run: run.checked)
         seen = [summary(errors(law, parameters, replace(checks, simulated=simulated))) for simulated in (False, True)]
@@ -81,7 +84,7 @@ def main() -> None:
             print(summary(found_errors), " ".join(f"{error:+.0%}" for error in found_errors.values()))
     print_by_source([*table.runs, *cards.runs], coefficients)
     if len(sys.argv) > 2:
-        write_left_out(Path(sys.argv[2]), table, cards)
+        write_left_out(Path(sys.argv[2]), table, cards, own_steps)
 
 
 def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
@@ -97,16 +100,16 @@ def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
         print(f"{name:38s} {len(members):4d} rows {summary(law_errors)}; {summary(simulated)}")
 
 
-def write_left_out(path: Path, table: Table, cards: Table) -> None:
-    """Errors at the simulator's own step with pair, GPU or campaign left out, as steptime.py writes those of times."""
+def write_left_out(path: Path, table: Table, cards: Table, without: dict[str, Errors]) -> None:
+    """Errors at the simulator's own step *without* pair, GPU or campaign, as steptime.py writes those of times."""
     cards, learnt = cards.of(lambda run: not run.checked), table.of(lambda run: not run.checked)
     parameters = fitted(by_share, START, learnt)
     own = Table(learnt.runs, table.coefficients, simulated=True)
     schemes: dict[str, Errors] = {
         "in-sample": errors(by_share, parameters, own) | card_errors(parameters[:4], cards, None)[1],
-        "pairs": left_out(by_share, START, table, by_pair)[1] | card_errors(parameters[:4], cards, by_pair)[1],
-        "gpus": left_out(by_share, START, table, by_gpu)[1] | card_errors(parameters[:4], cards, by_gpu)[1],
-        "campaigns": left_out(by_share, START, table, by_source)[1] | card_errors(parameters[:4], cards, by_source)[1],
+        "pairs": without["pair"] | card_errors(parameters[:4], cards, by_pair)[1],
+        "gpus": without["GPU"] | card_errors(parameters[:4], cards, by_gpu)[1],
+        "campaigns": without["source"] | card_errors(parameters[:4], cards, by_source)[1],
     }
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -122,8 +125,9 @@ def in_watts(run: Run, faster: float, coefficients: PowerCoefficients) -> float:
     power = GpuPower.of(run.gpu, coefficients)
     assert law is not None
     assert power is not None
-    busy = min(1.0, run.busy * run.slower)
-    return power.energy_j(1.0, law(run.compute * faster, run.memory * faster, run.tokens_per_s * faster, busy))
+    busy, linked = min(1.0, run.busy * run.slower), run.linked * run.slower
+    own = law(run.compute * faster, run.memory * faster, run.tokens_per_s * faster, busy, linked)
+    return power.energy_j(1.0, (own + (run.turns - 1) * law(0.0, 0.0, 0.0, 1.0, 1.0)) / run.turns)
 
 
 if __name__ == "__main__":

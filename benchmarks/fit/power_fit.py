@@ -27,6 +27,8 @@ PRIOR_WEIGHT = 0.3
 """Residual of a prior that is missed by its width; a run's is its logarithm."""
 GRAPHICS, GRAPHICS_WIDTH, WIDTH = 0.5, 0.5, 0.2
 """Prior share of graphics cards that run, its width, and that of a family's departure from the others."""
+WAITING, WAITING_WIDTH = 0.5, 0.5
+"""Prior part of it that a card draws which waits for others; clusters with NVLink hardly tell."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,23 @@ class Table:
 
     @cached_property
     def busy(self) -> Floats:
-        """Share of the simulator's step in which the GPU does not wait for the host."""
-        return self.column(lambda run: min(1.0, run.busy * run.slower))
+        """Share of the simulator's step in which the GPU waits neither for the host nor, but for a part, for others."""
+        return self.waits_not + self.coefficients.waiting.value * self.linked
+
+    @cached_property
+    def waits_not(self) -> Floats:
+        """Share of it in which the GPU waits for nobody."""
+        return self.column(lambda run: min(1.0, run.busy * run.slower)) - self.linked
+
+    @cached_property
+    def linked(self) -> Floats:
+        """Share of it in which the GPU waits for other GPUs."""
+        return self.column(lambda run: run.linked * run.slower)
+
+    @cached_property
+    def turns(self) -> Floats:
+        """Stages that work one after the other."""
+        return self.column(lambda run: run.turns)
 
     @cached_property
     def shares(self) -> tuple[Floats, Floats]:
@@ -222,21 +239,28 @@ def left_out(law: Law, start: list[float], table: Table, key: Callable[[Run], st
 
 
 def families(parameters: Sequence[float], cards: Table) -> dict[str, float]:
-    """By family of graphics cards: what they draw that run, shrunk towards what all of them do."""
+    """What graphics cards draw that run, by family, shrunk towards what all of them do; and the part of `waiting`."""
     names = sorted({_family(run, cards) for run in cards.runs})
     place = np.array([names.index(_family(run, cards)) for run in cards.runs])
 
     def residuals(theta: Floats, /) -> Floats:
-        apart = np.log(watts_of(parameters, theta[0] + theta[1:][place], cards) / cards.watts)
-        return np.concatenate([apart, theta[1:] / WIDTH * 0.2, [(theta[0] - GRAPHICS) / GRAPHICS_WIDTH * 0.2]])
+        apart = np.log(watts_of(parameters, theta[1] + theta[2:][place], theta[0], cards) / cards.watts)
+        priors = [(theta[0] - WAITING) / WAITING_WIDTH, (theta[1] - GRAPHICS) / GRAPHICS_WIDTH, *theta[2:] / WIDTH]
+        return np.concatenate([apart, 0.2 * np.array(priors)])
 
-    theta = least_squares(residuals, [GRAPHICS, *[0.0] * len(names)], loss="soft_l1", f_scale=0.2).x
-    return {"graphics": float(theta[0])} | {name: float(theta[0] + theta[1 + i]) for i, name in enumerate(names)}
+    theta = least_squares(residuals, [WAITING, GRAPHICS, *[0.0] * len(names)], loss="soft_l1", f_scale=0.2).x
+    found = {"waiting": theta[0], "graphics": theta[1]} | dict(zip(names, theta[1] + theta[2:], strict=True))
+    return {name: float(value) for name, value in found.items()}
 
 
-def watts_of(parameters: Sequence[float], running: Floats, table: Table) -> Floats:
-    """Watts where each run has its own share for running."""
-    return capped(running * table.busy + work(parameters, table), table)
+def watts_of(parameters: Sequence[float], running: Floats, waiting: float, table: Table) -> Floats:
+    """Watts where each run has its own share for running, and *waiting* is its part for waits for other GPUs.
+
+    Of stages that take turns all wait while one works.
+    """
+    own = capped(running * (table.waits_not + waiting * table.linked) + work(parameters, table), table)
+    others = capped(running * waiting, table)
+    return np.asarray((own + (table.turns - 1) * others) / table.turns)
 
 
 def _family(run: Run, table: Table) -> str:
@@ -252,7 +276,8 @@ def card_errors(parameters: Sequence[float], cards: Table, key: Callable[[Run], 
         running = np.array([learnt.get(_family(run, cards), learnt["graphics"]) for run in members.runs])
         for errors_of, simulated in zip(found, (False, True), strict=True):
             one = replace(members, simulated=simulated)
-            errors_of.update(zip(one.runs, (watts_of(parameters, running, one) / one.watts - 1).tolist(), strict=True))
+            watts = watts_of(parameters, running, learnt["waiting"], one)
+            errors_of.update(zip(one.runs, (watts / one.watts - 1).tolist(), strict=True))
     return found
 
 

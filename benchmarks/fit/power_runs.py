@@ -52,6 +52,10 @@ class Run:
     """Its share of reading memory."""
     busy: float
     """Its share in which the GPU does not wait for the host."""
+    linked: float
+    """Its share in all-reduces."""
+    turns: int
+    """Stages that take turns."""
     slower: float
     """Measured step over the simulated one."""
 
@@ -66,16 +70,18 @@ class Server:
     engine: Engine
     link: str
     tp: int = 1
+    stages: int = 1
+    """That work one after the other."""
     experts: bool = False
     """Whole experts are spread over the GPUs."""
     spec: Roofline = field(default_factory=Roofline)
 
     def run(self, catalog: Catalog, step: Batch, step_s: float, **row: Any) -> Run:
         """The run whose measured *step* took *step_s*, with *row*'s other figures."""
-        shares: list[tuple[float, float, float]] = []
+        shares: list[tuple[float, float, float, float]] = []
 
-        def note(compute: float, memory: float, tokens_per_s: float, busy: float) -> float:
-            shares.append((compute, memory, busy))
+        def note(compute: float, memory: float, tokens_per_s: float, busy: float, linked: float) -> float:
+            shares.append((compute, memory, busy, linked))
             return 1.0
 
         steptime = self.spec.build(
@@ -88,22 +94,26 @@ class Server:
                 link=catalog.link(self.link),
                 coefficients=load_coefficients(catalog.root / "steptime.yaml"),
                 tensor_parallel_size=self.tp,
+                pipeline_parallel_size=self.stages,
+                serial_stages=self.stages > 1,
                 enable_expert_parallel=self.experts,
                 load=note,
             )
         )
         slower, tokens = step_s / steptime.leap(step).first_s, step.decode_seqs + step.prefill_tokens
-        compute, memory, busy = shares[0]
+        compute, memory, busy, linked = shares[-1]
         return Run(
             pair=f"{self.gpu.id} {self.model.family or self.model.id}",
             gpu=self.gpu,
             tokens=tokens,
             tokens_per_s=tokens / step_s,
-            activations=activations_per_token(self.model) / self.tp,
+            activations=activations_per_token(self.model) / (self.tp * self.stages),
             narrow=unpacks(self.gpu, self.weights),
             compute=compute / slower,
             memory=memory / slower,
             busy=busy / slower,
+            linked=linked / slower,
+            turns=self.stages,
             slower=slower,
             **row,
         )
@@ -162,11 +172,12 @@ def read_cards(catalog: Catalog) -> Iterator[Run]:
             catalog.quantization(row["quantization"]),
         )
         engine, link = catalog.engine(row["engine"]), row["link"] or gpu.link
-        server = Server(gpu, model, weights, engine, link, int(row["n_gpus"]))
+        layout = {"stages" if engine.id == "llama.cpp" else "tp": int(row["n_gpus"])}
+        server = Server(gpu, model, weights, engine, link, **layout)
         requests, prompt, answer = int(row["requests"]), float(row["prompt"]), float(row["answer"])
         if row["phase"] == "decode":
             step = even_batch(requests, prompt, answer, window_of(model))
-            step_s = requests / (float(row["tok_s"]) * float(row["steps_per_token"]))
+            step_s = requests / (float(row["tok_s"]) * float(row["steps_per_token"])) / server.stages
         else:
             step, step_s = prompt_chunk(prompt), CHUNK / float(row["tok_s"])
         yield server.run(

@@ -66,8 +66,10 @@ class PowerCoefficients(Spec):
     """Energy of a number that goes into or comes out of a matrix product, with all work between the products [J]."""
     running: Value
     """Of any kernel that runs, at the card's high clocks."""
+    waiting: Value
+    """Part of it that is drawn while a GPU waits for other GPUs, in an all-reduce or for its turn as a stage."""
     families: dict[str, Family]
-    """GPUs for which that is another share."""
+    """GPUs for which running takes another share."""
     loaded_idle: Value
     """Power with weights resident and no work over `tdp_w`, where the GPU's own figure is unknown."""
     loaded_idle_geforce: Value

@@ -2,11 +2,13 @@
 
 A step draws, from its shares of time at the tensor cores' peak, of reading memory and with the GPU busy,
 
-    z = running * busy + computing * compute + reading * memory + per_activation * activations/s / (limit - idle)
+    z = running * (busy - (1 - waiting) * linked)
+        + computing * compute + reading * memory + per_activation * activations/s / (limit - idle)
     load = z / (1 + z^4)^(1/4)        power = idle + load * (limit - idle)
 
 A card whose kernels run draws something at its high clocks whatever they do: a third of the way to its limit on cards
-for data centres, up to two on graphics cards. Weights that are unpacked to 16 bits take more to read. Well below the
+for data centres, up to two on graphics cards; half of it where it waits for other cards, in an all-reduce (the share
+*linked*) or for its turn as a stage. Weights that are unpacked to 16 bits take more to read. Well below the
 limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
 worked out once per leap; its integral over busy time is all that power needs, so that energy is linear in duration and
 loaded time, and that of a sum of intervals is the sum of theirs.
@@ -64,6 +66,8 @@ class LoadLaw:
     """Of one token a second in all layers [s]."""
     running: float = 0.0
     """Of kernels that run, whatever they do."""
+    waiting: float = 1.0
+    """Part of it while they wait for other GPUs."""
 
     @classmethod
     def of(
@@ -90,18 +94,24 @@ class LoadLaw:
             reading * part,
             token_j / (power.limit_w - power.idle_w),
             coefficients.running_of(gpu).value * part,
+            coefficients.waiting.value,
         )
 
     def __call__(
-        self, compute_share: float, memory_share: float, tokens_per_s: float, busy_share: float = 1.0
+        self,
+        compute_share: float,
+        memory_share: float,
+        tokens_per_s: float,
+        busy_share: float = 1.0,
+        linked_share: float = 0.0,
     ) -> float:
         """Load of a step with *tokens_per_s* new tokens a second.
 
-        Its shares of time are those at the dense peak, in whatever arithmetic, of reading memory, and in which the GPU
-        does not wait for the host.
+        Its shares of time are those at the dense peak, in whatever arithmetic, of reading memory, in which the GPU does
+        not wait for the host, and in which it waits for other GPUs.
         """
         work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
-        z = self.running * busy_share + work
+        z = self.running * (busy_share - (1.0 - self.waiting) * linked_share) + work
         return float(z / (1.0 + z**SHARPNESS) ** (1.0 / SHARPNESS))
 
 

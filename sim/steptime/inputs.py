@@ -42,10 +42,10 @@ class RooflineInputs:
     """Pipeline stages work one after the other on a single batch: none waits for another's longer step."""
     speed: float = 1.0
     """Rate at which the card computes and reads under its power cap over that without."""
-    load: Callable[[float, float, float, float], float] | None = None
+    load: Callable[[float, float, float, float, float], float] | None = None
     """Share of the way from idle power to the limit, from a step's shares of time at the tensor cores' dense peak and
-    of reading memory, its tokens a second, and the share in which the GPU does not wait for the host; None: busy GPUs
-    draw their limit."""
+    of reading memory, its tokens a second, and the shares in which the GPU does not wait for the host, and in which it
+    waits for other GPUs; None: busy GPUs draw their limit."""
 
     host: Host | None = None
     """Where some weights lie in host memory."""

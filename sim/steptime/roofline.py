@@ -28,7 +28,7 @@ from sim.steptime.host_products import HostProduct, host_attention, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
-from sim.steptime.links.stages import stage_shares
+from sim.steptime.links.stages import others_turns_load, stage_shares
 
 
 class Roofline(Spec):
@@ -90,7 +90,7 @@ class RooflineStepTime:
         self.spec, self.inputs = spec, inputs
         self.values = used_values(inputs)
         self.window = window_of(inputs.model)
-        self._load = inputs.load
+        self._load, self._others_turns_load = inputs.load, others_turns_load(inputs)
         self._overheads = known_overheads(inputs.engine)
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
@@ -148,8 +148,9 @@ class RooflineStepTime:
         last_s = self._alone_stages * (head.total_s + step.still_s + reading_s)
         if self._load is None:
             return Leap(first_s, growth_s, inf, 1.0, last_s)
-        load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, 1.0 - still_s / first_s)
-        return Leap(first_s, growth_s, inf, load, last_s)
+        busy = 1.0 - still_s / first_s
+        load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, busy, step.link_s / first_s)
+        return Leap(first_s, growth_s, inf, load + self._others_turns_load, last_s)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""

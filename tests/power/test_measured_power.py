@@ -36,10 +36,10 @@ MEASURED = [
 ]
 
 
-def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantization="none"):
+def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantization="none", stages=1):
     gpu, named = CATALOG.gpu(gpu_id), CATALOG.model(model_id)
     weights = native_quantization(CATALOG.quantization(quantization), named, CATALOG.quantization)
-    activations = activations_per_token(named) / gpus
+    activations = activations_per_token(named) / (gpus * stages)
     law = LoadLaw.of(gpu, COEFFICIENTS, None, activations, unpacks(gpu, weights))
     power = GpuPower.of(gpu, COEFFICIENTS)
     steptime = Roofline().build(
@@ -52,6 +52,8 @@ def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantizat
             link=CATALOG.link(gpu.link),
             coefficients=load_coefficients(CATALOG.root / "steptime.yaml"),
             tensor_parallel_size=gpus,
+            pipeline_parallel_size=stages,
+            serial_stages=stages > 1,
             load=law,
         )
     )
@@ -66,7 +68,7 @@ def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantizat
         prefill_attention_pairs=new * prompt // 2,
         sampled_seqs=sequences,
     )
-    return power.energy_j(1.0, steptime.leap(step).load)
+    return power.energy_j(1.0, steptime.leap(step).load / stages)
 
 
 def error(row):
@@ -97,6 +99,24 @@ def test_graphics_cards_draw_most_of_their_limit_whatever_runs(row):
     gpu_id, model_id, quantization, engine, requests, measured_w = row
     watts = simulated_w(gpu_id, model_id, engine, 1, requests, 50, 200, quantization)
     assert watts == pytest.approx(measured_w, rel=0.15)
+
+
+FOUR_3090 = [
+    # quantization, engine, ranks, stages, W of each: Gemma 4 12B, batch 1 (benchmarks/fit/power_cards.csv)
+    ("awq-int4", "vllm-0.14", 4, 1, 263),
+    ("fp8", "vllm-0.14", 4, 1, 273),
+    ("gguf-q8_0", "llama.cpp", 1, 4, 177),
+    ("gguf-q4_k_m", "llama.cpp", 1, 4, 184),
+]
+
+
+@pytest.mark.parametrize("row", FOUR_3090, ids=lambda row: row[0])
+def test_cards_that_wait_for_one_another_draw_less(row):
+    quantization, engine, ranks, stages, measured_w = row
+    alone_w = simulated_w("rtx-3090", "gemma3-12b", engine, 1, 1, 512, 256, quantization)
+    watts = simulated_w("rtx-3090", "gemma3-12b", engine, ranks, 1, 512, 256, quantization, stages)
+    assert watts < 0.9 * alone_w
+    assert watts == pytest.approx(measured_w, rel=0.12)
 
 
 def test_a_rank_that_reads_little_draws_little_for_data_centres_and_much_on_a_graphics_card():

@@ -59,6 +59,7 @@ def test_more_work_never_loads_less_and_never_beyond_the_limit(name, compute, me
     assert load <= law(compute, min(1, memory + more), tokens, busy) <= 1
     assert load <= law(compute, memory, tokens + further, busy) <= 1
     assert load <= law(compute, memory, tokens, min(1, busy + more)) <= 1
+    assert law(compute, memory, tokens, busy, busy) <= law(compute, memory, tokens, busy)
     assert law(0, 0, 0, 0) == 0
 
 

@@ -246,6 +246,8 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     if pool.quantization is not None and unpacks(pool.gpu, pool.quantization):
         yield Fact(f"{prefix}.narrow_weights", coefficients.narrow_weights)
     yield Fact(f"{prefix}.running", coefficients.running_of(pool.gpu))
+    if pool.layout.gpus > 1:
+        yield Fact(f"{prefix}.waiting", coefficients.waiting)
     family = coefficients.family(pool.gpu)
     if family is not None and family.factor is not None:
         yield Fact(f"{prefix}.factor", family.factor)
