@@ -44,6 +44,10 @@ SHARED_OVERHEADS = {
     "prompt_token": "per_prompt_token_s",
 }
 """Parameter that all engines share -> its field."""
+LAUNCHES = {"launch_layer": "launch_layer_s"}
+"""Parameter of an engine that launches prompts' kernels one by one -> its field."""
+SHARED_LAUNCHES = {"launch_mla": "launch_mla_factor", "launch_linear": "launch_linear_factor"}
+"""Parameter that all of these share -> its field."""
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
 """Parameter that all eras of an engine share -> its field."""
 KERNELS = {"kernel_compute": "compute_time_factor", "kernel_weight": "weight_time_factor"}
@@ -87,7 +91,7 @@ class Priors:
     def common(self, name: str) -> str:
         """The parameter that *name* shares with other eras; empty if none."""
         what, _, owner = name.partition(":")
-        return f"{what}:{self.pooled[owner]}" if what in OVERHEADS and owner in self.pooled else ""
+        return f"{what}:{self.pooled[owner]}" if what in (*OVERHEADS, *LAUNCHES) and owner in self.pooled else ""
 
     def with_common(self, names: Iterable[str]) -> tuple[str, ...]:
         """*names* and what they share with other eras."""
@@ -105,7 +109,9 @@ class Priors:
     def known(self, name: str) -> bool:
         """Whether the fit may move it; the others keep what the data says."""
         what, _, owner = name.partition(":")
-        return name in self.values or what in HOSTS or (what in OVERHEADS and owner in self.pooled.values())
+        return (
+            name in self.values or what in HOSTS or (what in (*OVERHEADS, *LAUNCHES) and owner in self.pooled.values())
+        )
 
 
 def load_priors(path: Path = PRIORS) -> Priors:
@@ -141,6 +147,9 @@ def _inputs(inputs: RooflineInputs, priors: Priors, theta: Mapping[str, float]) 
     overheads = new(engine.overheads, {f"{what}:{engine.id}": field for what, field in OVERHEADS.items()})
     if overheads:
         overheads |= new(engine.overheads, SHARED_OVERHEADS)
+    if launches := new(engine.overheads, {f"{what}:{engine.id}": field for what, field in LAUNCHES.items()}):
+        overheads |= launches | new(engine.overheads, SHARED_LAUNCHES)
+    if overheads:
         overheads |= new(
             engine.overheads, {f"{what}:{family_of(engine.id)}": field for what, field in FAMILIES.items()}
         )

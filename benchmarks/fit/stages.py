@@ -99,7 +99,35 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
             ((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link - calls),
             (("link_call", *pipeline), calls),
         ]
-    return found
+    return _launched(found, steptime, steps, pipeline)
+
+
+def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> Stages:
+    """*found* where launching hides behind the GPU's work; elsewhere the host's stages and launching itself.
+
+    Which of both takes longer is settled at the parameters that *steptime* was built with.
+    """
+    launches, hidden = steptime._launches, np.ones_like(steps.steps)
+    step_s = launches.heads_s + launches.linear_s
+    if not step_s:
+        return found
+    gpu_s, _ = Stages(found.exponent, [one for one in found.plain if not _of_host(one[0])], found.products).seconds({})
+    prompts = (steps.mean["prefill_tokens"] > 0) & (steps.tokens > launches.graph_tokens)
+    hidden[prompts & (gpu_s < step_s)] = 0.0
+    masked = Stages(found.exponent)
+    masked.plain = [(names, base if _of_host(names) else base * hidden) for names, base in found.plain]
+    masked.products = [(c, c_s * hidden, w, w_s * hidden, a, a_s * hidden) for c, c_s, w, w_s, a, a_s in found.products]
+    inputs = steptime.inputs
+    names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
+    heads = (*names, "launch_mla") if inputs.model.mla is not None else names
+    masked.plain += [
+        (heads, launches.heads_s * (1 - hidden)), ((*names, "launch_linear"), launches.linear_s * (1 - hidden))
+    ]  # fmt: skip
+    return masked
+
+
+def _of_host(names: Names) -> bool:
+    return names[0].startswith(("per_step_", "per_sequence_", "prompt_token"))
 
 
 def _end_share(steptime: RooflineStepTime) -> float:

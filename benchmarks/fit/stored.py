@@ -10,8 +10,10 @@ from parameters import (
     EXPERTS,
     FAMILIES,
     KERNELS,
+    LAUNCHES,
     OVERHEADS,
     SHARED_KERNELS,
+    SHARED_LAUNCHES,
     SHARED_OVERHEADS,
     Priors,
 )
@@ -43,6 +45,7 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
     kernels = {name.partition(":")[2] for name in priors.values if name.startswith("kernel_compute:")}
     of_family = {family_of(engine): engine for engine in engines}
     any_engine, any_kernel = min(engines), min(kernels)
+    launching = [name.partition(":")[2] for name in priors.values if name.partition(":")[0] in LAUNCHES]
 
     def overhead(field: str, engine: Callable[[str], str]) -> Figure:
         return lambda owner: getattr(catalog.engine(engine(owner)).overheads, field).value
@@ -56,6 +59,8 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
     return (
         {what: overhead(field, own) for what, field in OVERHEADS.items()}
         | {what: overhead(field, lambda _: any_engine) for what, field in SHARED_OVERHEADS.items()}
+        | {what: overhead(field, own) for what, field in LAUNCHES.items()}
+        | {what: overhead(field, lambda _: launching[0]) for what, field in SHARED_LAUNCHES.items()}
         | {what: overhead(field, of_family.__getitem__) for what, field in FAMILIES.items()}
         | {what: kernel(field, own) for what, field in KERNELS.items()}
         | {what: kernel(field, lambda _: any_kernel) for what, field in SHARED_KERNELS.items()}

@@ -4,7 +4,18 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from parameters import COEFFICIENTS, EXPERTS, FAMILIES, KERNELS, OVERHEADS, SHARED_KERNELS, SHARED_OVERHEADS, Priors
+from parameters import (
+    COEFFICIENTS,
+    EXPERTS,
+    FAMILIES,
+    KERNELS,
+    LAUNCHES,
+    OVERHEADS,
+    SHARED_KERNELS,
+    SHARED_LAUNCHES,
+    SHARED_OVERHEADS,
+    Priors,
+)
 
 from sim.study.fidelity.validate.names import family_of
 
@@ -62,15 +73,20 @@ def _write_engine(path: Path, entry: _Entries) -> None:
     lines = {field: entry.of(f"{what}:{engine}") for what, field in OVERHEADS.items()}
     lines |= {field: entry.of(what) for what, field in SHARED_OVERHEADS.items()}
     lines |= {field: entry.of(f"{what}:{family_of(engine)}") for what, field in FAMILIES.items()}
+    launches = {
+        field: entry.of(f"{what}:{engine}") for what, field in LAUNCHES.items() if entry.known(f"{what}:{engine}")
+    }
+    if launches:
+        launches |= {field: entry.of(what) for what, field in SHARED_LAUNCHES.items()}
     order = (
         "per_layer_s", "per_step_s", "per_step_in_process_s", "per_sequence_s", "per_sequence_in_process_s",
         "per_request_s", "moe_request_factor", *SHARED_OVERHEADS.values(), "kv_read_time_factor",
         *FAMILIES.values(), "moe_gemm_time_factor",
     )  # fmt: skip
     text = path.read_text(encoding="utf-8")
-    held = re.search(r"^  draft_layer_s: \{[^{}]*\}\n", text, flags=re.MULTILINE)
-    block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in order)
-    block += held[0] if held else ""
+    held = re.findall(r"^  (?:graph_tokens|draft_layer_s): \{[^{}]*\}\n", text, flags=re.MULTILINE)
+    lines |= launches
+    block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in (*order, *launches)) + "".join(held)
     path.write_text(re.sub(r"^overheads:\n(?:[ #].*\n)+", lambda _: block, text, flags=re.MULTILINE), encoding="utf-8")
 
 

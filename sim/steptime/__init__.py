@@ -9,7 +9,7 @@ from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration, Factor, OwnRuns
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
-from sim.steptime.host import Host
+from sim.steptime.host.weights import Host
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.registered import RegisteredStepTime
 from sim.steptime.roofline import Roofline, RooflineStepTime

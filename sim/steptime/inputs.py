@@ -11,7 +11,7 @@ from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import ComputeType, Quantization, arithmetic, bits, covers
 from sim.steptime.coefficients import Coefficients
-from sim.steptime.host import Host
+from sim.steptime.host.weights import Host
 from sim.steptime.links.network import Network
 
 BITS_PER_BYTE = 8

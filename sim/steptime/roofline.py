@@ -5,10 +5,11 @@
       + all-reduces, one a block                               tokens in the step
       + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
 
-The host's time adds to the GPU's: taking the larger of both predicts worse. With pipeline parallelism the time is that
-of the mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to
-the next stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others wait
-for while several batches are in flight.
+The host's time adds to the GPU's: taking the larger of both predicts worse. Only launching the kernels of prompts one
+by one hides behind the GPU's work, or the reverse (host/launches.py). With pipeline parallelism the time is that of the
+mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to the next
+stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others wait for while
+several batches are in flight.
 """
 
 from math import inf
@@ -20,14 +21,13 @@ from sim.catalogue.entries.model import Model, matrices
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
-from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.stack import Attention, attention_values, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
-from sim.steptime.host_products import HostProduct, host_attention, placed
+from sim.steptime.host.launches import Launches
+from sim.steptime.host.products import HostProduct, all_times, mean_layer, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
-from sim.steptime.links.collective import AllReduce, Send
-from sim.steptime.links.network import AcrossServers
+from sim.steptime.links.between import links_of
 from sim.steptime.links.stages import others_turns_load, stage_shares
 
 
@@ -94,16 +94,17 @@ class RooflineStepTime:
         self._overheads = known_overheads(inputs.engine)
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
-        self._allreduce, self._exchange, self._send = _links(inputs)
+        self._allreduce, self._exchange, self._send = links_of(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
         self._layers_share, self._even_share, self._alone_stages = stage_shares(inputs)
+        self._launches = Launches.of(inputs, spec.host_factor, self._layers_share)
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
-        self._set_attention(Attention.of(rates, _mean_layer(rates), _mean_layer(rates, whole=True), self._layers_share))
+        self._set_attention(Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share))
 
     def _set_attention(self, attention: Attention) -> None:
         whole, windowed = attention.whole, attention.windowed
@@ -127,7 +128,7 @@ class RooflineStepTime:
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
         stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
         still_s, reading_s = step.still_s + head.still_s, 0.0
-        growth_s = self._decode_s * batch.decode_seqs
+        growth_s, valid_steps = self._decode_s * batch.decode_seqs, inf
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
             peak_s += self._window_decode_peak_s * batch.windowed_kv_tokens
@@ -146,27 +147,35 @@ class RooflineStepTime:
             peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
         last_s = self._alone_stages * (head.total_s + step.still_s + reading_s)
+        if batch.prefill_tokens and (waits_s := self._launches.wait_s(tokens, first_s - still_s)):
+            first_s += waits_s
+            still_s += waits_s
+            valid_steps = 1.0
         if self._load is None:
-            return Leap(first_s, growth_s, inf, 1.0, last_s)
+            return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
         busy = 1.0 - still_s / first_s
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, busy, step.link_s / first_s)
-        return Leap(first_s, growth_s, inf, load + self._others_turns_load, last_s)
+        return Leap(first_s, growth_s, valid_steps, load + self._others_turns_load, last_s)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""
-        step = self._layers(batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens, batch.replica_tokens)
-        head = self._sampling(batch)
+        tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
+        step, head = self._layers(tokens, batch.replica_tokens), self._sampling(batch)
         attention_s = self._decode_s * batch.kv_tokens + sum(self._prefill(batch))
         if self.window is not None:
             attention_s += self._window_decode_s * batch.windowed_kv_tokens
         if self._beside is not None:
             attention_s += sum(self._beside.times(batch))
+        still_s = step.still_s + head.still_s
+        gpu_s = step.total_s + head.total_s + attention_s - still_s
+        waits_s = self._launches.wait_s(tokens, gpu_s) if batch.prefill_tokens else 0.0
+        reading_s = self._prompt_token_s * batch.prefill_tokens
         return {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,
             "attention": attention_s,
             "link": step.link_s + head.link_s,
-            "overhead": step.overhead_s + head.overhead_s + self._prompt_token_s * batch.prefill_tokens,
+            "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
 
     def draft_pass(self, batch: Batch) -> Leap:
@@ -216,7 +225,7 @@ class RooflineStepTime:
         overhead_s = self._layer_overheads_s() * self._layers_share + still_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
         if self.inputs.host is not None:
-            there, host_s = _together(self._in_host, tokens)
+            there, host_s = all_times(self._in_host, tokens)
             products += there
         step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s, host_s, still_s)
         return step
@@ -228,7 +237,7 @@ class RooflineStepTime:
         if known is not None:
             return known
         head = self._head.times(rows).scaled(self._even_share) if rows else Times()
-        there, waits_s = _together(self._head_in_host, rows) if rows else (Times(), 0.0)
+        there, waits_s = all_times(self._head_in_host, rows) if rows else (Times(), 0.0)
         host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
         head += Times(memory_s=sequences * self._sort_s * self._even_share)
         still_s = sequences * host_s * self._even_share
@@ -311,44 +320,3 @@ def _products(inputs: RooflineInputs) -> tuple[list[Product], Product, list[Host
     head_here, head_there = placed(product_of(head, rates), head, rates)
     in_host = [there for _, there in products if there]
     return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []
-
-
-def _together(products: list[HostProduct], tokens: int) -> tuple[Times, float]:
-    """(what the GPU does, what it waits [s]) for all of *products*."""
-    parts = [product.times(tokens) for product in products]
-    return sum((gpu for gpu, _ in parts), Times()), sum(waits_s for _, waits_s in parts)
-
-
-def _mean_layer(rates: Rates, whole: bool = False) -> LayerAttention:
-    """Attention of a layer, averaged over those of the GPU and those of the CPU."""
-    layer, host = LayerAttention.of(rates, whole), rates.inputs.host
-    if host is None or host.weights.layers == 0:
-        return layer
-    return layer.mixed(host_attention(host, rates, whole), host.weights.layers / rates.inputs.model.layers)
-
-
-def _links(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:
-    """What ranks exchange: (tensor-parallel ranks; those that share the experts; one stage with the next).
-
-    Data-parallel ranks gather their tokens before the experts and scatter the sums after.
-    """
-    factor, network = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value, inputs.network
-
-    def here(ranks: int) -> int:
-        return ranks if network is None else min(ranks, network.gpus_per_server)
-
-    def all_reduce(ranks: int) -> AllReduce | AcrossServers:
-        own_bytes = inputs.own_all_reduce_bytes(ranks)
-        inside = AllReduce.over(inputs.link, here(ranks), factor, inputs.lanes_stretch, own_bytes)
-        return inside if network is None else network.all_reduce(inside, ranks)
-
-    def exchange(ranks: int) -> AllReduce | AcrossServers:
-        inside = AllReduce.exchange(inputs.link, here(ranks), factor, inputs.lanes_stretch)
-        return inside if network is None else network.exchange(inside, ranks)
-
-    gathers = inputs.expert_ranks > inputs.tensor_parallel_size
-    return (
-        all_reduce(inputs.tensor_parallel_size),
-        (exchange if gathers else all_reduce)(inputs.expert_ranks),
-        Send.over(inputs.link, inputs.lanes_stretch, inputs.boundary_s),
-    )

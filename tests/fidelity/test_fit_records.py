@@ -10,13 +10,15 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import data_root, load_catalog
+from sim.records import Batch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from observe import about_median, prepare, simulate_row
     from parameters import load_priors
     from posterior import Observation, fit
-    from stages import Stages
+    from record import FIELDS, Steps
+    from stages import Stages, stages
     from stored import stored
     from without import Without
     from write import write_data
@@ -55,6 +57,20 @@ def test_every_decoded_token_is_noted_and_the_stages_take_as_long_as_the_steps(n
     pure = seen.steps.mean["prefill_tokens"] == 0
     mean_s = stages_s[pure] @ seen.steps.decodes[pure] / seen.steps.decodes[pure].sum()
     assert 0.6 * steptime_s <= row.pp * mean_s <= 1.03 * steptime_s  # prompts of others come between an answer's tokens
+
+
+@pytest.mark.parametrize("tokens", [20, 8000])
+def test_launches_count_where_they_take_longer_than_the_gpu(tokens):
+    row = replace(ROWS["SGLang"], load="single", isl=tokens, osl=2, num_requests=1)
+    (ready,), _ = prepare([row], load_catalog())
+    steptime = ready.prepared.plan.pools[0].steptime
+    batch = Batch(prefill_seqs=1, prefill_tokens=tokens, prefill_attention_pairs=tokens**2 // 2, sampled_seqs=1)
+    fields = {name: np.array([float(getattr(batch, name))]) for name in FIELDS}
+    seen = stages(steptime, Steps(fields, np.ones(1), np.zeros(1), np.ones(1)))
+    total_s, by = seen.seconds({})
+    assert total_s == pytest.approx(steptime.leap(batch).first_s)
+    assert (by["launch_layer:sglang-0.5"] > 0) == (tokens == 20)
+    assert (by["compute:h100-80gb-sxm"] > 0) == (tokens == 8000)
 
 
 def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tmp_path):

@@ -65,6 +65,15 @@ class Overheads(Spec):
     """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
     per_boundary_s: Value | None = None
     """Host time to pass a step from one stage's cards to the next's; None: 0."""
+    launch_layer_s: Value | None = None
+    """Host time to launch the kernels of a layer one by one, in a step with prompts that no CUDA graph covers; where
+    the GPU works for longer, that hides it. None: it always does."""
+    launch_mla_factor: Value | None = None
+    """Multiplies `launch_layer_s` in layers with latent attention; None: 1."""
+    launch_linear_factor: Value | None = None
+    """Multiplies `launch_layer_s` in layers with linear attention; None: 1."""
+    graph_tokens: Value | None = None
+    """Steps with prompts of at most so many tokens run from CUDA graphs; None: none does."""
     draft_layer_s: Value | None = None
     """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
     take `per_layer_s` as those of any model."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sim.catalogue.entries.model import Matrix
 from sim.steptime.attention.heads import LayerAttention, attention_flop, cache_bytes
 from sim.steptime.gemm import Product, Times, together
-from sim.steptime.host import Host
+from sim.steptime.host.weights import Host
 from sim.steptime.inputs import Rates
 
 
@@ -60,6 +60,12 @@ def placed(product: Product, matrix: Matrix, rates: Rates) -> tuple[Product, Hos
     return replace(product, count=product.count * (1 - share)), HostProduct(host, there, cpu, link)
 
 
+def all_times(products: list[HostProduct], tokens: int) -> tuple[Times, float]:
+    """(what the GPU does, what it waits [s]) for all of *products*."""
+    parts = [product.times(tokens) for product in products]
+    return sum((gpu for gpu, _ in parts), Times()), sum(waits_s for _, waits_s in parts)
+
+
 def host_attention(host: Host, rates: Rates, whole: bool = False) -> LayerAttention:
     """Attention of one layer that the CPU computes, its KV cache in the host's memory.
 
@@ -77,3 +83,11 @@ def host_attention(host: Host, rates: Rates, whole: bool = False) -> LayerAttent
         pair_peak_s=0.0,
         stream_s=0.0,
     )
+
+
+def mean_layer(rates: Rates, whole: bool = False) -> LayerAttention:
+    """Attention of a layer, averaged over those of the GPU and those of the CPU."""
+    layer, host = LayerAttention.of(rates, whole), rates.inputs.host
+    if host is None or host.weights.layers == 0:
+        return layer
+    return layer.mixed(host_attention(host, rates, whole), host.weights.layers / rates.inputs.model.layers)

@@ -1,0 +1,1 @@
+"""The host's part of a step: weights in its memory, and the kernels that it launches."""
