@@ -155,7 +155,8 @@ class RooflineStepTime:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
         busy = 1.0 - still_s / first_s
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, busy, step.link_s / first_s)
-        return Leap(first_s, growth_s, valid_steps, load + self._others_turns_load, last_s)
+        turns_load = self._others_turns_load if batch.decode_seqs else 0.0
+        return Leap(first_s, growth_s, valid_steps, load + turns_load, last_s)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""

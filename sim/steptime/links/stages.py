@@ -19,7 +19,10 @@ def stage_shares(inputs: RooflineInputs) -> tuple[float, float, int]:
 
 
 def others_turns_load(inputs: RooflineInputs) -> float:
-    """Load of waiting for the other stages, where one works after the other, per stage's time of work."""
+    """Load of waiting for the other stages, where one works after the other, per stage's time of work.
+
+    Pieces of a prompt keep all stages at work.
+    """
     if inputs.load is None or not inputs.serial_stages:
         return 0.0
     return (inputs.pipeline_parallel_size - 1) * inputs.load(0.0, 0.0, 0.0, 1.0, 1.0)
