@@ -96,6 +96,8 @@ class CampaignFact(Sourced):
     max_num_batched_tokens: Count | None = None
     interconnect: str = ""
     """What the GPUs really talked over, where the rows name what is built in."""
+    server: str = ""
+    """The machine, by its id in data/servers, where its source says on which CPUs its cards hang."""
     kv_dtype: str = ""
     """Precision of the KV cache where the rows do not give it."""
     engine_version: str = ""
@@ -160,6 +162,7 @@ class Setup:
     max_num_batched_tokens: int | None = None
     gpu_memory_utilization: float | None = None
     interconnect: str = ""
+    server: str = ""
     kv_dtype: str = ""
     engine_version: str = ""
     async_scheduling: bool | None = None
@@ -218,6 +221,7 @@ class Campaigns(Spec):
             max_num_batched_tokens=row.max_num_batched_tokens or _last(fact.max_num_batched_tokens for fact in facts),
             gpu_memory_utilization=row.gpu_memory_utilization or _last(fact.gpu_memory_utilization for fact in facts),
             interconnect=_last(fact.interconnect or None for fact in facts) or row.interconnect,
+            server=_last(fact.server or None for fact in facts) or "",
             kv_dtype=row.kv_dtype or _last(fact.kv_dtype or None for fact in facts) or "",
             engine_version=row.engine_version or _last(fact.engine_version or None for fact in facts) or "",
             async_scheduling=_last(fact.async_scheduling for fact in facts),

@@ -10,8 +10,9 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.given import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import BoundPool, bind
-from sim.scenario.resolving.hardware.wiring import host_bytes_per_s, lanes_stretch, network_of, spread
+from sim.scenario.resolving.hardware.wiring import host_bytes_per_s, lanes_stretch, link_of, network_of, spread
 from sim.scenario.resolving.life.moving import transfer_of
+from sim.steptime.links.collective import AllReduce
 from sim.yamlio import dump
 
 LENGTHS = {"prompt": {"distribution": "fixed", "value": 64}, "output": {"distribution": "fixed", "value": 4}}
@@ -114,3 +115,13 @@ def test_the_ports_that_kv_goes_over(catalog: Catalog, server: str, gpu: str, li
     plan = transfer_of(fleet, [bind(experiment, fleet, pool, catalog) for pool in fleet.pools], catalog)
     assert plan is not None
     assert [port.bytes_per_s for port in plan.pools] == pytest.approx([bytes_per_s] * 2)
+
+
+@pytest.mark.parametrize(("ranks", "crosses"), [(4, False), (8, True)])
+def test_cards_on_both_sockets_of_a_server_sum_across_them(catalog: Catalog, ranks: int, crosses: bool) -> None:
+    link = catalog.link("pcie5-x16")
+    here = link_of(bound(catalog, gpu="rtx-pro-6000", server="server-8xrtx-pro-6000", tensor_parallel_size=ranks))
+    assert here == (link.across_sockets() if crosses else link)
+    over = [AllReduce.over(one, ranks, 1.0, own_bytes=0) for one in (here, link) if one is not None]
+    slower = over[0].time_s(1e4) / over[1].time_s(1e4)
+    assert slower > 1.5 if crosses else slower == 1

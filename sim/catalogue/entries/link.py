@@ -41,6 +41,17 @@ class Link(Spec):
     """All-reduces of NCCL alone, where `allreduce_tables` are the least of it and of the engines' own kernels."""
     exchange_tables: tuple[AllReduceTable, ...] = ()
     """All-gather and reduce-scatter one after the other, by the bytes of all GPUs together."""
+    socket_tables: tuple[AllReduceTable, ...] = ()
+    """All-reduces of NCCL between GPUs that hang on two CPUs, half of them on each."""
+
+    def across_sockets(self) -> "Link":
+        """The link between GPUs on two CPUs; numbers of GPUs that were not measured there are as on one."""
+        crossed = {table.gpus: table for table in self.socket_tables}
+        changed = {
+            name: tuple(crossed.get(table.gpus, table) for table in getattr(self, name))
+            for name in ("allreduce_tables", "nccl_tables")
+        }
+        return self.model_copy(update=changed)
 
     @property
     def bulk_bytes_per_s(self) -> Value:

@@ -13,14 +13,15 @@ from sim.catalogue.value import Value
 from sim.memory import host_weights
 from sim.power import LoadLaw, unpacks
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
-from sim.scenario.resolving.hardware.wiring import host_stretch, lanes_stretch, network_of
+from sim.scenario.resolving.hardware.wiring import host_stretch, lanes_stretch, link_of, network_of
 from sim.scenario.resolving.offload import host_of
 from sim.steptime import Coefficients, Host, RooflineInputs, load_coefficients
 
 
 def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
     """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
-    if pool.gpu is None or pool.model is None or pool.quantization is None or pool.link is None or pool.kernel is None:
+    link = link_of(pool)
+    if pool.gpu is None or pool.model is None or pool.quantization is None or link is None or pool.kernel is None:
         raise ValueError("a roofline needs a gpu and a model")
     coefficients = _steptime_coefficients(catalog.root)
     return RooflineInputs(
@@ -29,7 +30,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         quantization=pool.quantization,
         kernel=pool.kernel,
         engine=pool.engine,
-        link=pool.link,
+        link=link,
         coefficients=pool.calibration.coefficients(coefficients, pool.gpu) if pool.calibration else coefficients,
         tensor_parallel_size=pool.layout.tensor_parallel_size,
         pipeline_parallel_size=pool.layout.pipeline_parallel_size,

@@ -5,6 +5,7 @@ from functools import partial
 from math import inf
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.server import Server
 from sim.catalogue.value import Value
 from sim.scenario.resolving.bind import BoundPool
@@ -38,6 +39,15 @@ def lanes_stretch(pool: BoundPool, catalog: Catalog) -> float:
         return 1.0
     share = lanes.ring_bytes_per_s(_rings(pool), staged=not pool.link.peer_to_peer)
     return max(1.0, pool.link.theoretical_bytes_per_s.value / share)
+
+
+def link_of(pool: BoundPool) -> Link | None:
+    """The link as the GPUs of a replica meet it: where some of them hang on another CPU, what they sum crosses over."""
+    if pool.link is None or pool.server is None or not pool.link.over_pcie:
+        return pool.link
+    cpus = [group.cpu for group in pool.server.pcie for _ in range(group.slots)]
+    crossed = any(len({cpus[slot] for slot in ring if slot < len(cpus)}) > 1 for ring in _rings(pool))
+    return pool.link.across_sockets() if crossed else pool.link
 
 
 def host_bytes_per_s(pool: BoundPool, catalog: Catalog) -> float:

@@ -156,7 +156,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "data_parallel_size": dp,
         "enable_expert_parallel": experts and names.model.moe is not None,
         "steptime": {"model": "roofline", **host_of(row, setup)},
-    }
+    } | ({"server": setup.server} if setup.server else {})
     seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
     batching = {
         "max_num_seqs": seats,
