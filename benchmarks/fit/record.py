@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.engine.intake import IntakeEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
+from sim.fleet.arrivals.intake import IntakeEngine
 from sim.records import Batch, FleetLog, Request
 from sim.scenario.resolving.resolved import CasePlan
 

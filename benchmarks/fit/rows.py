@@ -20,7 +20,7 @@ MOST_ROWS = 4
 FITTED_SOURCES = frozenset({
     "accelmark", "inferencex", "trtllm_v0.5.0", "trtllm_v0.9.0", "trtllm_v0.14", "trtllm_v1.0", "cloudrift",
     "deplodock", "nim", "tsho", "argonne", "argonne_power", "argonne_tppp", "lambda", "mlenergy_v2", "mlenergy_v3",
-    "aic_own", "rig3090", "blis_training",
+    "aic_own", "rig3090", "blis_training", "pegainfer-project/pegainfer",
 })  # fmt: skip
 """Harnesses that state lengths and load, or whose lengths are known from elsewhere (data/benchmarks.yaml). What is odd
 about one campaign's host, as with aic_own and rig3090, stays with its random effect. Not used:
@@ -29,9 +29,11 @@ tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (
 that `concurrency` is not what is in flight)."""
 UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed", "Deepspeed-MII", "LMDeploy-TurboMind")
 """Their host times have other sources (data/engines)."""
-FOR_FIT_ALONE = Path(__file__).with_name("blis_training.csv")
-"""Twelve of the fifteen runs that BLIS was trained on, `use` being fit: none of the 38 that docs/fidelity.md compares
-it in, though of their cluster. Left out are three whose request rate is not stated (reasoning-lite)."""
+FOR_FIT_ALONE = tuple(Path(__file__).with_name(name) for name in ("blis_training.csv", "recent_hosts.csv"))
+"""`use` being fit. Twelve of the fifteen runs that BLIS was trained on: none of the 38 that docs/fidelity.md compares
+it in, though of their cluster; left out are three whose request rate is not stated (reasoning-lite). Further runs of
+releases of 2026 on a consumer card by a publisher of STRANGERS; of its sweeps over rates with a prefix cache the first
+alone, as each sends the prompts of the one before again."""
 STRANGERS = tuple(Path(__file__).with_name(name) for name in ("unseen_by_rule.csv", "unseen.csv"))
 """Pairs that nobody in MEASURED ran, from public sources: learnt from and judged as all others, and shown apart."""
 PUBLISHERS = {
@@ -47,7 +49,8 @@ multi-token prediction that the row does not flag."""
 def read_rows(measured: Path) -> list[BenchRow]:
     """All rows of *measured*/serving.csv as they were run, of FOR_FIT_ALONE and of STRANGERS."""
     campaigns = campaigns_of(load_catalog())
-    found = [*read_benchmarks(measured / "serving.csv"), *read_benchmarks(FOR_FIT_ALONE), *_strangers()]
+    taught = (row for table in FOR_FIT_ALONE for row in read_benchmarks(table))
+    found = [*read_benchmarks(measured / "serving.csv"), *taught, *_strangers()]
     return [campaigns.as_run(row) for row in found]
 
 

@@ -11,7 +11,6 @@ from sim.batching.sharing import Swapped
 from sim.batching.slots import MICRO_BATCH_TOKENS
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.dynamic import DynamicEngine
-from sim.engine.intake import IntakeEngine
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
@@ -33,6 +32,7 @@ from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, Unifi
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
+from sim.fleet.arrivals.intake import IntakeEngine
 from sim.memory import KvTier
 from sim.records import Batch
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan

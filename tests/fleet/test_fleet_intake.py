@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.intake import IntakeEngine
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
+from sim.fleet.arrivals.intake import IntakeEngine
 from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
