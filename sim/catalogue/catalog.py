@@ -156,7 +156,7 @@ class Catalog:
                 raise
             version = version_of(released[2])
             era = min(eras, key=lambda one: outside(one.versions, version))
-            if outside(era.versions, version) != (0, 0):
+            if any(outside(era.versions, version)):
                 raise UnknownId("engine", name, (era.id,)) from None
             return at_version(era, version)
 

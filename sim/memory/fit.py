@@ -16,7 +16,7 @@ on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 4
 from dataclasses import dataclass
 from math import copysign, inf
 
-from sim.catalogue.entries.engine import Engine, EngineMemory
+from sim.catalogue.entries.engine import Engine, EngineMemory, default_share
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes, matrices
 from sim.catalogue.entries.offload import HostWeights, Offload
@@ -102,7 +102,7 @@ def fit(
         problems.append(f"how {engine.name} uses GPU memory is not known")
     if problems or need is None:
         return _refused(gpu, layout, block_size, "; ".join(problems))
-    share = need.gpu_memory_utilization.value if gpu_memory_utilization is None else gpu_memory_utilization
+    share = default_share(engine, need, gpu) if gpu_memory_utilization is None else gpu_memory_utilization
     context = min(model.max_context, max_model_len or model.max_context)
     per_token = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, context_tokens or context)
     drafts = drafts or DraftMemory()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.entries.engine import default_share
 from sim.memory import Layout, MemoryFit, check_parallel, fit, stage_layers, what_fits
 
 Fit = Callable[..., MemoryFit]
@@ -139,3 +140,14 @@ def test_refusal_says_how_much_is_missing_and_what_would_fit(catalog: Catalog) -
 
 def test_engine_of_unknown_memory_is_refused(fit_ids: Fit) -> None:
     assert "LM Studio uses GPU memory is not known" in fit_ids("rtx-4090", "llama3.1-8b", "none", "lm-studio").reason
+
+
+@pytest.mark.parametrize(
+    ("release", "gpu", "share"),
+    [("0.5.9", "h100-80gb-sxm", 0.835), ("0.5.9", "a100-40gb-sxm", 0.833), ("0.5.2", "h100-80gb-sxm", 0.874)],
+)
+def test_sglang_keeps_free_what_chunks_and_graphs_take(release, gpu, share):
+    catalog = load_catalog()
+    engine = catalog.engine(f"sglang-{release}")
+    assert engine.memory is not None
+    assert default_share(engine, engine.memory, catalog.gpu(gpu)) == pytest.approx(share, abs=0.003)

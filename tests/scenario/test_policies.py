@@ -63,6 +63,10 @@ def test_engines_set_how_prompts_are_cut(tmp_path: Path, catalog: Catalog) -> No
 
     assert limits(engine="sglang-0.5") == (2048, True)
     assert limits(engine="sglang-0.5", gpu="h100-80gb-sxm") == (8192, True)
+    assert limits(engine="sglang-0.5", gpu="a100-40gb-sxm") == (4096, True)
+    assert limits(engine="sglang-0.5", gpu="b200-180gb-sxm") == (16384, True)
+    assert limits(engine="sglang-0.5.2", gpu="a100-40gb-sxm") == (8192, True)
+    assert limits(engine="sglang-0.5.20") == (4096, True)
     assert limits(engine="vllm-0.6") == (8192, False)
     assert limits(engine="vllm-0.6", max_model_len=1000) == (2048, False)
     assert limits(engine="tensorrt-llm-0.14")[1] is False

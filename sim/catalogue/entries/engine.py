@@ -125,8 +125,20 @@ class OwnAllReduce(Sourced):
         return self.max_bytes.get(ranks, 0.0)
 
 
+class LargerGpus(Spec):
+    """What is otherwise on GPUs with at least so much memory."""
+
+    from_bytes: Value
+    max_num_seqs: Value | None = None
+    max_num_batched_tokens: Value | None = None
+    chunked_prefill_size: Value | None = None
+    kept_free_bytes: Value | None = None
+    gpus_except: tuple[str, ...] = ()
+    """Ids of GPUs that keep the smaller limits in spite of their memory."""
+
+
 class EngineLimits(Spec):
-    """Default scheduler limits, and the larger ones on GPUs with much memory."""
+    """Default scheduler limits, and others on GPUs with more memory."""
 
     max_num_seqs: Value
     max_num_batched_tokens: Value
@@ -149,12 +161,10 @@ class EngineLimits(Spec):
     """1: as `async_scheduling`, for an engine that computes prompts first."""
     schedule_conservativeness: Value | None = None
     """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
-    large_gpu_from_bytes: Value | None = None
-    large_gpu_max_num_seqs: Value | None = None
-    large_gpu_max_num_batched_tokens: Value | None = None
-    large_gpu_chunked_prefill_size: Value | None = None
-    large_gpu_except: tuple[str, ...] = ()
-    """Ids of GPUs that keep the small limits in spite of their memory."""
+    kept_free_bytes: Value | None = None
+    """Of a GPU's memory: the rest is the default share (SGLang); None: the share is `gpu_memory_utilization`."""
+    larger_gpus: tuple[LargerGpus, ...] = ()
+    """From the smallest on; the last that a GPU is large enough for and that states a limit counts."""
 
 
 class Changed(Spec):
@@ -163,6 +173,8 @@ class Changed(Spec):
     versions: str
     """Which releases."""
     limits: dict[str, Value] = Field(default={})
+    larger_gpus: tuple[LargerGpus, ...] | None = None
+    """None: as in the entry."""
     memory: dict[str, Value | bool] = Field(default={})
 
     @model_validator(mode="after")
@@ -221,26 +233,31 @@ def version_of(text: str) -> Version:
 
 def outside(versions: str, wanted: Version) -> tuple[int, ...]:
     """How far *wanted* lies outside of *versions* ("0.14 to 0.18"), major versions before minor ones; (0, 0): inside.
+    As exactly as *versions* are written: 0.17.1 is in "0.14 to 0.17", and not in "0.14.0 to 0.17.0".
 
     >>> outside("0.14 to 0.18", (0, 17, 1)), outside("0.5", (0, 4)), outside("1.0 to 1.3", (0, 20))
     ((0, 0), (0, 1), (1, 20))
+    >>> outside("0.5.3 to 0.5.18", (0, 5, 2)), outside("0.5.3 to 0.5.18", (0, 5, 9, 2))
+    ((0, 0, 1), (0, 0, 0))
     """
-    ends = [_two(version_of(part)) for part in versions.split(" to ")]
-    low, high, at = ends[0], ends[-1], _two(wanted)
-    if low <= at <= high:
-        return (0, 0)
-    near = low if at < low else high
-    return abs(at[0] - near[0]), abs(at[1] - near[1])
+    ends = [version_of(part) for part in versions.split(" to ")]
+    parts = max(2, *(len(end) for end in ends))
+    low, high, at = (_padded(version, parts) for version in (ends[0], ends[-1], wanted))
+    near = min(max(at, low), high)
+    return tuple(abs(mine - its) for mine, its in zip(at, near, strict=True))
 
 
-def _two(version: Version) -> tuple[int, int]:
-    return (version[0], version[1] if len(version) > 1 else 0) if version else (0, 0)
+def _padded(version: Version, parts: int) -> Version:
+    return (*version, *(0,) * parts)[:parts]
 
 
 def at_version(engine: Engine, version: Version) -> Engine:
-    """*engine* with the defaults of that release."""
-    changes = [one for one in engine.changed if outside(one.versions, version) == (0, 0)]
-    limits = {name: value for one in changes for name, value in one.limits.items()}
+    """*engine* with the defaults of that release, where *version* tells it apart from others."""
+    said = [one for one in engine.changed if len(version) >= len(version_of(one.versions))]
+    changes = [one for one in said if not any(outside(one.versions, version))]
+    limits: dict[str, Value | tuple[LargerGpus, ...]] = {}
+    for one in changes:
+        limits |= one.limits | ({} if one.larger_gpus is None else {"larger_gpus": one.larger_gpus})
     memory = {name: value for one in changes for name, value in one.memory.items()}
     return engine.model_copy(
         update={
@@ -255,11 +272,14 @@ def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
     limits = engine.limits
     if limits is None:
         return None
-    large: Value | None = getattr(limits, f"large_gpu_{name}", None)
-    small: Value | None = getattr(limits, name)
-    return large if large is not None and gpu is not None and _is_large(limits, gpu) else small
+    found: Value | None = getattr(limits, name)
+    for larger in limits.larger_gpus:
+        if gpu is not None and gpu.memory_bytes.value >= larger.from_bytes.value and gpu.id not in larger.gpus_except:
+            found = getattr(larger, name, None) or found
+    return found
 
 
-def _is_large(limits: EngineLimits, gpu: Gpu) -> bool:
-    start = limits.large_gpu_from_bytes
-    return start is not None and gpu.memory_bytes.value >= start.value and gpu.id not in limits.large_gpu_except
+def default_share(engine: Engine, memory: EngineMemory, gpu: Gpu) -> float:
+    """Share of the memory of *gpu* that *engine* uses where the operator leaves it open."""
+    free = default_limit(engine, gpu, "kept_free_bytes")
+    return memory.gpu_memory_utilization.value if free is None else 1 - free.value / gpu.memory_bytes.value

@@ -10,7 +10,7 @@ from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, spee
 from sim.batchtime import Coefficients as BatchCoefficients
 from sim.batchtime import load_coefficients as load_batch_coefficients
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.engine import Engine, default_limit
+from sim.catalogue.entries.engine import Engine, default_limit, default_share
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
@@ -206,7 +206,7 @@ def _with_defaults(
         filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
     if engine.memory is not None and gpu is not None:
         share = batching.gpu_memory_utilization
-        filled["gpu_memory_utilization"] = engine.memory.gpu_memory_utilization.value if share is None else share
+        filled["gpu_memory_utilization"] = default_share(engine, engine.memory, gpu) if share is None else share
     if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
         filled["enable_chunked_prefill"] = engine.prefill == "chunked"
     return batching.model_copy(update=filled)

@@ -128,7 +128,10 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         if slow is not None and pool.gpu is not None and slow.holds(pool.gpu):
             yield Fact(f"{prefix}.overheads.slow_cards.factor", slow.factor)
     if engine.memory is not None and model is not None:
-        unused = [] if given.gpu_memory_utilization is None else ["gpu_memory_utilization"]
+        free = default_limit(engine, pool.gpu, "kept_free_bytes")
+        unused = [] if given.gpu_memory_utilization is None and free is None else ["gpu_memory_utilization"]
+        if given.gpu_memory_utilization is None and free is not None:
+            yield Fact(f"{prefix}.limits.kept_free_bytes", free)
         unused += _other_comms(pool)
         yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
     if engine.limits is not None:
