@@ -78,7 +78,7 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     """Terms of the step time of *steps* under the data that *steptime* was built with."""
     inputs, exponent = steptime.inputs, steptime.inputs.coefficients.gemm_exponent.value
     found = Stages(exponent)
-    layers, even = steptime._layers_share, _end_share(steptime)
+    layers, even = steptime._layers_share, steptime._even_share
     # the factor is per doubling of the stages
     pipeline: Names = ("pipeline",) * round(log2(inputs.pipeline_parallel_size))
     for product in steptime._products:
@@ -128,11 +128,6 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
 
 def _of_host(names: Names) -> bool:
     return names[0].startswith(("per_step_", "per_sequence_", "prompt_token"))
-
-
-def _end_share(steptime: RooflineStepTime) -> float:
-    """Share of the LM head and of the host's time in a step: all, where other stages wait for the one that has it."""
-    return steptime._even_share * max(1, steptime._alone_stages)
 
 
 def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
@@ -233,13 +228,12 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         found.plain.append(((*layers_names, "moe_layer"), layers_s * share * ones))
         layers_s *= 1 - share
     found.plain.append((layers_names, layers_s * ones))
-    where, even = "in_process" if steptime.spec.in_process else "served", _end_share(steptime)
+    where, even = "in_process" if steptime.spec.in_process else "served", steptime._even_share
     step_s = steptime._host_s(overheads.per_step_s, overheads.per_step_in_process_s) * even
     sequence_s = steptime._host_s(overheads.per_sequence_s, overheads.per_sequence_in_process_s) * even
     found.plain.append(((f"per_step_{where}:{engine}", *host), step_s * ones))
     if steptime._prompt_token_s:
-        reading_s = steptime._prompt_token_s * even / steptime._even_share
-        found.plain.append((("prompt_token", *pipeline), reading_s * steps.mean["prefill_tokens"]))
+        found.plain.append((("prompt_token", *pipeline), steptime._prompt_token_s * steps.mean["prefill_tokens"]))
     found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * steps.mean["sampled_seqs"]))
 
 
