@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 Line = dict[str, str]
 Chosen = Callable[[Line], bool]
 BANDS = (0.1, 0.2)
+TABLES = ("measured", "public")
 LABELS = {"tput": "throughput [token/s]", "tpot": "TPOT [ms]", "ttft": "TTFT [ms]"}
 
 
@@ -45,13 +46,16 @@ CLASSES: tuple[tuple[str, str, str, Chosen], ...] = (
     ("unseen model on a seen GPU and engine, TPOT", "pairs", "tpot", lambda line: True),
     ("unseen GPU, throughput", "gpus", "tput", lambda line: True),
     ("unseen GPU, TPOT", "gpus", "tpot", lambda line: True),
-    ("unseen campaign: host, client, release; throughput", "campaigns", "tput", lambda line: True),
-    ("unseen campaign, TPOT", "campaigns", "tpot", lambda line: True),
+    ("unseen publisher: host, client, release; throughput", "campaigns", "tput", lambda line: True),
+    ("unseen publisher, TPOT", "campaigns", "tpot", lambda line: True),
     ("several GPUs over PCIe, pair left out, throughput", "pairs", "tput", over_pcie),
     ("several GPUs over PCIe, GPU left out, throughput", "gpus", "tput", over_pcie),
     ("loaded, not saturated, pair left out, TTFT", "pairs", "ttft", loaded),
     ("loaded, not saturated, GPU left out, TTFT", "gpus", "ttft", loaded),
-    ("loaded, not saturated, campaign left out, TTFT", "campaigns", "ttft", loaded),
+    ("loaded, not saturated, publisher left out, TTFT", "campaigns", "ttft", loaded),
+    ("all pairs of public sources left out, throughput", "strangers", "tput", lambda line: True),
+    ("all pairs of public sources left out, TPOT", "strangers", "tpot", lambda line: True),
+    ("all pairs of public sources left out, loaded, TTFT", "strangers", "ttft", loaded),
     ("plain roofline, throughput", "roofline", "tput", lambda line: True),
     ("plain roofline, TPOT", "roofline", "tpot", lambda line: True),
     ("plain roofline, loaded, TTFT", "roofline", "ttft", loaded),
@@ -87,23 +91,35 @@ def pair_medians(lines: list[Line], scheme: str, metric: str, chosen: Chosen) ->
 
 
 def table(lines: list[Line]) -> str:
-    """Markdown."""
-    rows = ["| class | pairs | median error | 90th percentile |", "| --- | --- | --- | --- |"]
+    """Markdown: pairs of MEASURED and those of public sources beside each other."""
+    head = "| class | MEASURED: pairs, median, mean, 90th percentile | public sources |"
+    rows = [head, "| --- | --- | --- |"]
     for label, scheme, metric, chosen in CLASSES:
-        medians = pair_medians(lines, scheme, metric, chosen)
-        if medians:
-            rows.append(f"| {label} | {len(medians)} | {np.median(medians):.1%} | {np.percentile(medians, 90):.0%} |")
+        cells = []
+        for name in TABLES:
+            own = [line for line in lines if line["table"] == name]
+            medians = pair_medians(own, scheme, metric, chosen)
+            cells.append(_summary(medians) if medians else "")
+        if any(cells):
+            rows.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def ranking(lines: list[Line], measured: Path, scheme: str) -> str:
+def _summary(medians: list[float]) -> str:
+    """Errors above 100 % count as 100 in the mean."""
+    mean = np.mean(np.minimum(medians, 1.0))
+    return f"{len(medians)}: {np.median(medians):.1%}, {mean:.1%}, {np.percentile(medians, 90):.0%}"
+
+
+def ranking(lines: list[Line], measured: Path, scheme: str, name: str) -> str:
     """How often the faster of two servers is named, each predicted with its group left out."""
     rows = {row.id: row for row in read_rows(measured)}
     entrants = []
     for line in lines:
         row = rows[line["id"]]
         paced = line["metric"] == "tput" and row.load in OPEN_LOADS
-        if line["scheme"] == scheme and row.isl and row.osl and not paced:
+        asked = line["scheme"] == scheme and line["table"] == name
+        if asked and row.isl and row.osl and not paced:
             column = next(name for name, value in row.measured.items() if value == float(line["measured"]))
             task = (row.model_family, row.load, row.concurrency, row.rate_req_s, row.num_requests, column)
             server = (row.gpu, row.n_gpus)
@@ -160,10 +176,13 @@ def main(measured: Path, errors: Path, image: Path) -> None:
     lines += plain_roofline(measured)
     print(table(lines))
     for scheme in ("in-sample", "pairs", "gpus"):
-        print(f"\nranking, {scheme}: {ranking(lines, measured, scheme)}")
-    for metric in LABELS:
-        for column in ("engine", "gpu", "source_key"):
-            print(f"\n{metric} by {column}, pair left out: {by_group(lines, column, metric)}")
+        for name in TABLES:
+            print(f"\nranking, {scheme}, {name}: {ranking(lines, measured, scheme, name)}")
+    for name in TABLES:
+        own = [line for line in lines if line["table"] == name]
+        for metric in LABELS:
+            for column in ("engine", "gpu", "source_key"):
+                print(f"\n{name}, {metric} by {column}, pair left out: {by_group(own, column, metric)}")
     picture(lines, image)
 
 

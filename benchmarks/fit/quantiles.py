@@ -1,9 +1,10 @@
 """Intervals of predictions from errors of rows that no fit has seen: quantiles, and how many measurements they hold."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log
+from operator import attrgetter
 
 import numpy as np
 
@@ -32,6 +33,7 @@ class Error:
     gpu: str
     family: str
     campaign: str
+    """Whoever published it: publishers and GPUs are what an interval is made without and tried on."""
     ratio: float
     """Measured over predicted."""
 
@@ -39,6 +41,10 @@ class Error:
     def pair(self) -> tuple[str, str]:
         """GPU and model family, which weigh the same whatever the number of their rows."""
         return self.gpu, self.family
+
+
+GROUPS: tuple[Callable[[Error], str], ...] = (attrgetter("gpu"), attrgetter("campaign"))
+"""What an interval is made without and tried on."""
 
 
 def thinned(errors: Sequence[Error]) -> list[Error]:
@@ -69,9 +75,12 @@ def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, flo
 
 
 def stretch_of(errors: Sequence[Error]) -> float:
-    """How much wider than the quantiles an interval must be to hold its share of GPUs that it was made without."""
+    """How much wider than the quantiles an interval must be to hold its share of GPUs, and of publishers, that it was
+    made without.
+    """
     share = QUANTILES[1] - QUANTILES[0]
-    return next((one for one in STRETCHES if inside(errors, one) >= share), STRETCHES[-1])
+    held = (one for one in STRETCHES if min(inside(errors, group, one) for group in GROUPS) >= share)
+    return next(held, STRETCHES[-1])
 
 
 def common_sd(errors: Sequence[Error]) -> float:
@@ -98,34 +107,10 @@ def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
     return [one for one in errors if one.metric == metric and one.mark == mark]
 
 
-def ends(known: Sequence[Error], strangers: Sequence[Error]) -> tuple[float, float]:
-    """The interval: the outer of what left-out campaigns and strangers' servers ask for.
-
-    What ran in a campaign was looked up in its scripts, also where it is left out of the fit. Of a stranger's server no
-    more is known than its table says, which is less than that.
-    """
-    low, high = quantiles(known, stretch_of(known))
-    if len({one.pair for one in strangers}) >= LEAST_PAIRS:
-        lower, higher = quantiles(strangers)
-        low, high = min(low, lower), max(high, higher)
-    return low, high
-
-
-def inside_of_strangers(known: Sequence[Error], strangers: Sequence[Error]) -> float:
-    """Share of strangers' measurements in an interval made without their publisher's, pairs weighing the same."""
-    shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for publisher in {one.campaign for one in strangers}:
-        low, high = ends(known, [one for one in strangers if one.campaign != publisher])
-        for one in strangers:
-            if one.campaign == publisher:
-                shares[one.pair].append(low <= one.ratio <= high)
-    return float(np.mean([np.mean(found) for found in shares.values()]))
-
-
-def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: Sequence[Error]) -> str:
+def intervals(errors: Sequence[Error], calibrated: Sequence[Error]) -> str:
     """data/fidelity/intervals.yaml."""
     lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
-    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors) + len(strangers)).rstrip()]
+    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors)).rstrip()]
     lines.append("metrics:")
     for metric in METRICS.values():
         found = {mark: chosen(errors, metric, mark) for mark in MARKS}
@@ -135,7 +120,7 @@ def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: S
         lines.append(f"  {metric}:")
         least, most = 1.0, 1.0
         for mark, some in kept.items():
-            low, high = ends(some, chosen(strangers, metric, mark))
+            low, high = quantiles(some, stretch_of(some))
             least, most = min(least, low), max(most, high)  # farther away nothing is known better
             lines.append(f"    {mark}: {_interval(least, most, some)}")
     by_metric = {metric: [one for one in calibrated if one.metric == metric] for metric in METRICS.values()}
@@ -151,12 +136,12 @@ def _interval(low: float, high: float, errors: Sequence[Error]) -> str:
     return f"{{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(errors):.3f}, {counts}}}"
 
 
-def inside(errors: Sequence[Error], stretch: float = 1.0) -> float:
-    """Share of measurements within an interval that was made without their GPU, pairs weighing the same."""
+def inside(errors: Sequence[Error], group: Callable[[Error], str], stretch: float = 1.0) -> float:
+    """Share of measurements within an interval that was made without their *group*, pairs weighing the same."""
     shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for gpu in {one.gpu for one in errors}:
-        low, high = quantiles([one for one in errors if one.gpu != gpu] or errors, stretch)
+    for out in {group(one) for one in errors}:
+        low, high = quantiles([one for one in errors if group(one) != out] or errors, stretch)
         for one in errors:
-            if one.gpu == gpu:
+            if group(one) == out:
                 shares[one.pair].append(low <= one.ratio <= high)
     return float(np.mean([np.mean(found) for found in shares.values()]))

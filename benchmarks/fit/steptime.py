@@ -42,9 +42,9 @@ GROUPS: dict[str, Callable[[BenchRow], str]] = {
     "pairs": pair,
     "gpus": lambda row: row.gpu,
     "campaigns": publisher_of,
-    "strangers": lambda row: str(stranger(row)),
+    "strangers": lambda row: "all" if stranger(row) else "",
 }
-"""What is left out together: one group after the other."""
+"""What is left out together: one group after the other; rows of the group "" stay."""
 COLUMNS = (
     "scheme", "table", "id", "source_key", "gpu", "family", "engine", "engine_version", "load", "n_gpus",
     "interconnect", "tp", "metric", "measured", "predicted",
@@ -134,7 +134,7 @@ def left_out_errors(
 
     *theta* is the fit to all rows. A group that it learnt nothing from needs no other.
     """
-    groups = sorted({group(rows[one.row].row) for one in observations(rows) if judged(rows[one.row].row)})
+    groups = sorted({group(rows[one.row].row) for one in observations(rows) if judged(rows[one.row].row)} - {""})
     learnt = {group(rows[one.row].row) for one in taught(rows)}
 
     def without(out: str) -> list[dict[str, object]]:
@@ -153,7 +153,7 @@ def left_out_quickly(
     start = {name: value - at.get(name, 0.0) for name, value in theta.items()}
     whole = Without(found, sd, _centre(sd, at), start)
     lines = []
-    for out in sorted({group(one.row) for one in rows if judged(one.row)}):
+    for out in sorted({group(one.row) for one in rows if judged(one.row)} - {""}):
         own = _shared(whole.theta(np.array([group(rows[one.row].row) == out for one in found])), at)
         lines += timed_rows(scheme, [one for one in rows if judged(one.row) and group(one.row) == out], at, own)
     return lines

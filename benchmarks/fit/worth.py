@@ -1,18 +1,15 @@
 """What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
 
-    gpufleet validate benchmarks/fit/unseen_by_rule.csv --out outputs/unseen
     python benchmarks/other_loads.py MEASURED/serving.csv --write outputs/fit/other_loads.csv
-    python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv --write data
-        --strangers benchmarks/fit/unseen_by_rule.csv outputs/unseen/validation.csv
+    python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv outputs/fit/left_out_power.csv --write data
         --calibrated outputs/fit/other_loads.csv
 
 Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
 It writes, by the method in benchmarks/fit/README.md,
 
 data/fidelity/measured.csv    which GPUs, models, formats, engines, layouts and loads were measured: no results
-data/fidelity/left_out.csv    measured over predicted of rows whose campaign (power: pair or GPU) was left out of the
-                              fit, with the mark that they have without it; of rows in the fit, which have something
-                              measured near
+data/fidelity/left_out.csv    measured over predicted of rows whose publisher was left out of the fit, with the mark
+                              that they have without it; of rows in the fit, which have something measured near
 data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark, and of servers that were calibrated
                               on two of their loads
 """
@@ -26,22 +23,21 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 
-from observe import compared
 from quantiles import (
+    GROUPS,
     METRICS,
     Error,
     chosen,
     common_sd,
     inside,
-    inside_of_strangers,
     intervals,
     quantiles,
     stretch_of,
     thinned,
 )
-from rows import judged, publisher, read_rows
+from rows import judged, publisher, publisher_of, read_rows
 
-from sim.benchdata import BenchRow, read_benchmarks
+from sim.benchdata import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.entries.model import params_total
 from sim.catalogue.entries.quantization import native_quantization
@@ -140,7 +136,7 @@ def _entry(members: list[Located]) -> Entry:
         prompt_low=min(prompts),
         prompt_high=max(prompts),
         rows=len(members),
-        campaigns=len({one.row.source_key for one in members}),
+        campaigns=len({publisher_of(one.row) for one in members}),
     )
 
 
@@ -153,8 +149,8 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Seq
     """
     by_id = {one.row.id: one for one in (*rows, *cards)}
     without = {
-        campaign: index_of([one for one in rows if one.row.source_key != campaign])
-        for campaign in sorted({one.row.source_key for one in rows})
+        out: index_of([one for one in rows if publisher_of(one.row) != out])
+        for out in sorted({publisher_of(one.row) for one in rows})
     }
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -164,27 +160,11 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Seq
         if one is None or float(line["predicted"]) <= 0 or line["scheme"] in passed_over:
             continue
         setting = one.setting
-        known = without.get(one.row.source_key, index) if line["scheme"] == "campaigns" else index
+        known = without.get(publisher_of(one.row), index) if line["scheme"] == "campaigns" else index
         mark, _ = mark_of(setting, [entry for entry in known if not _without(line["scheme"], setting, entry)])
         ratio = float(line["measured"]) / float(line["predicted"])
-        told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, one.row.source_key)
+        told = (METRICS[line["metric"]], mark, setting.gpu, setting.family, publisher_of(one.row))
         yield Error(*told, ratio)
-
-
-def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Entry]) -> Iterator[Error]:
-    """Errors of servers of which no more is known than *table* says; `gpufleet validate` wrote *validation*."""
-    rows = {one.row.id: one for one in located(read_benchmarks(table), catalog)}
-    with validation.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            one = rows.get(line["id"])
-            if one is None or line["status"] != "covered":
-                continue
-            mark, _ = mark_of(one.setting, index)
-            for metric, column in compared(one.row, line["saturated"] == "true"):
-                if line[f"{column}_predicted"]:
-                    ratio = one.row.measured[column] / float(line[f"{column}_predicted"])
-                    told = (METRICS[metric], mark, one.setting.gpu, one.setting.family, publisher(one.row.source))
-                    yield Error(*told, ratio)
 
 
 def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
@@ -203,7 +183,7 @@ def of_calibrated(path: Path) -> Iterator[Error]:
 
 
 def write(folder: Path, index: Sequence[Entry], *errors: Sequence[Error]) -> None:
-    """The three files: *errors* of left-out rows, of strangers, of calibrated servers."""
+    """The three files: *errors* of left-out rows, of calibrated servers."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -222,19 +202,24 @@ def _cells(entry: Entry) -> list[object]:
     return [getattr(entry, name) for name in COLUMNS]
 
 
+def _told(errors: Sequence[Error]) -> str:
+    """The interval of *errors*, and how much of what it was made without it holds."""
+    stretch = stretch_of(errors)
+    low, high = quantiles(errors, stretch)
+    held = ", ".join(
+        f"{name} left out {inside(errors, group):.0%} inside, {inside(errors, group, stretch):.0%} stretched"
+        for name, group in zip(("GPU", "publisher"), GROUPS, strict=True)
+    )
+    count = f"{len(errors):5d} rows {len({one.pair for one in errors}):3d} pairs"
+    return f"{count}: {low:.2f} to {high:.2f} ({stretch:g} times the quantiles), {held}, common {common_sd(errors):.2f}"
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("measured", type=Path)
     parser.add_argument(
         "errors", type=Path, nargs="*", help="left_out.csv of steptime.py, left_out_power.csv of power.py"
-    )
-    parser.add_argument(
-        "--strangers",
-        type=Path,
-        nargs=2,
-        metavar=("TABLE", "VALIDATION"),
-        help="pairs in no fit, and their predictions",
     )
     parser.add_argument("--calibrated", type=Path, help="other_loads.csv of other_loads.py")
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
@@ -243,34 +228,14 @@ def main() -> None:
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
     index, cards = index_of(rows), list(located_cards(catalog))
     errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
-    strangers = thinned(list(of_strangers(*arguments.strangers, catalog, index))) if arguments.strangers else []
-    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of strangers")
-    for metric in METRICS.values():
-        for mark in MARKS:
-            some = chosen(errors, metric, mark)
-            if some:
-                stretch = stretch_of(some)
-                low, high = quantiles(some, stretch)
-                held = (
-                    f"GPU left out {inside(some):.0%} inside, {inside(some, stretch):.0%} stretched {stretch:g} times"
-                )
-                told = f"{low:.2f} to {high:.2f}, {held}, common {common_sd(some):.2f}"
-                others = chosen(strangers, metric, mark)
-                if others:
-                    told += f", strangers {inside_of_strangers(some, others):.0%} inside without their publisher"
-                print(f"{metric:10s} {mark:18s} {len(some):5d} rows {len({one.pair for one in some}):3d} pairs: {told}")
+    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
     calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
     for metric in METRICS.values():
-        if some := chosen(calibrated, metric, "calibrated"):
-            stretch = stretch_of(some)
-            low, high = quantiles(some, stretch)
-            held = f"GPU left out {inside(some):.0%} inside, {inside(some, stretch):.0%} stretched {stretch:g} times"
-            pairs = len({one.pair for one in some})
-            print(
-                f"{metric:10s} {'calibrated':18s} {len(some):5d} rows {pairs:3d} pairs: {low:.2f} to {high:.2f}, {held}"
-            )
+        for mark in (*MARKS, "calibrated"):
+            if some := chosen([*errors, *calibrated], metric, mark):
+                print(f"{metric:10s} {mark:18s} {_told(some)}")
     if arguments.write:
-        write(arguments.write / "fidelity", index, errors, strangers, calibrated)
+        write(arguments.write / "fidelity", index, errors, calibrated)
 
 
 if __name__ == "__main__":
