@@ -108,12 +108,14 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     Which of both takes longer is settled at the parameters that *steptime* was built with.
     """
     launches, hidden = steptime._launches, np.ones_like(steps.steps)
-    step_s = launches.heads_s + launches.linear_s
-    if not step_s:
+    prompts_s = launches.heads_s + launches.linear_s
+    if not (prompts_s or launches.decode_s):
         return found
     gpu_s, _ = Stages(found.exponent, [one for one in found.plain if not _of_host(one[0])], found.products).seconds({})
     prompts = (steps.mean["prefill_tokens"] > 0) & (steps.tokens > launches.graph_tokens)
-    hidden[prompts & (gpu_s < step_s)] = 0.0
+    prompts &= prompts_s > launches.decode_s
+    hidden[gpu_s < np.where(prompts, prompts_s, launches.decode_s)] = 0.0
+    launched = (1 - hidden) * prompts
     masked = Stages(found.exponent)
     masked.plain = [(names, base if _of_host(names) else base * hidden) for names, base in found.plain]
     masked.products = [(c, c_s * hidden, w, w_s * hidden, a, a_s * hidden) for c, c_s, w, w_s, a, a_s in found.products]
@@ -121,7 +123,8 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
     heads = (*names, "launch_mla") if inputs.model.mla is not None else names
     masked.plain += [
-        (heads, launches.heads_s * (1 - hidden)), ((*names, "launch_linear"), launches.linear_s * (1 - hidden))
+        (heads, launches.heads_s * launched), ((*names, "launch_linear"), launches.linear_s * launched),
+        (("launch_decode", *pipeline), launches.decode_s * (1 - hidden - launched)),
     ]  # fmt: skip
     return masked
 

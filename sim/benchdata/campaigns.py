@@ -115,6 +115,8 @@ class CampaignFact(Sourced):
     """Whether the engine was called as a library."""
     one_process: bool | None = None
     """Whether the API server ran in the engine's process."""
+    cuda_graphs: bool | None = None
+    """False: the server was told to launch kernels one by one."""
     sorts_logits: bool | None = None
     """Whether requests asked for top-p, and the engine sorted all logits for it."""
     chat_template: bool | None = None
@@ -171,6 +173,7 @@ class Setup:
     in_process: bool | None = None
     one_process: bool = False
     sorts_logits: bool = False
+    cuda_graphs: bool = True
     chat_template: bool = False
     chunked_prefill: bool = False
     measured_at: str = "client"
@@ -230,6 +233,7 @@ class Campaigns(Spec):
             in_process=_last(fact.in_process for fact in facts),
             one_process=bool(_last(fact.one_process for fact in facts)),
             sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
+            cuda_graphs=_last(fact.cuda_graphs for fact in facts) is not False,
             chat_template=bool(_last(fact.chat_template for fact in facts)),
             chunked_prefill=bool(_last(fact.chunked_prefill for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",

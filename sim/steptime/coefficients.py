@@ -65,6 +65,8 @@ class Coefficients(Spec):
     most work."""
     one_process_host_time_factor: Value | None = None
     """Host time per step and per sequence where the API server shares the engine's process, against one of its own."""
+    launch_layer_s: Value | None = None
+    """Host time to launch the kernels of a dense layer in a step without prompts, where no graph holds them."""
     sorting_bytes_per_logit: Value | None = None
     """Traffic of sampling with top-p where all logits are sorted for it, of which there is one for each token of the
     vocabulary and sequence."""

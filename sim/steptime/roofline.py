@@ -24,7 +24,7 @@ from sim.spec import Positive, Spec
 from sim.steptime.attention.stack import Attention, attention_values, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
-from sim.steptime.host.launches import Launches
+from sim.steptime.host.launches import Launches, kernel_layers
 from sim.steptime.host.products import HostProduct, all_times, mean_layer, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.between import links_of
@@ -46,6 +46,8 @@ class Roofline(Spec):
 
     chat_template: bool = False
     """Requests are chats, for which the API server fills in the model's template."""
+    cuda_graphs: bool = True
+    """False: the host launches every kernel of a step by itself, as with vLLM's --enforce-eager."""
 
     def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
         """Work out all that does not depend on the batch.
@@ -59,6 +61,7 @@ class Roofline(Spec):
         chosen = {
             "one_process_host_time_factor": self.one_process and not self.in_process,
             "sorting_bytes_per_logit": self.sorts_logits,
+            "launch_layer_s": not self.cuda_graphs,
         }
         known = {name: getattr(coefficients, name) for name, is_chosen in chosen.items() if is_chosen}
         return {name: value for name, value in known.items() if value is not None}
@@ -98,7 +101,7 @@ class RooflineStepTime:
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
         self._layers_share, self._even_share, self._alone_stages = stage_shares(inputs)
-        self._launches = Launches.of(inputs, spec.host_factor, self._layers_share)
+        self._launches = Launches.of(inputs, spec.host_factor, self._layers_share, spec.cuda_graphs)
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
@@ -147,7 +150,11 @@ class RooflineStepTime:
             peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
         last_s = self._alone_stages * (head.total_s + step.still_s + reading_s)
-        if batch.prefill_tokens and (waits_s := self._launches.wait_s(tokens, first_s - still_s)):
+        if batch.prefill_tokens or self._launches.decode_s:
+            waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, first_s - still_s)
+        else:
+            waits_s = 0.0
+        if waits_s:
             first_s += waits_s
             still_s += waits_s
             valid_steps = 1.0
@@ -169,7 +176,7 @@ class RooflineStepTime:
             attention_s += sum(self._beside.times(batch))
         still_s = step.still_s + head.still_s
         gpu_s = step.total_s + head.total_s + attention_s - still_s
-        waits_s = self._launches.wait_s(tokens, gpu_s) if batch.prefill_tokens else 0.0
+        waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s)
         reading_s = self._prompt_token_s * batch.prefill_tokens
         return {
             "compute": step.compute_s + head.compute_s,
@@ -272,16 +279,12 @@ class RooflineStepTime:
 
     def _layer_overheads_s(self) -> float:
         """Launches and small kernels of all layers [s]."""
-        model, overheads = self.inputs.model, self._overheads
-        experts = model.expert_layers
-        layers = model.layers - experts + experts * overheads.moe_layer_factor.value
-        if model.mla is not None:
-            layers *= overheads.mla_layer_factor.value
-        if self.inputs.gpu.blackwell:
+        gpu, overheads, layers = self.inputs.gpu, self._overheads, kernel_layers(self.inputs)
+        if gpu.blackwell:
             layers *= overheads.blackwell_layer_factor.value
-        if self.inputs.gpu.hopper:
+        if gpu.hopper:
             layers *= overheads.hopper_layer_factor.value
-        if self.inputs.gpu.cdna and overheads.cdna_layer_factor is not None:
+        if gpu.cdna and overheads.cdna_layer_factor is not None:
             layers *= overheads.cdna_layer_factor.value
         return layers * overheads.per_layer_s.value
 

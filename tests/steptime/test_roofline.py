@@ -194,6 +194,15 @@ def test_request_overhead_grows_with_ranks_and_experts_and_is_the_hosts(engine, 
     assert Roofline(in_process=True).request_overhead_s(engine, dense, 1, a100) == 0
 
 
+def test_without_graphs_a_step_lasts_as_long_as_the_host_launches_it(build, coefficients):
+    graphs, eager = build(), build(spec=Roofline(cuda_graphs=False))
+    one, many = decode(1), prompt(8192)
+    launch_s = 32 * coefficients.launch_layer_s.value
+    assert graphs.leap(one).first_s < eager.leap(one).first_s == pytest.approx(launch_s + 1e-3 + 40e-6)
+    assert graphs.leap(many) == eager.leap(many)
+    assert set(Roofline(cuda_graphs=False).values(coefficients)) == {"launch_layer_s"}
+
+
 @pytest.mark.parametrize(("card", "over", "share"), [
     ("mi300x", "infinity-fabric-mi300x", 0.6), ("mi355x", "infinity-fabric-mi350x", 0.6), ("l40s", "pcie4-x16", 0.0),
 ])  # fmt: skip

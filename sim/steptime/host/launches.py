@@ -3,10 +3,10 @@
     t = max(GPU, layers * t_launch) + host's time per step and per sequence
 
 The host runs ahead of the GPU: launching is hidden where the GPU takes longer, and is all that counts where it is done
-first. Steps without prompts run from graphs.
+first. Steps without prompts run from graphs, unless the server was told to do without any.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from sim.steptime.inputs import RooflineInputs, known_overheads
@@ -22,10 +22,19 @@ class Launches:
     """Layers with linear attention."""
     graph_tokens: int = 0
     """Steps with prompts of at most so many tokens run from graphs."""
+    decode_s: float = 0.0
+    """All layers of a step without prompts; 0: it runs from a graph."""
 
     @classmethod
-    def of(cls, inputs: RooflineInputs, host_factor: float, layers_share: float) -> Self:
-        """Of the engine on a host that takes *host_factor* of the usual time."""
+    def of(cls, inputs: RooflineInputs, host_factor: float, layers_share: float, graphs: bool) -> Self:
+        """Of the engine on a host that takes *host_factor* of the usual time; *graphs*: with those that are usual."""
+        prompts, one = cls._prompts(inputs, host_factor, layers_share), inputs.coefficients.launch_layer_s
+        if graphs or one is None:
+            return prompts
+        return replace(prompts, graph_tokens=0, decode_s=one.value * kernel_layers(inputs) * host_factor * layers_share)
+
+    @classmethod
+    def _prompts(cls, inputs: RooflineInputs, host_factor: float, layers_share: float) -> Self:
         overheads, model = known_overheads(inputs.engine), inputs.model
         if overheads.launch_layer_s is None:
             return cls()
@@ -41,6 +50,15 @@ class Launches:
             graph_tokens=int(graphs.value) if graphs else 0,
         )
 
-    def wait_s(self, tokens: int, gpu_s: float) -> float:
-        """What the GPU waits for the host in a step of *tokens* new tokens, some of prompts, that takes it *gpu_s*."""
-        return max(0.0, self.heads_s + self.linear_s - gpu_s) if tokens > self.graph_tokens else 0.0
+    def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float) -> float:
+        """What the GPU waits for the host in a step of *tokens* new ones, which takes it *gpu_s*."""
+        prompts = prompt_tokens and tokens > self.graph_tokens
+        return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
+
+
+def kernel_layers(inputs: RooflineInputs) -> float:
+    """Dense layers without latent attention that have as many kernels as those of the model [1]."""
+    model, overheads = inputs.model, known_overheads(inputs.engine)
+    experts = model.expert_layers
+    layers = model.layers - experts + experts * overheads.moe_layer_factor.value
+    return layers * overheads.mla_layer_factor.value if model.mla is not None else layers

@@ -180,6 +180,7 @@ def host_of(row: BenchRow, setup: Setup) -> dict[str, bool]:
         "one_process": setup.one_process,
         "sorts_logits": setup.sorts_logits,
         "chat_template": setup.chat_template,
+        "cuda_graphs": setup.cuda_graphs,
     }
 
 
