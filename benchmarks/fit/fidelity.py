@@ -66,7 +66,9 @@ def plain_roofline(measured: Path) -> list[Line]:
     """Every row without host times and serving factors: kernels at their measured efficiency, and nothing else."""
     priors = load_priors()
     free = {"prompt_token", *(f"{what}:" for what in OVERHEADS if what.startswith("per_"))}
-    ones = {f"{what}:" for what in ("kv_read", "moe", "kernel_compute", "kernel_weight", "allreduce")}
+    ones = {
+        f"{what}:" for what in ("kv_read", "moe", "kernel_compute", "kernel_graphics", "kernel_weight", "allreduce")
+    }
     ones |= {*SHARED_OVERHEADS, "moe_compute", "moe_blackwell", "serving_compute", "prefill_attention", "pipeline"}
 
     def bare(name: str, value: float) -> float:

@@ -50,7 +50,11 @@ SHARED_LAUNCHES = {"launch_mla": "launch_mla_factor", "launch_linear": "launch_l
 """Parameter that all of these share -> its field."""
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
 """Parameter that all eras of an engine share -> its field."""
-KERNELS = {"kernel_compute": "compute_time_factor", "kernel_weight": "weight_time_factor"}
+KERNELS = {
+    "kernel_compute": "compute_time_factor",
+    "kernel_graphics": "graphics_compute_time_factor",
+    "kernel_weight": "weight_time_factor",
+}
 SHARED_KERNELS = {
     "moe_compute": "moe_compute_time_factor",
     "moe_weight": "moe_weight_time_factor",

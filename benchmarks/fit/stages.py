@@ -169,7 +169,9 @@ def _product(
     compute, memory = (f"compute:{gpu}", "serving_compute", *pipeline), (f"memory:{gpu}", *pipeline)
     weights = memory
     if product.quantised:
-        compute, weights = (*compute, f"kernel_compute:{kernel}"), (*weights, f"kernel_weight:{kernel}")
+        of_card = inputs.kernel_compute is inputs.kernel.graphics_compute_time_factor
+        arithmetic = f"{'kernel_graphics' if of_card else 'kernel_compute'}:{kernel}"
+        compute, weights = (*compute, arithmetic), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
         grouped = (f"experts_of:{inputs.model.family or inputs.model.id}",)
         if inputs.spreads_experts:

@@ -10,6 +10,7 @@ from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import ComputeType, Quantization, arithmetic, bits, covers
+from sim.catalogue.value import Value
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.host.weights import Host
 from sim.steptime.links.network import Network
@@ -63,6 +64,12 @@ class RooflineInputs:
     def server_blackwell(self) -> bool:
         """B200, B300 and their kin, with HBM and the tensor cores that graphics cards of the family lack."""
         return self.gpu.blackwell and "GB20x" not in self.gpu.architecture
+
+    @property
+    def kernel_compute(self) -> Value:
+        """Arithmetic time of the weights' kernel on the card's generation."""
+        graphics = self.kernel.graphics_compute_time_factor if "GB20x" in self.gpu.architecture else None
+        return graphics or self.kernel.compute_time_factor
 
     @property
     def recent_host(self) -> bool:
@@ -140,7 +147,7 @@ class Rates:
     def compute_time_factor(self, matrix: Matrix) -> float:
         """Arithmetic time of *matrix* against FLOP / (peak * efficiency)."""
         kernel = self.inputs.kernel
-        factor = kernel.compute_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
+        factor = self.inputs.kernel_compute.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role == "expert":
             factor *= kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
         return factor

@@ -292,3 +292,15 @@ def test_an_engine_may_read_weights_more_slowly_on_some_cards(build, engine):
 
     assert 1.5 < read_s("a100-80gb-sxm", own) / read_s("a100-80gb-sxm", engine) < 1.61
     assert read_s("h100-80gb-sxm", own) == read_s("h100-80gb-sxm", engine)
+
+
+def test_a_kernel_of_the_graphics_cards_own_counts_there_alone(build):
+    for card, factor in (("rtx-pro-6000", 0.5), ("b200-180gb-sxm", 1.0)):
+        plain = build("llama3.1-70b", card, "pcie5-x16", "fp8")
+        kernel = plain.inputs.kernel
+        own = kernel.model_copy(
+            update={"graphics_compute_time_factor": kernel.compute_time_factor.model_copy(update={"value": 0.5})}
+        )
+        inputs = replace(plain.inputs, kernel=own)
+        assert inputs.kernel_compute.value == factor * kernel.compute_time_factor.value
+        assert (plain.spec.build(inputs).leap(prompt(2048)).first_s < plain.leap(prompt(2048)).first_s) == (factor < 1)

@@ -14,6 +14,8 @@ class Kernel(Spec):
     name: str
     aliases: tuple[str, ...] = ()
     compute_time_factor: Value
+    graphics_compute_time_factor: Value | None = None
+    """Arithmetic on graphics cards of the Blackwell family, where it is not that of its server cards."""
     weight_time_factor: Value
     moe_compute_time_factor: Value
     """Grouped matrix products over experts, on top of `compute_time_factor`."""

@@ -173,12 +173,11 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
 
 def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fact]:
     inputs = roofline_inputs(pool, catalog)
-    unused = (
-        ()
-        if inputs.model.moe
-        else ("moe_compute_time_factor", "moe_weight_time_factor", "moe_weight_time_factor_blackwell")
-    )
-    yield from _all(f"{prefix}.kernel", inputs.kernel, unused)
+    graphics = inputs.kernel_compute is inputs.kernel.graphics_compute_time_factor
+    unused = ["compute_time_factor" if graphics else "graphics_compute_time_factor"]
+    if inputs.model.moe is None:
+        unused += ["moe_compute_time_factor", "moe_weight_time_factor", "moe_weight_time_factor_blackwell"]
+    yield from _all(f"{prefix}.kernel", inputs.kernel, tuple(unused))
     options = pool.steptime.values(inputs.coefficients) if isinstance(pool.steptime, Roofline) else {}
     for name, value in (used_values(inputs) | options).items():
         yield Fact(f"{prefix}.steptime.{name}", value)
