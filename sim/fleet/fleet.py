@@ -29,7 +29,7 @@ from sim.fleet.scaling.autoscaled import Autoscaled
 from sim.fleet.scaling.by_clock import ByClock
 from sim.fleet.scaling.scale import RESTING, Scale, states_at_start
 from sim.fleet.sharing.arriving import ServicesSource
-from sim.fleet.sharing.caches import clear_caches, inform
+from sim.fleet.sharing.caches import clear_caches, fill_caches, inform
 from sim.fleet.sharing.routing import ServiceRouter
 from sim.records import ONLY_SERVICE, FleetLog, Request
 from sim.routing import Router
@@ -79,6 +79,7 @@ class RunningFleet:
         self._log = MeterLog(plan, self._replicas, states)
         policy, self._handover = self._routed(streams)
         inform(policy, self._replicas, self._env)
+        fill_caches(self._replicas, plan.workload, streams)
         self._router: Router | Roster = policy
         self._doors = doors_of(plan, self._replicas, lambda replica, for_s: self._eject(replica, for_s))
         if plan.switched:

@@ -297,6 +297,8 @@ class Experiment(Choices):
         if self.services:
             if self.workload is not None and not isinstance(self.workload, Together):
                 raise ValueError("each of the services has its own workload: remove workload")
+            if known := [service.name for service in self.services if service.workload.sent_before]:
+                raise ValueError(f"services: {known[0]}: sent_before is for a fleet with one service: remove it")
             parts = {service.name: service.workload for service in self.services}
             object.__setattr__(self, "workload", Together.of(parts))  # the model is frozen; the dump has the services
         elif self.workload is None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from sim.catalogue.value import Value
-from sim.spec import Spec
+from sim.spec import Spec, WholeNumber
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.arrivals import Arrivals, Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
 from sim.workload.lengths import Empirical, Fixed, Geometric, Lengths, Lognormal, Uniform
@@ -17,7 +17,7 @@ from sim.workload.requests import RequestTable
 from sim.workload.sessions import Sessions
 from sim.workload.sessions.arriving import ComingSessions, OpenSessions, RecordedSessions, UserSessions
 from sim.workload.sessions.drawn import SessionDraws, sample
-from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix
+from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, SharedPrefix, own_block_hashes
 from sim.workload.streams import Streams, uniforms
 from sim.workload.tenants import NOBODY, Tenant, drawn_names
 from sim.workload.traces import AzureTrace, BurstgptTrace, CsvTrace, MooncakeTrace, Trace, TraceError
@@ -39,6 +39,10 @@ class Workload(Spec):
     stands by itself."""
     shared_prefix: SharedPrefix | None = None
     """What the prompts have in common; left out: nothing."""
+    sent_before: WholeNumber = 0
+    """Prompts that the servers have seen before, those of the first so many requests: with enable_prefix_caching they
+    are in the cache at the start, as after an earlier run of a benchmark with the same seed. A cache with blocks of
+    several kinds (vLLM's hybrid manager) begins empty all the same."""
     tenants: tuple[Tenant, ...] = ()
     """Who shares the fleet; of a trace those with a weight, a priority or a limit. Left out: nobody is told apart."""
     adapters: Adapters | None = None
@@ -57,6 +61,8 @@ class Workload(Spec):
             raise ValueError(f"needs arrivals and lengths, or a trace{only}")
         if self.sessions is not None:
             self._sessions_fit()
+        if self.sent_before and (self.lengths is None or self.sessions or self.shared_prefix or self.adapters):
+            raise ValueError("sent_before: needs arrivals and lengths, without sessions, shared_prefix and adapters")
         names = [tenant.name for tenant in self.tenants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"tenants: {twice[0]!r} stands twice")
@@ -186,6 +192,8 @@ class Workload(Spec):
         self, streams: Streams, start: int, prompt_tokens: NDArray[np.int64]
     ) -> list[tuple[int, ...]] | None:
         """Ids of the leading blocks that drawn requests *start*, ... share with others; None where they share none."""
+        if self.sent_before:
+            return own_block_hashes(start, prompt_tokens.tolist(), self.sent_before)
         if self.shared_prefix is None:
             return None
         return self.shared_prefix.block_hashes(streams, start, prompt_tokens.tolist())
@@ -246,6 +254,7 @@ class Workload(Spec):
             prompt, output = self.lengths.prompt.describe(), self.lengths.output.describe()
             alike = f"; {self.shared_prefix.describe()}" if self.shared_prefix else ""
             alike += f"; {self.sessions.describe()}" if self.sessions else ""
+            alike += f"; the first {self.sent_before} prompts were sent before" if self.sent_before else ""
             sentence = f"{self.arrivals.describe()}; prompts: {prompt}; answers: {output}{alike}"
         return sentence[0].upper() + sentence[1:] + "."
 

@@ -18,7 +18,7 @@ class Together(Workload):
     def of(cls, parts: Mapping[str, Workload]) -> "Together":
         """Of workloads that have been checked one by one."""
         nothing = dict.fromkeys(("arrivals", "lengths", "sessions", "shared_prefix", "adapters", "trace"))
-        return cls.model_construct(parts=dict(parts), tenants=(), **nothing)
+        return cls.model_construct(parts=dict(parts), tenants=(), sent_before=0, **nothing)
 
     @property
     def needs_horizon(self) -> bool:

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
@@ -90,3 +91,29 @@ def test_the_cache_computes_a_common_prompt_once(tmp_path: Path, process: str) -
 def test_nothing_is_shared_without_a_cache_or_a_common_text(tmp_path: Path, prefix: str, caching: bool) -> None:
     result = served(tmp_path, "burst, num_requests: 10", prefix, caching)
     assert {request.cached_tokens for request in result.log.requests} == {0}
+
+
+@pytest.mark.parametrize(
+    "process", ["constant, rate_rps: 0.1, num_requests: 9", "closed_loop, concurrency: 1, num_requests: 9"]
+)
+def test_prompts_that_were_sent_before_are_not_computed_again(tmp_path: Path, process: str) -> None:
+    result = served(tmp_path, process, "sent_before: 3", caching=True)
+    assert [request.cached_tokens for request in result.log.requests] == [992] * 3 + [0] * 6  # 62 whole blocks of 16
+    first_s = [request.first_token_s - request.started_s for request in result.log.requests]
+    assert first_s == pytest.approx([0.01 + 1e-4 * 8] * 3 + [0.01 + 0.1] * 6)
+    without = served(tmp_path, process, "sent_before: 3", caching=False)
+    assert {request.cached_tokens for request in without.log.requests} == {0}
+
+
+def test_of_more_prompts_than_the_cache_holds_the_last_ones_are_there(tmp_path: Path) -> None:
+    process = "closed_loop, concurrency: 1, num_requests: 500"
+    found = [
+        request.cached_tokens for request in served(tmp_path, process, "sent_before: 400", caching=True).log.requests
+    ]
+    assert found[399] == 0  # computed anew, the prompts before it take the place of those that came last
+    assert found == [0] * 500
+
+
+def test_prompts_sent_before_stand_apart_from_sessions_and_texts() -> None:
+    with pytest.raises(ValidationError, match="sent_before: needs arrivals and lengths, without"):
+        Workload.model_validate(alike(16, 1).model_dump() | {"sent_before": 3})

@@ -294,6 +294,14 @@ class PrefixCache(NamedBlocks):
         """Reads the *below* blocks of *sequence* behind the first *hits* from the tiers; how long that takes [s]."""
         return 0.0 if self._tiers is None else self._tiers.read(self._names(sequence, hits + below)[hits:])
 
+    def remember(self, sequence: Sequence) -> None:
+        """*sequence* has been here before: its prompt is cached, as of the last one that left, if there is room."""
+        blocks = -(-sequence.tokens // self.block_size)
+        if blocks <= self.free:
+            self.take(blocks)
+            self.name(sequence, sequence.tokens)
+            self.release(sequence, blocks, resumes=False, computed=sequence.tokens)
+
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         if self._named:

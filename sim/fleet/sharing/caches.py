@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 
-from sim.engine.kv.blocks import NamedBlocks
+from sim.engine.kv.blocks import NamedBlocks, PrefixCache
+from sim.engine.sequence import Sequence as EngineSequence
 from sim.fleet.arrivals.source import Clock
 from sim.fleet.replica import Replica
 from sim.fleet.sharing.routing import ServiceRouter
+from sim.records import Request
 from sim.routing import Router
 from sim.routing.cache.index import ReportedIndex
 from sim.routing.vllm_load_balancer import Balancer
+from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 
 
 def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
@@ -28,6 +31,21 @@ def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
             if isinstance(cache, NamedBlocks):
                 cache.listener = index.listener(place)
                 index.attach(lambda: env.now, cache.block_size)
+
+
+def fill_caches(replicas: Sequence[Replica], workload: Workload, streams: Streams) -> None:
+    """The prefix caches of *replicas* hold the prompts that were sent before, the first one being the oldest."""
+    if not workload.sent_before:
+        return
+    prompts, outputs = workload.lengths_table(streams, 0, workload.sent_before)
+    hashes = workload.block_hashes(streams, 0, prompts) or ()
+    for tokens, answer, ids in zip(prompts.tolist(), outputs.tolist(), hashes, strict=True):
+        request = Request(0, 0.0, tokens, answer)
+        request.block_hashes, request.hash_block_tokens = ids, HASH_BLOCK_TOKENS
+        for replica in replicas:
+            for cache in replica.engine.caches():
+                if isinstance(cache, PrefixCache):
+                    cache.remember(EngineSequence(request))
 
 
 def clear_caches(replica: Replica) -> None:

@@ -76,7 +76,8 @@ class OfferedLoad:
             rate = len(prompts) / span_s if span_s else None
         else:
             prompts, outputs = workload.lengths_table(partial(stream, seed, 0), 0, SAMPLED_REQUESTS)
-            span_s, may_share = horizon_s or 0.0, bool(workload.shared_prefix or workload.sessions)
+            may_share = bool(workload.shared_prefix or workload.sent_before or workload.sessions)
+            span_s = horizon_s or 0.0
             at_rate = workload.stationary and workload.sessions is None  # which come later where answers are late
             rate = workload.mean_rate_rps() if at_rate and span_s else None
         asked = prompts.astype(float), outputs.astype(float)
