@@ -130,6 +130,8 @@ class CampaignFact(Sourced):
     """Requests per second that the client sends, where the rows do not give them."""
     attention_dp: bool | None = None
     """Attention was data parallel over all GPUs, and the experts were spread over them."""
+    layers_in_turn: bool | None = None
+    """The GPUs held the layers in turn, whatever `tp` says."""
     isl: Positive | None = None
     """Mean prompt where the rows do not give it; `note` says why."""
     osl: Positive | None = None
@@ -194,6 +196,7 @@ class Setup:
     n_gpus: int = 1
     dp: int = 1
     ep: int = 1
+    layers_in_turn: bool = False
     isl: float | None = None
     osl: float | None = None
 
@@ -255,6 +258,7 @@ class Campaigns(Spec):
             n_gpus=box,
             dp=box if apart else max(1, row.dp // box) if squared else row.dp,
             ep=box if apart else min(row.ep or 1, box),
+            layers_in_turn=bool(_last(fact.layers_in_turn for fact in facts)),
             isl=row.isl or _last(fact.isl for fact in facts),
             osl=row.osl or _last(fact.osl for fact in facts),
         )

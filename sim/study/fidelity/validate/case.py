@@ -141,6 +141,8 @@ def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
     Where the columns do not multiply up to the GPUs, tensor parallelism takes those that are left: experts are spread
     over tensor- and data-parallel ranks (vLLM: ep = tp x dp), so that tp = dp = 1 beside ep = 8 leaves out tp = 8.
     """
+    if setup.layers_in_turn:
+        return 1, setup.n_gpus, 1, False
     gpus, pp, dp, ep = setup.n_gpus, row.pp, setup.dp, setup.ep
     tp = row.tp or max(1, gpus // (pp * dp))
     if tp * pp * dp != gpus and gpus % (pp * dp) == 0:

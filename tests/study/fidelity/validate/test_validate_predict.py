@@ -145,6 +145,11 @@ def test_how_the_gpus_are_used(
     assert layout(row, CAMPAIGNS.setup(row)) == sizes
 
 
+def test_cards_that_hold_the_layers_in_turn_are_stages_whatever_the_table_calls_them() -> None:
+    row = replace(ROW, n_gpus=4, tp=4)
+    assert layout(row, replace(CAMPAIGNS.setup(row), layers_in_turn=True)) == (1, 4, 1, False)
+
+
 def test_experts_are_spread_only_where_there_are_any() -> None:
     row = replace(ROW, n_gpus=2, tp=2, ep=2)
     assert not case_of(row, CATALOG, CAMPAIGNS).data["fleets"][0]["pools"][0]["enable_expert_parallel"]
