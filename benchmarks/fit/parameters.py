@@ -46,7 +46,7 @@ SHARED_OVERHEADS = {
 """Parameter that all engines share -> its field."""
 LAUNCHES = {"launch_layer": "launch_layer_s"}
 """Parameter of an engine that launches prompts' kernels one by one -> its field."""
-SHARED_LAUNCHES = {"launch_mla": "launch_mla_factor", "launch_linear": "launch_linear_factor"}
+SHARED_LAUNCHES = {"launch_linear": "launch_linear_factor"}
 """Parameter that all of these share -> its field."""
 FAMILIES = {"kv_8bit": "kv_8bit_read_time_factor"}
 """Parameter that all eras of an engine share -> its field."""

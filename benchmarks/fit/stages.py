@@ -121,12 +121,25 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     masked.products = [(c, c_s * hidden, w, w_s * hidden, a, a_s * hidden) for c, c_s, w, w_s, a, a_s in found.products]
     inputs = steptime.inputs
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
-    heads = (*names, "launch_mla") if inputs.model.mla is not None else names
+    if inputs.model.mla is not None:
+        names = (*names, "mla_layer")
+    experts = _experts_share(steptime)
+    for kernels, share in ((names, 1 - experts), ((*names, "moe_layer"), experts)):
+        masked.plain += [
+            (kernels, launches.heads_s * share * launched),
+            ((*kernels, "launch_linear"), launches.linear_s * share * launched),
+        ]
     masked.plain += [
-        (heads, launches.heads_s * launched), ((*names, "launch_linear"), launches.linear_s * launched),
         (("launch_decode", *pipeline), launches.decode_s * (1 - hidden - launched)),
     ]  # fmt: skip
     return masked
+
+
+def _experts_share(steptime: RooflineStepTime) -> float:
+    """Share of a model's kernels that layers with experts have."""
+    model, factor = steptime.inputs.model, steptime._overheads.moe_layer_factor.value
+    experts = model.expert_layers
+    return experts * factor / (model.layers - experts + experts * factor)
 
 
 def _of_host(names: Names) -> bool:
@@ -227,9 +240,7 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         host = (*host, "one_process")
     layers_s = steptime._layer_overheads_s() * steptime._layers_share
     if model.moe is not None:
-        experts = model.expert_layers
-        factor = overheads.moe_layer_factor.value
-        share = experts * factor / (model.layers - experts + experts * factor)
+        share = _experts_share(steptime)
         found.plain.append(((*layers_names, "moe_layer"), layers_s * share * ones))
         layers_s *= 1 - share
     found.plain.append((layers_names, layers_s * ones))

@@ -61,11 +61,12 @@ def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
     assert captured.leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
 
 
-def test_latent_and_linear_attention_launch_more_kernels(launching):
-    latent = launching("deepseek-v3", launch_layer_s=0.05, launch_mla_factor=2)
-    assert latent.leap(prompt(16)).first_s == pytest.approx(61 * 0.05 * 2 + HOST_S)
+def test_experts_latent_and_linear_attention_launch_more_kernels(launching):
+    experts, latent = 1.6, 1.1  # of the engine
+    mixture = launching("deepseek-v3", launch_layer_s=0.05)
+    assert mixture.leap(prompt(16)).first_s == pytest.approx((3 + 58 * experts) * latent * 0.05 + HOST_S)
     linear = launching("qwen3-coder-next", launch_layer_s=0.05, launch_linear_factor=4)
-    assert linear.leap(prompt(16)).first_s == pytest.approx((12 + 36 * 4) * 0.05 + HOST_S)
+    assert linear.leap(prompt(16)).first_s == pytest.approx((12 + 36 * 4) * experts * 0.05 + HOST_S)
 
 
 def test_a_slow_host_launches_slowly_and_a_recent_one_faster(launching):

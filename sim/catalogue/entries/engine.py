@@ -66,12 +66,11 @@ class Overheads(Spec):
     per_boundary_s: Value | None = None
     """Host time to pass a step from one stage's cards to the next's; None: 0."""
     launch_layer_s: Value | None = None
-    """Host time to launch the kernels of a layer one by one, in a step with prompts that no CUDA graph covers; where
-    the GPU works for longer, that hides it. None: it always does."""
-    launch_mla_factor: Value | None = None
-    """Multiplies `launch_layer_s` in layers with latent attention; None: 1."""
+    """Host time to launch the kernels of a dense layer one by one, in a step with prompts that no CUDA graph covers; it
+    is hidden where the GPU works for longer. None: it always is."""
     launch_linear_factor: Value | None = None
-    """Multiplies `launch_layer_s` in layers with linear attention; None: 1."""
+    """Multiplies `launch_layer_s` in layers with linear attention; None: 1. Experts and latent attention have as many
+    kernels more as `moe_layer_factor` and `mla_layer_factor` say."""
     graph_tokens: Value | None = None
     """Steps with prompts of at most so many tokens run from CUDA graphs; None: none does."""
     draft_layer_s: Value | None = None

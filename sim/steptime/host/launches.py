@@ -14,12 +14,12 @@ from sim.steptime.inputs import RooflineInputs, known_overheads
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Of the layers of one stage [s]; both parts are 0 where launching never holds the GPU up."""
+    """Of the layers of one stage [s]; all parts are 0 where launching never holds the GPU up."""
 
     heads_s: float = 0.0
-    """Layers with heads over a cache."""
+    """Layers with heads over a cache, in a step with prompts."""
     linear_s: float = 0.0
-    """Layers with linear attention."""
+    """Layers with linear attention, in a step with prompts."""
     graph_tokens: int = 0
     """Steps with prompts of at most so many tokens run from graphs."""
     decode_s: float = 0.0
@@ -38,15 +38,13 @@ class Launches:
         overheads, model = known_overheads(inputs.engine), inputs.model
         if overheads.launch_layer_s is None:
             return cls()
-        layer_s = overheads.launch_layer_s.value * host_factor * layers_share
+        mean_s = overheads.launch_layer_s.value * kernel_layers(inputs) / model.layers * host_factor * layers_share
         if inputs.recent_host:
-            layer_s *= overheads.recent_host_factor.value
-        mla, linear, graphs = overheads.launch_mla_factor, overheads.launch_linear_factor, overheads.graph_tokens
+            mean_s *= overheads.recent_host_factor.value
+        linear, graphs = overheads.launch_linear_factor, overheads.graph_tokens
         return cls(
-            heads_s=layer_s
-            * (model.layers - model.linear_attention_layers)
-            * (mla.value if mla and model.mla else 1.0),
-            linear_s=layer_s * model.linear_attention_layers * (linear.value if linear else 1.0),
+            heads_s=mean_s * (model.layers - model.linear_attention_layers),
+            linear_s=mean_s * model.linear_attention_layers * (linear.value if linear else 1.0),
             graph_tokens=int(graphs.value) if graphs else 0,
         )
 
