@@ -95,7 +95,7 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
         cards = [card for card in csv.DictReader(file) if card["fit"] == "1"]
     for card in cards:
         gpu, model, engine = catalog.gpu(card["gpu"]), catalog.model(card["model"]), catalog.engine(card["engine"])
-        gpus, prompt = int(card["n_gpus"]), float(card["prompt"])
+        gpus, prompt, in_turn = int(card["n_gpus"]), float(card["prompt"]), engine.id == "llama.cpp"
         setting = Setting(
             gpu=gpu.id,
             architecture=gpu.architecture,
@@ -105,7 +105,8 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
             kernel=catalog.quantization(card["quantization"]).kernel,
             engine=family_of(engine.id),
             link=link_class(catalog.link(card["link"] or gpu.link), gpus),
-            tp=gpus,
+            tp=1 if in_turn else gpus,
+            pp=gpus if in_turn else 1,
             sequences=float(card["requests"]),
             prompt=prompt,
         )
