@@ -25,7 +25,6 @@ from benchmarks.fit.power_fit import (
     Table,
     by_gpu,
     by_pair,
-    by_share,
     by_source,
     card_errors,
     errors,
@@ -33,12 +32,13 @@ from benchmarks.fit.power_fit import (
     fitted,
     left_out,
     summary,
+    the_law,
 )
 from benchmarks.fit.power_runs import Run, read_cards, read_runs
 from sim.catalogue.catalog import load_catalog
 from sim.power import GpuPower, LoadLaw, PowerCoefficients, load_power_coefficients
 
-NAMES = ("computing", "reading", "narrow_weights", "per_activation_j / 10 nJ", "running")
+NAMES = ("computing", "per_byte_j / 100 pJ", "narrow_weights", "per_activation_j / 10 nJ", "running")
 
 
 def main() -> None:
@@ -57,16 +57,16 @@ def main() -> None:
         print(f"{name:16s} all {summary(errors(law, parameters, table))}", end="")
         for what, key in keys.items():
             measured, simulated = left_out(law, start, table, key)
-            if law is by_share:
+            if law is the_law:
                 own_steps[what] = simulated
             print(f" | without its {what} {summary(measured)}; {summary(simulated)}", end="")
         checks = table.of(lambda run: run.checked)
         seen = [summary(errors(law, parameters, replace(checks, simulated=simulated))) for simulated in (False, True)]
         print(f" | checks {'; '.join(seen)}")
         print(" " * 16, " ".join(f"{p:.3g}" for p in parameters))
-    parameters = fitted(by_share, START, learnt)
+    parameters = fitted(the_law, START, learnt)
     others = [
-        fitted(by_share, START, learnt.of(lambda run, key=key, out=out: key(run) != out))  # type: ignore[misc]
+        fitted(the_law, START, learnt.of(lambda run, key=key, out=out: key(run) != out))  # type: ignore[misc]
         for key in (by_gpu, by_source)
         for out in sorted({key(run) for run in learnt.runs})
     ]
@@ -103,10 +103,10 @@ def print_by_source(runs: list[Run], coefficients: PowerCoefficients) -> None:
 def write_left_out(path: Path, table: Table, cards: Table, without: dict[str, Errors]) -> None:
     """Errors at the simulator's own step *without* pair, GPU or campaign, as steptime.py writes those of times."""
     cards, learnt = cards.of(lambda run: not run.checked), table.of(lambda run: not run.checked)
-    parameters = fitted(by_share, START, learnt)
+    parameters = fitted(the_law, START, learnt)
     own = Table(learnt.runs, table.coefficients, simulated=True)
     schemes: dict[str, Errors] = {
-        "in-sample": errors(by_share, parameters, own) | card_errors(parameters[:4], cards, None)[1],
+        "in-sample": errors(the_law, parameters, own) | card_errors(parameters[:4], cards, None)[1],
         "pairs": without["pair"] | card_errors(parameters[:4], cards, by_pair)[1],
         "gpus": without["GPU"] | card_errors(parameters[:4], cards, by_gpu)[1],
         "campaigns": without["source"] | card_errors(parameters[:4], cards, by_source)[1],

@@ -141,16 +141,28 @@ def capped(z: Floats, table: Table, sharpness: float = SHARPNESS) -> Floats:
 
 
 def work(parameters: Sequence[float], table: Table) -> Floats:
-    """The same share from computing, reading, more of it for narrow weights, and 10 nJ per activation."""
-    computing, reading, narrow, per_activation = parameters
-    compute, memory = table.shares
-    tokens = 1e-8 * per_activation * table.activations / table.span_w
-    return np.asarray(computing * compute + reading * memory * (1 + narrow * table.narrow) + tokens)
+    """The same share from computing, 100 pJ per byte, more of it for narrow weights, and 10 nJ per activation."""
+    return np.asarray(parameters[0] * table.shares[0] + joules(parameters[1:], table) / table.span_w)
+
+
+def joules(parameters: Sequence[float], table: Table) -> Floats:
+    """Watts of bytes and activations."""
+    per_byte, narrow, per_activation = parameters
+    byte = 100 * per_byte * table.bytes * (1 + narrow * table.narrow)
+    return np.asarray((byte + 1e4 * per_activation * table.activations) * 1e-12)
+
+
+def the_law(parameters: Sequence[float], table: Table) -> Floats:
+    """The law: what a card draws that runs, computing as a share of its peak, bytes and activations in joules."""
+    return capped(parameters[4] * table.busy + work(parameters[:4], table), table)
 
 
 def by_share(parameters: Sequence[float], table: Table) -> Floats:
-    """The law: shares of what the card can do, activations, and what it draws that runs."""
-    return capped(parameters[4] * table.busy + work(parameters[:4], table), table)
+    """The law with shares of what the memory can do in place of joules per byte."""
+    computing, reading, narrow, per_activation, running = parameters
+    compute, memory = table.shares
+    z = computing * compute + reading * memory * (1 + narrow * table.narrow)
+    return capped(z + running * table.busy + 1e-8 * per_activation * table.activations / table.span_w, table)
 
 
 def rounder(parameters: Sequence[float], table: Table) -> Floats:
@@ -170,39 +182,38 @@ def without_running(parameters: Sequence[float], table: Table) -> Floats:
 
 def without_activations(parameters: Sequence[float], table: Table) -> Floats:
     """The law with computing and reading alone."""
-    return by_share([*parameters[:3], 0.0, parameters[3]], table)
+    return the_law([*parameters[:3], 0.0, parameters[3]], table)
 
 
 def without_narrow(parameters: Sequence[float], table: Table) -> Floats:
     """The law with every byte alike."""
-    return by_share([*parameters[:2], 0.0, *parameters[2:]], table)
+    return the_law([*parameters[:2], 0.0, *parameters[2:]], table)
 
 
 def energies(parameters: Sequence[float], table: Table) -> Floats:
-    """Watts from pJ per operation, 100 pJ per byte, more for narrow weights, and 10 nJ per activation."""
-    per_flop, per_byte, narrow, per_activation = parameters
-    byte = 100 * per_byte * table.bytes * (1 + narrow * table.narrow)
-    return (per_flop * table.flops + byte + 1e4 * per_activation * table.activations) * 1e-12 / table.span_w
+    """The same share from pJ per operation, 100 pJ per byte, more for narrow weights, and 10 nJ per activation."""
+    return (1e-12 * parameters[0] * table.flops + joules(parameters[1:], table)) / table.span_w
 
 
 def by_energy(parameters: Sequence[float], table: Table) -> Floats:
-    """Energies of an operation and a byte that hold for every generation."""
+    """The law with the energy of an operation, too, the same for every generation."""
     return capped(parameters[4] * table.busy + energies(parameters[:4], table), table)
 
 
 def before(parameters: Sequence[float], table: Table) -> Floats:
-    """The law until now: energies alone, a rounder bend."""
+    """An earlier law: energies alone, a rounder bend."""
     return capped(energies(parameters, table), table, 3)
 
 
-START = [COMPUTING, 0.4, 0.5, 1.5, 0.2]
+START = [COMPUTING, 0.8, 0.5, 1.5, 0.2]
 LAWS: dict[str, tuple[Law, list[float]]] = {
-    "by share": (by_share, START),
+    "the law": (the_law, START),
     "rounder": (rounder, START),
     "sharper": (sharper, START),
     "none for running": (without_running, START[:4]),
     "no activations": (without_activations, [*START[:3], START[4]]),
     "all bytes alike": (without_narrow, [*START[:2], *START[3:]]),
+    "bytes by share": (by_share, [COMPUTING, 0.4, *START[2:]]),
     "by energy": (by_energy, [COMPUTING, 1.0, *START[2:]]),
     "before": (before, [COMPUTING, 1.6, *START[2:4]]),
 }

@@ -58,8 +58,8 @@ class PowerCoefficients(Spec):
 
     computing: Value
     """Of the tensor cores at their dense peak all the time, in whatever arithmetic."""
-    reading: Value
-    """Of the memory, read at the datasheet's bandwidth all the time."""
+    per_byte_j: Value
+    """Energy of a byte that is read from memory, on its way through caches and cores [J]."""
     narrow_weights: Value
     """What weights that are unpacked to 16 bits before they are multiplied add to it, as a share."""
     per_activation_j: Value

@@ -3,7 +3,7 @@
 A step draws, from its shares of time at the tensor cores' peak, of reading memory and with the GPU busy,
 
     z = running * (busy - (1 - waiting) * linked)
-        + computing * compute + reading * memory + per_activation * activations/s / (limit - idle)
+        + computing * compute + (per_byte * bytes/s + per_activation * activations/s) / (limit - idle)
     load = z / (1 + z^4)^(1/4)        power = idle + load * (limit - idle)
 
 A card whose kernels run draws something at its high clocks whatever they do: a third of the way to its limit on cards
@@ -87,12 +87,13 @@ class LoadLaw:
         if power is None or power.limit_w <= power.idle_w:
             return None
         part = coefficients.factor_of(gpu) * _uncapped_part(gpu, power)
-        reading = coefficients.reading.value * (1.0 + (coefficients.narrow_weights.value if unpacked else 0.0))
-        token_j = coefficients.per_activation_j.value * activations_per_token * coefficients.factor_of(gpu)
+        byte_j = coefficients.per_byte_j.value * (1.0 + (coefficients.narrow_weights.value if unpacked else 0.0))
+        token_j = coefficients.per_activation_j.value * activations_per_token
+        per_w = coefficients.factor_of(gpu) / (power.limit_w - power.idle_w)
         return cls(
             coefficients.computing.value * part,
-            reading * part,
-            token_j / (power.limit_w - power.idle_w),
+            byte_j * gpu.memory_bytes_per_s.value * per_w,
+            token_j * per_w,
             coefficients.running_of(gpu).value * part,
             coefficients.waiting.value,
         )
@@ -116,14 +117,9 @@ class LoadLaw:
 
 
 def unpacks(gpu: Gpu, weights: Quantization) -> bool:
-    """Whether ordinary cores work on *weights* beside the tensor cores of *gpu*.
-
-    They turn narrow weights into 16-bit ones that the tensor cores do not multiply as they are, and apply the scales of
-    groups of 8-bit ones; scales of 4-bit ones are the tensor cores' own.
-    """
+    """Whether ordinary cores turn narrow *weights* into 16-bit ones, as the tensor cores of *gpu* do not take them."""
     rates = {"fp16": None, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}
-    scaled = weights.group_size is not None and weights.compute != "fp4"
-    return weights.bits_per_weight.value < FULL_BITS and (rates[weights.compute] is None or scaled)
+    return weights.bits_per_weight.value < FULL_BITS and rates[weights.compute] is None
 
 
 def _uncapped_part(gpu: Gpu, power: "GpuPower") -> float:

@@ -41,7 +41,7 @@ def training_facts(prefix: str, one: BoundJob, hardware: Hardware, catalog: Cata
     yield from _fitted(place, one, catalog)
     if gpu.tdp_w is not None:
         power = power_coefficients(catalog)
-        yield from _values(f"{place}.power", power, ("computing", "reading", "per_activation_j"))
+        yield from _values(f"{place}.power", power, ("computing", "per_byte_j", "per_activation_j"))
         yield Fact(f"{place}.power.running", power.running_of(gpu))
 
 

@@ -243,7 +243,7 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
     if pool.gpu is None or pool.gpu.tdp_w is None:
         return
     coefficients = power_coefficients(catalog)
-    for name in ("computing", "reading", "per_activation_j"):
+    for name in ("computing", "per_byte_j", "per_activation_j"):
         yield Fact(f"{prefix}.{name}", getattr(coefficients, name))
     if pool.quantization is not None and unpacks(pool.gpu, pool.quantization):
         yield Fact(f"{prefix}.narrow_weights", coefficients.narrow_weights)
