@@ -15,6 +15,8 @@ from sim.steptime.registered import RegisteredStepTime
 from sim.steptime.roofline import Roofline, RooflineStepTime
 
 BuiltinStepTime = Affine | Roofline
+ComputedStepTime = RooflineStepTime | Drafting | DraftModel | Adapted
+"""Worked out from the hardware; they know what GPUs send one another."""
 StepTimeSpec = Annotated[
     BuiltinStepTime, Field(discriminator="model"), Registry("steptime", RegisteredStepTime, BuiltinStepTime)
 ]
@@ -25,6 +27,7 @@ __all__ = [
     "Affine",
     "Calibration",
     "Coefficients",
+    "ComputedStepTime",
     "DraftModel",
     "Drafting",
     "Factor",

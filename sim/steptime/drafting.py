@@ -18,6 +18,7 @@ class Drafting:
         self.window = target.window
         self.inputs = target.inputs
         self.values = target.values
+        self.exchanges = target.exchanges
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*."""
@@ -47,6 +48,7 @@ class DraftModel:
         self.window = target.window
         self.inputs = target.inputs
         self.values = target.values
+        self.exchanges = target.exchanges
 
     def leap(self, batch: Batch) -> Leap:
         """Duration of the next steps of *batch*."""
@@ -106,6 +108,7 @@ class Adapted:
         self._target = target
         self.window = target.window
         self.inputs = target.inputs
+        self.exchanges = target.exchanges
         self.values = target.values | {"adapter_projection_s": work.projection_s}
         rates = Rates.of(target.inputs)
         self._fixed_s = work.projections * work.projection_s.value

@@ -27,7 +27,7 @@ from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of
 from sim.steptime.host.launches import Launches, kernel_layers
 from sim.steptime.host.products import HostProduct, all_times, mean_layer, placed
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
-from sim.steptime.links.between import links_of
+from sim.steptime.links.between import Exchange, links_of
 from sim.steptime.links.stages import others_turns_load, stage_shares
 
 
@@ -253,16 +253,24 @@ class RooflineStepTime:
         self._by_samples[sequences, batch.draft_tokens] = step
         return step
 
-    def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
-        model, inputs = self.inputs.model, self.inputs
+    def exchanges(self, tokens: int, replica_tokens: int = 0) -> tuple[Exchange, ...]:
+        """What the GPUs of a replica send one another in a step of *tokens* new tokens; see `Batch.replica_tokens`."""
+        model, inputs, share = self.inputs.model, self.inputs, self._layers_share
+        ranks, expert_ranks = inputs.tensor_parallel_size, inputs.expert_ranks
         message = tokens * model.hidden * ACTIVATION_BYTES
-        experts_layers = model.expert_layers
-        blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers
-        layers_s = (blocks - experts_layers) * self._allreduce.time_s(message)
-        ranks_together = inputs.expert_ranks // inputs.tensor_parallel_size
-        gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * ranks_together
-        layers_s += experts_layers * self._exchange.time_s(gathered)
-        return layers_s * self._layers_share + self._send_s(message / inputs.tensor_parallel_size)
+        gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (expert_ranks // ranks)
+        blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
+        own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
+        sums_s, experts_s, sent = self._allreduce.time_s(message), self._exchange.time_s(gathered), message / ranks
+        after = ("experts", False) if apart else ("all-reduce", own)
+        return (
+            Exchange("all-reduce", own, blocks * share, message, sums_s),
+            Exchange(*after, model.expert_layers * share, gathered, experts_s),
+            Exchange("stage", False, int(inputs.pipeline_parallel_size > 1), sent, self._send_s(sent)),
+        )
+
+    def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
+        return sum(one.calls * one.each_s for one in self.exchanges(tokens, replica_tokens))
 
     def _send_s(self, message: float) -> float:
         """*message* of every rank of a stage to the next one; to another server where any stage sends there [s]."""

@@ -1,6 +1,7 @@
 """`gpufleet explain`: the steps of one request, by hand, and a trace that a viewer opens."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,14 @@ def test_the_point_of_a_sweep_is_named(scenario: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "At the first point of the sweep: replicas 2." in found.output
     assert "Served by replica 1; 0 preemptions." in found.output
+
+
+def test_messages_between_gpus_are_a_part_of_the_steps(scenario: Path) -> None:
+    given = "steptime: {model: affine, base_s: 1, per_token_s: 0, per_context_token_s: 0}"
+    text = scenario.read_text().replace(given, "gpu: rtx-pro-6000\n        tensor_parallel_size: 2")
+    scenario.write_text(text.replace("name: two", "name: two\nmodel: llama3.1-8b"))
+    shown = CliRunner().invoke(app, ["explain", str(scenario), "--request", "0"]).output
+    found = re.search(r"Of ([\d.]+) s of its steps ([\d.]+) s\s+go to messages between GPUs over PCIe 5", shown)
+    assert found is not None, shown
+    assert 0 < float(found[2]) < float(found[1])
+    assert "the engine's own" in shown

@@ -10,8 +10,11 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.given import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.hardware.wiring import host_bytes_per_s, lanes_stretch, link_of, network_of, spread
 from sim.scenario.resolving.life.moving import transfer_of
+from sim.scenario.sweep import cases
 from sim.steptime.links.collective import AllReduce
 from sim.yamlio import dump
 
@@ -125,3 +128,13 @@ def test_cards_on_both_sockets_of_a_server_sum_across_them(catalog: Catalog, ran
     over = [AllReduce.over(one, ranks, 1.0, own_bytes=0) for one in (here, link) if one is not None]
     slower = over[0].time_s(1e4) / over[1].time_s(1e4)
     assert slower > 1.5 if crosses else slower == 1
+
+
+def test_a_plan_names_the_link_across_sockets_and_who_sums_what(catalog: Catalog) -> None:
+    told = scenario(gpu="rtx-pro-6000", server="server-8xrtx-pro-6000", tensor_parallel_size=8)
+    loaded = load(given(told), catalog=catalog)
+    plan = describe(resolve(loaded, cases(loaded)[0], catalog), catalog)
+    (pool,) = plan["pools"]
+    assert pool["link"] == "PCIe 5.0 x16, peer-to-peer, across two CPUs"
+    assert {(one["what"], one["own"]) for one in pool["exchanges"]} == {("all-reduce", False)}
+    assert any("link.nccl_tables.8" in str(value) for value in plan["values"])

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.catalogue.entries.engine import OwnAllReduce
 from sim.catalogue.entries.server import PcieSlots, Server
 from sim.catalogue.value import Value
+from sim.records import Batch
 from sim.steptime.links.collective import AllReduce
 from sim.steptime.links.lanes import Lanes
 from sim.steptime.links.network import Network
@@ -136,3 +138,24 @@ def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
     pair = AllReduce.over(link("infiniband-hdr"), 2, 1.0)
     each = four.time_s(message) + pair.time_s(message / 4) - eight.time_s(message)
     assert longer == pytest.approx(2 * one.inputs.model.layers * each)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"tp": 2}, {"all-reduce"}),
+        ({"tp": 2, "pp": 2}, {"all-reduce", "stage"}),
+        ({"model": "qwen3-30b-a3b", "dp": 2, "ep": True}, {"experts"}),
+        ({}, set()),
+    ],
+)
+def test_messages_add_up_to_the_time_between_gpus_and_the_engine_does_the_small_ones(build, settings, what):
+    one = build(card="rtx-pro-6000", over="pcie5-x16", **settings)
+    own = OwnAllReduce(max_bytes={2: 1e6}, pcie_pairs=True, source="test", kind="quoted")
+    one = one.spec.build(replace(one.inputs, engine=one.inputs.engine.model_copy(update={"own_all_reduce": own})))
+    messages = [message for message in one.exchanges(64) if message.calls * message.each_s]
+    assert {message.what for message in messages} == what
+    together_s = sum(message.calls * message.each_s for message in messages)
+    assert together_s == pytest.approx(one.breakdown(Batch(decode_seqs=64, sampled_seqs=64))["link"])
+    by_size = [one.exchanges(tokens)[0] for tokens in (64, 4096)]
+    assert [message.own for message in by_size] == ([True, False] if "all-reduce" in what else [False, False])

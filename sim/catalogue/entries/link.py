@@ -51,7 +51,7 @@ class Link(Spec):
             name: tuple(crossed.get(table.gpus, table) for table in getattr(self, name))
             for name in ("allreduce_tables", "nccl_tables")
         }
-        return self.model_copy(update=changed)
+        return self.model_copy(update={"name": f"{self.name}, across two CPUs", **changed})
 
     @property
     def bulk_bytes_per_s(self) -> Value:

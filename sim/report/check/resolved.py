@@ -13,7 +13,8 @@ from sim.report.check.catalogue import origin
 from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.money import cash
-from sim.report.words.text import percent, plain
+from sim.report.words.names import MESSAGES
+from sim.report.words.text import number, percent, plain
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.fleets.size.units import units
@@ -45,6 +46,7 @@ def overview(
     yield pools_table(plans)
     if any(pool["memory_gb_per_gpu"] for _axes, plan in plans for pool in plan["pools"]):
         yield memory_table(plans)
+    yield from exchange_tables(plans)
     yield from host_memory_tables(plans)
     yield from start_tables(plans)
     for _axes, plan in _distinct(plans, "infeasible"):
@@ -164,6 +166,27 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
     return FittedTable(
         [_("fleet"), _("pool"), *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\n" + _("Memory of each GPU [GB]")
     )
+
+
+def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
+    """What the GPUs of a replica send one another, by size; no table where each replica has one."""
+    rows = [
+        [
+            plan["fleet"], pool["name"], pool["link"], number(one["tokens"]), _(MESSAGES[one["what"]][one["own"]]),
+            f"{one['calls']:.4g}", f"{one['message_bytes'] / 1e3:,.0f}", f"{1e6 * one['each_s']:,.1f}",
+            f"{1e3 * one['calls'] * one['each_s']:,.2f}",
+        ]
+        for _axes, plan in _distinct(plans, "pools")
+        for pool in _by_model(plan)
+        for one in pool.get("exchanges", ())
+    ]  # fmt: skip
+    if rows:
+        heads = [
+            _("fleet"), _("pool"), _("link"), _("new tokens"), _("message"), _("number"), _("kB each"), _("us each"),
+            _("ms together"),
+        ]  # fmt: skip
+        title = "\n" + _("What the GPUs of a replica send one another in a step")
+        yield FittedTable(heads, rows, frozenset({0, 1, 2, 4}), 2, title=title)
 
 
 def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:

@@ -19,6 +19,12 @@ COMPONENTS = (
 PHASES = (N_("booting"), N_("prefill"), N_("decode"), N_("recompute"), N_("idle"), N_("serving"))
 CAUSES = (N_("compute"), N_("memory"), N_("attention"), N_("link"), N_("host"), N_("overhead"), N_("load"))
 """What a step spends its time on."""
+MESSAGES = {
+    "all-reduce": (N_("all-reduce, NCCL or its like"), N_("all-reduce, the engine's own kernel")),
+    "experts": (N_("tokens to the experts of other ranks and back"),),
+    "stage": (N_("to the next stage"),),
+}
+"""What a message is; of all-reduces who does them."""
 STATES = (N_("met"), N_("missed"), N_("ok"), N_("infeasible"), N_("finished"), N_("rejected"), N_("unfinished"))
 KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fitted"), N_("assumed"), N_("recalled")),)
 """Of sourced values."""

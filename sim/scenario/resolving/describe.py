@@ -1,6 +1,7 @@
 """A plan as plain data: for resolved.yaml, for `gpufleet check`, for the report's last pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +12,7 @@ from sim.cost.bill.charge import UnitPrice
 from sim.memory import MemoryFit
 from sim.records import ONLY_SERVICE
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan, ServicePlan
+from sim.steptime import ComputedStepTime
 from sim.units import GB
 
 UNITS = {
@@ -134,9 +136,26 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         **({"models": [_model(one) for one in pool.models]} if pool.models else {}),
         **_host_memory(pool.memory),
         "request_overhead_s": pool.request_overhead_s,
+        **_exchanges(pool),
         "peak_w_per_replica": pool.power.peak_w if pool.power else None,
         **_switching(pool),
     }
+
+
+def _exchanges(pool: PoolPlan) -> dict[str, Any]:
+    """What the GPUs of a replica send one another, in steps of one new token, one for each seat, the whole budget."""
+    steptime = pool.steptime
+    if not isinstance(steptime, ComputedStepTime):
+        return {}
+    seats = getattr(pool.batching, "max_num_seqs", None) or 1
+    budget = max(seats, getattr(pool.batching, "max_num_batched_tokens", None) or seats)
+    found = [
+        {"tokens": tokens} | asdict(one)
+        for tokens in sorted({1, seats, budget})
+        for one in steptime.exchanges(tokens)
+        if one.calls * one.each_s
+    ]
+    return {"link": steptime.inputs.link.name, "exchanges": found} if found else {}
 
 
 def _model(pool: PoolPlan) -> dict[str, Any]:

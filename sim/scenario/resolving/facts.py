@@ -196,7 +196,12 @@ def _link_facts(prefix: str, inputs: RooflineInputs) -> Iterator[Fact]:
     here = network.gpus_per_server if network is not None else inputs.expert_ranks
     ranks = min(inputs.tensor_parallel_size, here)
     if ranks > 1:
-        yield from _collective_facts(prefix, link, "allreduce_tables", ranks)
+        nccl = table_for(link.nccl_tables, ranks)
+        alone = nccl is not None and nccl.gpus >= ranks
+        if not alone or inputs.own_all_reduce_bytes(inputs.tensor_parallel_size):
+            yield from _collective_facts(prefix, link, "allreduce_tables", ranks)
+        if alone:
+            yield from _collective_facts(prefix, link, "nccl_tables", ranks)
     if inputs.model.moe is not None and inputs.expert_ranks > inputs.tensor_parallel_size and here > 1:
         yield from _collective_facts(prefix, link, "exchange_tables", min(inputs.expert_ranks, here))
 
@@ -204,7 +209,7 @@ def _link_facts(prefix: str, inputs: RooflineInputs) -> Iterator[Fact]:
 def _collective_facts(prefix: str, link: Link, name: str, ranks: int) -> Iterator[Fact]:
     """The largest message of the table for so many *ranks*; where there is none, or it is assumed, what it rests on."""
     exchange = name == "exchange_tables"
-    table = exchange_table(link, ranks) if exchange else table_for(link.allreduce_tables, ranks)
+    table = exchange_table(link, ranks) if exchange else table_for(getattr(link, name), ranks)
     if table is not None and table.kind not in WEAK_KINDS:
         note = f"time of an all-reduce of {table.bytes[-1]:g} bytes, the largest of {len(table.bytes)} measured"
         if exchange:

@@ -1,8 +1,24 @@
 """The links of one replica: between its tensor-parallel ranks, those that share the experts, and its stages."""
 
+from dataclasses import dataclass
+
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Equal messages between the GPUs of a replica in one step; with pipeline parallelism, of the mean stage."""
+
+    what: str
+    """all-reduce: of partial sums; experts: tokens to the experts of other ranks and back; stage: to the next one."""
+    own: bool
+    """The engine's own kernel does it, not the library (NCCL)."""
+    calls: float
+    message_bytes: float
+    """Of each GPU; for experts, of all that exchange."""
+    each_s: float
 
 
 def links_of(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:

@@ -7,8 +7,9 @@ from rich.console import RenderableType
 
 from sim.language import N_, _
 from sim.report.terminal.fitted import FittedTable
+from sim.report.words.names import MESSAGES
 from sim.report.words.text import number
-from sim.study.fleets.explain import Journal, Stretch, stretches
+from sim.study.fleets.explain import Journal, Stretch, exchanged, stretches
 
 HEADS = (
     N_("What"),
@@ -68,6 +69,7 @@ def story(journal: Journal) -> Iterator[RenderableType]:
     else:
         yield _served_by(journal)
         yield FittedTable(HEADS, list(rows(journal)))
+        yield from _between_gpus(journal)
     for what, at_s in ((_("first token"), request.first_token_s), (_("last token"), request.finished_s)):
         if not isnan(at_s):
             yield _(
@@ -118,6 +120,22 @@ def _served_by(journal: Journal) -> str:
         preemptions=request.preemptions,
         found=found,
     )
+
+
+def _between_gpus(journal: Journal) -> Iterator[str]:
+    """What of its steps went to messages between GPUs, if any."""
+    found = exchanged(journal)
+    if found.by_message:
+        parts = [
+            f"{_(MESSAGES[what][own])} {_s(seconds)} s" for (what, own), seconds in sorted(found.by_message.items())
+        ]
+        yield _(
+            "Of {steps} s of its steps {s} s go to messages between GPUs over {link}: {parts}.",
+            steps=_s(found.steps_s),
+            s=_s(sum(found.by_message.values())),
+            link=", ".join(sorted(found.links)),
+            parts="; ".join(parts),
+        )
 
 
 def rows(journal: Journal) -> Iterator[tuple[str, ...]]:

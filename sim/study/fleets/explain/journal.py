@@ -1,5 +1,6 @@
 """The steps of the replicas that served one request, from its arrival to its last token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
@@ -27,6 +28,8 @@ class Journal:
     """Prompts are computed every few steps only (`prefill_schedule_interval`)."""
     in_batches: bool = False
     """A batch ends before the next one begins (`policy: static`)."""
+    pool_of_replica: Sequence[int] = ()
+    """Position of each replica's pool in the plan."""
 
     @property
     def own(self) -> list[Span]:
@@ -145,7 +148,7 @@ def journal_of(plan: CasePlan, index: int) -> Journal | None:
         seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
     spaced = any(rank_limits(pool).prefill_schedule_interval > 1 for pool in plan.pools)
     in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
-    return Journal(plan, request, seen, len(log.requests), spaced, in_batches)
+    return Journal(plan, request, seen, len(log.requests), spaced, in_batches, log.pool_of_replica)
 
 
 def _there(request: Request, replica: int, span: Span) -> bool:
