@@ -149,6 +149,8 @@ class CampaignFact(Sourced):
     """The number of different prompts that the client sends over and over: the prefix cache holds them."""
     prompts_sent_before: Count | None = None
     """The prompts of the first so many requests were sent to the same server before: its prefix cache has them."""
+    cached_share: Positive | None = None
+    """Share of each prompt that the prefix cache holds, where the rows do not give it."""
     drafts: str = ""
     """What drafts, and for which text: a drafter and a task of the catalogue (mistral-7b-ngram/code)."""
     draft_model: str = ""
@@ -189,6 +191,7 @@ class Setup:
     decode_rate: bool = False
     repeated_prompts: int | None = None
     prompts_sent_before: int | None = None
+    cached_share: float | None = None
     drafts: str = ""
     draft_model: str = ""
     num_speculative_tokens: int | None = None
@@ -251,6 +254,7 @@ class Campaigns(Spec):
             decode_rate=bool(_last(fact.decode_rate for fact in facts)),
             repeated_prompts=_last(fact.repeated_prompts for fact in facts),
             prompts_sent_before=_last(fact.prompts_sent_before for fact in facts),
+            cached_share=row.cached_share or _last(fact.cached_share for fact in facts),
             drafts=_last(fact.drafts or None for fact in facts) or "",
             draft_model=_last(fact.draft_model or None for fact in facts) or "",
             num_speculative_tokens=_last(fact.num_speculative_tokens for fact in facts),

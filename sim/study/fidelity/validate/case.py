@@ -95,7 +95,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
             workload["shared_prefix"] = whole
         elif setup.prompts_sent_before:
             workload["sent_before"] = min(setup.prompts_sent_before, count)
-        elif shared := round((row.cached_share or 0.0) * (row.isl or 0.0)):
+        elif shared := round((setup.cached_share or 0.0) * (row.isl or 0.0)):
             workload["shared_prefix"] = {"tokens": shared, "prefixes": 1}
     data: dict[str, Any] = {
         "name": row.id,
@@ -171,7 +171,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "scheduler_recv_interval": setup.scheduler_recv_interval,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
-    if (setup.repeated_prompts or setup.prompts_sent_before or row.cached_share) and names.engine.batching == "vllm":
+    if (setup.repeated_prompts or setup.prompts_sent_before or setup.cached_share) and names.engine.batching == "vllm":
         batching["enable_prefix_caching"] = True
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
