@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sim.batching.prefill_first import PrefillFirst
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.load import load
@@ -183,6 +184,17 @@ def test_data_parallel_ranks_with_shared_experts_step_together(tmp_path: Path, c
     data = scenario_data(gpu="h100-80gb-sxm", tensor_parallel_size=2, data_parallel_size=4, enable_expert_parallel=True)
     [pool] = plan_of(tmp_path, catalog, data | {"model": "mixtral-8x7b"}).pools
     assert (pool.gpus_per_replica, pool.data_parallel_size, pool.lockstep) == (8, 4, True)
+
+
+@pytest.mark.parametrize(("together", "of_a_rank"), [(True, (1024, 0.3)), (False, (8192, 1.0))])
+def test_sglang_cuts_the_prompts_of_a_step_among_ranks_that_step_together(
+    tmp_path: Path, catalog: Catalog, together: bool, of_a_rank: tuple[int, float]
+) -> None:
+    layout = {"data_parallel_size": 8, "enable_expert_parallel": together}
+    data = scenario_data(gpu="h100-80gb-sxm", **layout) | {"engine": "sglang-0.5", "model": "qwen3-30b-a3b"}
+    batching = plan_of(tmp_path, catalog, data).pools[0].batching
+    assert isinstance(batching, PrefillFirst)
+    assert (batching.chunked_prefill_size, batching.schedule_conservativeness) == of_a_rank
 
 
 def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:

@@ -32,6 +32,8 @@ from sim.steptime import Affine, Calibration, Roofline
 USUAL_ENGINE = "vllm-0.14"
 """What a scenario without `engine` runs on."""
 UNQUANTIZED = "none"
+BOLDER_TOGETHER = 0.3
+"""Factor on `schedule_conservativeness` with attention in data parallel (SGLang)."""
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""
 AHEAD = ("async_scheduling", "overlap_schedule")
@@ -136,7 +138,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
         batching=batching
         if isinstance(batching, Dynamic)
         else _switched(
-            _with_defaults(batching, engine, gpu, max_model_len, model),
+            _shared_out(_with_defaults(batching, engine, gpu, max_model_len, model), pool),
             engine if isinstance(pool.steptime, Roofline | None) else None,
             pool.pipeline_parallel_size == 1
             and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel)
@@ -210,6 +212,18 @@ def _with_defaults(
     if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
         filled["enable_chunked_prefill"] = engine.prefill == "chunked"
     return batching.model_copy(update=filled)
+
+
+def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
+    """*batching* of one of the ranks that step together: SGLang cuts `chunked_prefill_size`, which is of all of them,
+    into equal parts and admits more boldly (server_args.py, _handle_data_parallelism).
+    """
+    together = pool.enable_expert_parallel and pool.data_parallel_size > 1
+    if not together or not isinstance(batching, PrefillFirst) or batching.schedule_conservativeness is None:
+        return batching
+    chunk, boldness = batching.chunked_prefill_size, batching.schedule_conservativeness * BOLDER_TOGETHER
+    part = chunk and max(1, chunk // pool.data_parallel_size)
+    return batching.model_copy(update={"chunked_prefill_size": part, "schedule_conservativeness": boldness})
 
 
 def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Scheduler:
