@@ -171,8 +171,10 @@ def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
             assert float(moved[row["fleet"]][mine]) == pytest.approx(its_usd, rel=1e-5)
     pairs = {row["rate_rps"]: row for row in rows(tmp_path / "run/paired.csv") if row["metric"] == METRIC}
     for at, rate in (("low", "1"), ("now", "2"), ("high", "3")):
-        assert float(moved["two less one"][f"at_{at}"]) == pytest.approx(float(pairs[rate]["difference"]))
-        assert float(moved["two less one"][f"at_{at}_ci95"]) == pytest.approx(float(pairs[rate]["difference_ci95"]))
+        assert float(moved["two less one"][f"at_{at}"]) == pytest.approx(float(pairs[rate]["difference"]), rel=1e-5)
+        assert float(moved["two less one"][f"at_{at}_ci95"]) == pytest.approx(
+            float(pairs[rate]["difference_ci95"]), rel=1e-5
+        )
     own = [row for row in rows(tmp_path / "out/gap.csv") if row["load"] == "own"]
     assert float(own[0]["gap_usd"]) == pytest.approx(float(moved["two less one"]["at_now"]))
     assert float(own[0]["gap_usd_ci95"]) == pytest.approx(float(moved["two less one"]["at_now_ci95"]))
