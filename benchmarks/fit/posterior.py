@@ -23,7 +23,7 @@ HUBER = 0.20
 NOISE = 0.30
 """What one observation may be off for reasons no parameter knows: host, version, client."""
 TTFT_WEIGHT = 0.4
-FULL_ROWS = 10
+FULL_ROWS = 5
 """A pair and metric with more rows than this weighs no more than one with as many."""
 TOLERANCE = 1e-3
 """Change of theta, relative to it, at which the fit ends; ranges over bootstraps are some hundredths."""
