@@ -136,6 +136,8 @@ class CampaignFact(Sourced):
     """Mean prompt where the rows do not give it; `note` says why."""
     osl: Positive | None = None
     """Mean answer where the rows do not give it."""
+    osl_as_run: Positive | None = None
+    """Mean answer, whatever the rows say."""
     tpot_is_itl: bool | None = None
     """The tpot columns hold times between tokens: every token counts, not every request."""
     steady: bool | None = None
@@ -215,7 +217,9 @@ class Campaigns(Spec):
 
     def as_run(self, row: BenchRow) -> BenchRow:
         """*row* as it was run, where its columns say something else."""
-        if not any(fact.one_sequence and fact.match.holds(row) for fact in self.facts):
+        facts = [fact for fact in self.facts if fact.match.holds(row)]
+        row = replace(row, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
+        if not any(fact.one_sequence for fact in facts):
             return row
         measured = {name: value for name, value in row.measured.items() if name != "output_tok_s"}
         return replace(row, concurrency=1, avg_batch=1.0, max_num_batched_tokens=row.concurrency, measured=measured)
