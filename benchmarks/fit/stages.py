@@ -213,9 +213,9 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
         prefill_read = prefill_read + steptime._window_read_s * np.minimum(
             mean["prefill_context_tokens"], mean["prefill_seqs"] * window
         )
-        arithmetic = arithmetic + steptime._window_pair_s * np.minimum(
-            mean["prefill_attention_pairs"], mean["prefill_tokens"] * window
-        )
+        seen = np.minimum(mean["prefill_attention_pairs"], mean["prefill_tokens"] * window)
+        seen = np.maximum(seen, mean["prefill_tokens"] * steptime._least_pairs)
+        arithmetic = arithmetic + steptime._window_pair_s * seen
     found.plain += [(read, decode + prefill_read), (pairs, arithmetic)]
     if steptime._beside is not None:
         moved_s, scanned_s = steptime._beside.times(SimpleNamespace(**mean, draft_tokens=0))  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from sim.catalogue.entries.model import Model, matrices
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
-from sim.steptime.attention.stack import Attention, attention_values, window_of
+from sim.steptime.attention.stack import Attention, attention_values, least_pairs, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host.launches import Launches, kernel_layers
@@ -107,6 +107,7 @@ class RooflineStepTime:
         rates = Rates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
+        self._least_pairs = least_pairs(rates)
         self._set_attention(Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share))
 
     def _set_attention(self, attention: Attention) -> None:
@@ -219,7 +220,8 @@ class RooflineStepTime:
         read_s, pairs_s = self._read_s * earlier, self._pair_s * pairs
         if self.window is not None:
             read_s += self._window_read_s * min(earlier, batch.prefill_seqs * self.window)
-            pairs_s += self._window_pair_s * min(pairs, batch.prefill_tokens * self.window)
+            seen = max(min(pairs, batch.prefill_tokens * self.window), batch.prefill_tokens * self._least_pairs)
+            pairs_s += self._window_pair_s * seen
         return read_s, pairs_s
 
     def _layers(self, tokens: int, replica_tokens: int) -> Step:

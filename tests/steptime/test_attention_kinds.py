@@ -1,5 +1,7 @@
 """States and indexers, against bytes and FLOP worked out by hand from the models' configs."""
 
+from dataclasses import replace
+
 import pytest
 
 from sim.catalogue.catalog import load_catalog
@@ -175,6 +177,23 @@ def test_sparse_attention_reads_the_keys_of_all_tokens_and_the_latents_of_the_be
     latents_s = attention_s(dense, decode(1, 2048))
     assert long_s == pytest.approx(40_000 * key_s + latents_s)
     assert long_s < 0.3 * attention_s(dense, decode(1, 40_000))
+
+
+def test_a_kernel_that_works_through_all_places_takes_as_long_for_short_prompts(build, coefficients):
+    def working_through_all(model):
+        whole = coefficients.attention.sparse_arithmetic_efficiency.model_copy(update={"value": 1.0})
+        attention = coefficients.attention.model_copy(update={"sparse_least_places": {model.inputs.engine.id: whole}})
+        changed = coefficients.model_copy(update={"attention": attention})
+        return model.spec.build(replace(model.inputs, coefficients=changed))
+
+    by_length = build("deepseek-v3.2", *H200, "fp8", tp=8)
+    full, short, long = working_through_all(by_length), prompt(128), prompt(32_768)
+    pair_s = 61 * 2 * 64 * (576 + 512) / FLOP_PER_S / full.values["sparse_arithmetic_efficiency"].value
+    added_s = full.leap(short).first_s - by_length.leap(short).first_s
+    assert added_s == pytest.approx(pair_s * (128 * 2048 - 128 * 129 // 2))
+    assert full.leap(long).first_s == by_length.leap(long).first_s
+    dense = build("deepseek-v3", *H200, "fp8", tp=8)
+    assert working_through_all(dense).leap(short).first_s == dense.leap(short).first_s
 
 
 def test_a_long_prompt_scores_every_pair_and_attends_to_the_best(build):

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sim.catalogue.value import Value
 from sim.spec import Spec
@@ -47,7 +47,9 @@ class AttentionCoefficients(Spec):
     """
     sparse_kernel_heads: dict[str, Value]
     """Least heads that such a kernel computes on a GPU, by the first words of its architecture; others: its own."""
-
+    sparse_least_places: dict[str, Value] = Field(default_factory=dict)
+    """Least share of the best tokens' places that such a kernel works through for each token of a prompt, by the id of
+    the engine; others: as many as there are tokens before it."""
     hyper_connection_passes: Value
     """Times that hyper-connections read or write the streams of a token around the blocks of a layer, at the card's
     bandwidth."""

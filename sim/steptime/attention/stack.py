@@ -80,6 +80,12 @@ def window_of(model: Model) -> int | None:
     return model.sliding_window if model.sliding_window_layers else None
 
 
+def least_pairs(rates: Rates) -> float:
+    """Query-key pairs that each token of a prompt costs at least in layers that see the best tokens alone."""
+    places = attention_values(rates).get("sparse_least_places")
+    return places.value * (window_of(rates.inputs.model) or 0) if places is not None else 0.0
+
+
 def attention_values(rates: Rates) -> dict[str, Value]:
     """The coefficients that attention other than heads over a cache rests on, by their name in data/attention.yaml."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
@@ -96,6 +102,8 @@ def attention_values(rates: Rates) -> dict[str, Value]:
             values["sparse_arithmetic_efficiency"] = coefficients.sparse_arithmetic_efficiency
             if (heads := coefficients.kernel_heads(inputs.gpu.architecture)) is not None:
                 values["sparse_kernel_heads"] = heads
+            if inputs.model.mla is not None and inputs.engine.id in coefficients.sparse_least_places:
+                values["sparse_least_places"] = coefficients.sparse_least_places[inputs.engine.id]
     if inputs.model.compressed is not None and inputs.model.compressed.streams > 1:
         values["hyper_connection_passes"] = coefficients.hyper_connection_passes
         values["hyper_connection_s"] = coefficients.hyper_connection_s
