@@ -128,6 +128,8 @@ class CampaignFact(Sourced):
     """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
     rate_req_s: Positive | None = None
     """Requests per second that the client sends, where the rows do not give them."""
+    rate_alone: bool = False
+    """Nothing but that rate held the client back: `concurrency` is the most that were in flight."""
     attention_dp: bool | None = None
     """Attention was data parallel over all GPUs, and the experts were spread over them."""
     layers_in_turn: bool | None = None
@@ -219,6 +221,8 @@ class Campaigns(Spec):
         """*row* as it was run, where its columns say something else."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         row = replace(row, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
+        if any(fact.rate_alone for fact in facts):
+            row = replace(row, load="constant", concurrency=None)
         if not any(fact.one_sequence for fact in facts):
             return row
         measured = {name: value for name, value in row.measured.items() if name != "output_tok_s"}

@@ -94,6 +94,12 @@ def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
         assert CATALOG.link(link).id == link
 
 
+def test_a_client_that_a_rate_alone_holds_back_keeps_no_number_in_flight() -> None:
+    known = campaigns({"rate_req_s": 2, "rate_alone": True})
+    run = known.as_run(ROW)
+    assert (run.load, run.concurrency, known.setup(run).rate_req_s) == ("constant", None, 2)
+
+
 def test_one_sequence_is_read_as_such() -> None:
     known = campaigns({"one_sequence": True})
     row = replace(ROW, measured={"output_tok_s": 800.0, "total_tok_s": 200.0})
