@@ -193,7 +193,7 @@ def _product(
         weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.server_blackwell else ()), *grouped)
     return (
         compute, product.compute_s_per_token * here * scale,
-        weights, product.weight_s * touched * scale,
+        weights, np.maximum(product.weight_s * touched, product.least_read_s * np.minimum(here, 1.0)) * scale,
         memory, product.activation_s_per_token * here * scale,
     )  # fmt: skip
 

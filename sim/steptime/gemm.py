@@ -95,6 +95,8 @@ class Product:
     """Tokens in the product for each token of the rank's batch."""
     touch_probability: float = 1.0
     """Chance that one token uses a given expert; 1: an ordinary matrix."""
+    least_read_s: float = 0.0
+    """Reading the experts of a single token at the memory's full bandwidth: no batch takes less."""
     quantised: bool = False
     """Stored in the quantised format, so that its kernel's factors count."""
     expert: bool = False
@@ -105,7 +107,10 @@ class Product:
         tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
         touched = 1 - (1 - self.touch_probability) ** tokens_here
         compute_s = self.compute_s_per_token * tokens_here
-        memory_s = self.weight_s * touched + self.activation_s_per_token * tokens_here
+        memory_s = (
+            max(self.weight_s * touched, self.least_read_s * min(tokens_here, 1.0))
+            + self.activation_s_per_token * tokens_here
+        )
         total_s = together(compute_s, memory_s, self.exponent)
         compute_share = (compute_s / total_s) ** self.exponent if total_s else 0.0
         return Times(
@@ -171,6 +176,7 @@ def _expert_product(matrix: Matrix, rates: Rates) -> Product:
         exponent=ADDED,
         tokens_factor=tokens_factor,
         touch_probability=moe.experts_per_token / moe.experts,
+        least_read_s=weight_s * rates.fastest_read * moe.experts_per_token / moe.experts,
         quantised=covers(inputs.quantization, matrix),
         expert=True,
     )

@@ -156,18 +156,23 @@ class Rates:
         """Time to read *matrix* against stored bytes / reachable bandwidth.
 
         A matrix is never read faster than the memory delivers. Experts may seem to be: uniform routing, which the bytes
-        assume, touches more of them than real routing does.
+        assume, touches more of them than real routing does, but those of a single token.
         """
         kernel, slow = self.inputs.kernel, self.overheads.slow_cards
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
         if slow is not None and slow.holds(self.inputs.gpu):
             factor *= slow.factor.value
         if matrix.role != "expert":
-            return max(factor, self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value)
+            return max(factor, self.fastest_read)
         factor *= kernel.moe_weight_time_factor.value * self._grouped()
         if self.inputs.server_blackwell:
             factor *= kernel.moe_weight_time_factor_blackwell.value
         return factor
+
+    @property
+    def fastest_read(self) -> float:
+        """`weight_time_factor` where the memory delivers its full bandwidth."""
+        return self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value
 
     def _experts(self) -> float:
         """Arithmetic of grouped products over experts: the engine's factor, and that of the card's generation."""
