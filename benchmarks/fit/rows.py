@@ -113,8 +113,8 @@ def left_out(row: BenchRow) -> str:
         (row.engine in UNFITTED_ENGINES, "host times from elsewhere"),
         (row.precision == "" and not typed(row), "precision not stated"),
         (
-            "W4A16" in row.precision and row.load == "burst",
-            "half the tokens/s that the same set's online rows imply, and slower than bf16",
+            "W4A16" in row.precision and row.source_key == "accelmark",
+            "AccelMark asks for quantization gptq (suite_C/suite.json), which forces the plain GPTQ kernel: slower than bf16, no Marlin",
         ),
         (
             row.source_key == "inferencex" and "gpt-oss" in row.model_family and _waiting_s(row) > _served_s(row) > 0,
