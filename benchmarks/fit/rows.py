@@ -114,7 +114,7 @@ def left_out(row: BenchRow) -> str:
         (row.precision == "" and not typed(row), "precision not stated"),
         (
             "W4A16" in row.precision and row.source_key == "accelmark",
-            "AccelMark asks for quantization gptq (suite_C/suite.json), which forces the plain GPTQ kernel: slower than bf16, no Marlin",
+            "AccelMark asks for quantization gptq (suite_C/suite.json): the plain GPTQ kernel, slower than 16 bit",
         ),
         (
             row.source_key == "inferencex" and "gpt-oss" in row.model_family and _waiting_s(row) > _served_s(row) > 0,
