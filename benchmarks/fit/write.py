@@ -84,7 +84,7 @@ def _write_engine(path: Path, entry: _Entries) -> None:
         *FAMILIES.values(), "moe_gemm_time_factor",
     )  # fmt: skip
     text = path.read_text(encoding="utf-8")
-    held = re.findall(r"^  (?:graph_tokens|draft_layer_s): \{[^{}]*\}\n", text, flags=re.MULTILINE)
+    held = re.findall(r"^  draft_layer_s: \{[^{}]*\}\n", text, flags=re.MULTILINE)
     lines |= launches
     block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in (*order, *launches)) + "".join(held)
     path.write_text(re.sub(r"^overheads:\n(?:[ #].*\n)+", lambda _: block, text, flags=re.MULTILINE), encoding="utf-8")

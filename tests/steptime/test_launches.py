@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sim.catalogue.entries.engine import EngineLimits
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime import Roofline
@@ -56,9 +57,15 @@ def test_a_step_is_never_shorter_than_without_launches_and_its_parts_add_up(buil
 
 
 def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
-    captured = launching(graph_tokens=100)
-    assert captured.leap(prompt(100)) == build().leap(prompt(100))
-    assert captured.leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+    def captured(**layout):
+        known = launching().inputs
+        a_value = Value(value=100, source="test", kind="computed")
+        limits = EngineLimits(max_num_seqs=a_value, max_num_batched_tokens=a_value, graph_tokens=a_value)
+        return Roofline().build(replace(known, engine=known.engine.model_copy(update={"limits": limits}), **layout))
+
+    assert captured().leap(prompt(100)) == build().leap(prompt(100))
+    assert captured().leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+    assert captured(data_parallel_size=2).leap(prompt(100)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
 
 
 def test_experts_latent_and_linear_attention_launch_more_kernels(launching):

@@ -71,8 +71,6 @@ class Overheads(Spec):
     launch_linear_factor: Value | None = None
     """Multiplies `launch_layer_s` in layers with linear attention; None: 1. Experts and latent attention have as many
     kernels more as `moe_layer_factor` and `mla_layer_factor` say."""
-    graph_tokens: Value | None = None
-    """Steps with prompts of at most so many tokens run from CUDA graphs; None: none does."""
     draft_layer_s: Value | None = None
     """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
     take `per_layer_s` as those of any model."""
@@ -160,6 +158,8 @@ class EngineLimits(Spec):
     """1: as `async_scheduling`, for an engine that computes prompts first."""
     schedule_conservativeness: Value | None = None
     """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
+    graph_tokens: Value | None = None
+    """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does."""
     kept_free_bytes: Value | None = None
     """Of a GPU's memory: the rest is the default share (SGLang); None: the share is `gpu_memory_utilization`."""
     larger_gpus: tuple[LargerGpus, ...] = ()

@@ -9,6 +9,7 @@ first. Steps without prompts run from graphs, unless the server was told to do w
 from dataclasses import dataclass, replace
 from typing import Self
 
+from sim.catalogue.entries.engine import default_limit
 from sim.steptime.inputs import RooflineInputs, known_overheads
 
 
@@ -41,17 +42,26 @@ class Launches:
         mean_s = overheads.launch_layer_s.value * kernel_layers(inputs) / model.layers * host_factor * layers_share
         if inputs.recent_host:
             mean_s *= overheads.recent_host_factor.value
-        linear, graphs = overheads.launch_linear_factor, overheads.graph_tokens
+        linear = overheads.launch_linear_factor
         return cls(
             heads_s=mean_s * (model.layers - model.linear_attention_layers),
             linear_s=mean_s * model.linear_attention_layers * (linear.value if linear else 1.0),
-            graph_tokens=int(graphs.value) if graphs else 0,
+            graph_tokens=graph_tokens(inputs),
         )
 
     def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float) -> float:
         """What the GPU waits for the host in a step of *tokens* new ones, which takes it *gpu_s*."""
         prompts = prompt_tokens and tokens > self.graph_tokens
         return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
+
+
+def graph_tokens(inputs: RooflineInputs) -> int:
+    """Tokens of the largest step with prompts that runs from graphs; SGLang makes none for stages and for ranks that
+    step together (server_args.py, _handle_piecewise_cuda_graph).
+    """
+    most = default_limit(inputs.engine, inputs.gpu, "graph_tokens")
+    alone = inputs.pipeline_parallel_size == 1 and inputs.data_parallel_size == 1
+    return int(most.value) if most is not None and alone and inputs.gpu.vendor == "nvidia" else 0
 
 
 def kernel_layers(inputs: RooflineInputs) -> float:
