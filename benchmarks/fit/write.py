@@ -84,10 +84,14 @@ def _write_engine(path: Path, entry: _Entries) -> None:
         *FAMILIES.values(), "moe_gemm_time_factor",
     )  # fmt: skip
     text = path.read_text(encoding="utf-8")
-    held = re.findall(r"^  draft_layer_s: \{[^{}]*\}\n", text, flags=re.MULTILINE)
     lines |= launches
-    block = "overheads:\n" + "".join(f"  {field}: {lines[field]}\n" for field in (*order, *launches)) + "".join(held)
-    path.write_text(re.sub(r"^overheads:\n(?:[ #].*\n)+", lambda _: block, text, flags=re.MULTILINE), encoding="utf-8")
+    written = "".join(f"  {field}: {lines[field]}\n" for field in (*order, *launches))
+
+    def fitted_and_held(found: re.Match[str]) -> str:
+        entries = re.finditer(r"^  (\w+):.*\n(?:   .*\n)*", found[0], flags=re.MULTILINE)
+        return "overheads:\n" + written + "".join(entry[0] for entry in entries if entry[1] not in lines)
+
+    path.write_text(re.sub(r"^overheads:\n(?:[ #].*\n)+", fitted_and_held, text, flags=re.MULTILINE), encoding="utf-8")
 
 
 def _write_kernel(path: Path, entry: _Entries) -> None:

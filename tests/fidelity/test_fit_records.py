@@ -11,6 +11,7 @@ import pytest
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import data_root, load_catalog
 from sim.records import Batch
+from sim.yamlio import read
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
@@ -79,6 +80,10 @@ def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tm
     moved = {name: 0.1 + 0.001 * place for place, name in enumerate(priors.values)}
     write_data(tmp_path / "data", priors, moved, {name: (theta, theta) for name, theta in moved.items()}, 0.4)
     assert stored(priors, tmp_path / "data") == pytest.approx(moved, abs=2e-3)  # four digits are written
+    for path in (data_root() / "engines").glob("*.yaml"):
+        files = path, tmp_path / "data" / "engines" / path.name
+        before, after = (read(file).data.get("overheads", {}) for file in files)
+        assert set(after) == set(before), path.stem  # what others measured stays
 
 
 def test_a_median_gap_is_made_by_the_steps_that_most_tokens_see():
