@@ -43,7 +43,8 @@ class Error:
         return self.gpu, self.family
 
 
-GROUPS: tuple[Callable[[Error], str], ...] = (attrgetter("gpu"), attrgetter("campaign"))
+BY_PUBLISHER: Callable[[Error], str] = attrgetter("campaign")
+GROUPS: tuple[Callable[[Error], str], ...] = (attrgetter("gpu"), BY_PUBLISHER)
 """What an interval is made without and tried on."""
 
 
@@ -74,13 +75,18 @@ def quantiles(errors: Sequence[Error], stretch: float = 1.0) -> tuple[float, flo
     return exp(float(middle - stretch * (middle - low))), exp(float(middle + stretch * (high - middle)))
 
 
-def stretch_of(errors: Sequence[Error]) -> float:
+def stretch_of(errors: Sequence[Error], strangers: Sequence[Error] = ()) -> float:
     """How much wider than the quantiles an interval must be to hold its share of GPUs, and of publishers, that it was
-    made without.
+    made without; of *strangers*, some of the errors, by themselves, too, where there are enough.
     """
     share = QUANTILES[1] - QUANTILES[0]
-    held = (one for one in STRETCHES if min(inside(errors, group, one) for group in GROUPS) >= share)
-    return next(held, STRETCHES[-1])
+    own = [strangers] if len({one.pair for one in strangers}) >= LEAST_PAIRS else []
+
+    def held(stretch: float) -> float:
+        apart = [inside(errors, BY_PUBLISHER, stretch, some) for some in own]
+        return min(*(inside(errors, group, stretch) for group in GROUPS), *apart)
+
+    return next((one for one in STRETCHES if held(one) >= share), STRETCHES[-1])
 
 
 def common_sd(errors: Sequence[Error]) -> float:
@@ -107,20 +113,20 @@ def chosen(errors: Sequence[Error], metric: str, mark: str) -> list[Error]:
     return [one for one in errors if one.metric == metric and one.mark == mark]
 
 
-def intervals(errors: Sequence[Error], calibrated: Sequence[Error]) -> str:
+def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: Sequence[Error]) -> str:
     """data/fidelity/intervals.yaml."""
     lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
-    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors)).rstrip()]
+    lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors) + len(strangers)).rstrip()]
     lines.append("metrics:")
     for metric in METRICS.values():
-        found = {mark: chosen(errors, metric, mark) for mark in MARKS}
+        found = {mark: chosen([*errors, *strangers], metric, mark) for mark in MARKS}
         kept = {mark: some for mark, some in found.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
         if not kept:
             continue
         lines.append(f"  {metric}:")
         least, most = 1.0, 1.0
         for mark, some in kept.items():
-            low, high = quantiles(some, stretch_of(some))
+            low, high = quantiles(some, stretch_of(some, chosen(strangers, metric, mark)))
             least, most = min(least, low), max(most, high)  # farther away nothing is known better
             lines.append(f"    {mark}: {_interval(least, most, some)}")
     by_metric = {metric: [one for one in calibrated if one.metric == metric] for metric in METRICS.values()}
@@ -136,12 +142,20 @@ def _interval(low: float, high: float, errors: Sequence[Error]) -> str:
     return f"{{low: {low:.3f}, high: {high:.3f}, common_sd: {common_sd(errors):.3f}, {counts}}}"
 
 
-def inside(errors: Sequence[Error], group: Callable[[Error], str], stretch: float = 1.0) -> float:
-    """Share of measurements within an interval that was made without their *group*, pairs weighing the same."""
+def inside(
+    errors: Sequence[Error],
+    group: Callable[[Error], str],
+    stretch: float = 1.0,
+    tried: Sequence[Error] | None = None,
+) -> float:
+    """Share of the measurements *tried*, or of all, within an interval that was made without their *group*, pairs
+    weighing the same.
+    """
     shares: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for out in {group(one) for one in errors}:
+    tried = errors if tried is None else tried
+    for out in {group(one) for one in tried}:
         low, high = quantiles([one for one in errors if group(one) != out] or errors, stretch)
-        for one in errors:
+        for one in tried:
             if group(one) == out:
                 shares[one.pair].append(low <= one.ratio <= high)
     return float(np.mean([np.mean(found) for found in shares.values()]))

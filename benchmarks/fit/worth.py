@@ -1,7 +1,9 @@
 """What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
 
     python benchmarks/other_loads.py MEASURED/serving.csv --write outputs/fit/other_loads.csv
+    gpufleet validate benchmarks/fit/unseen_2026_11.csv --out outputs/unseen
     python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv outputs/fit/left_out_power.csv --write data
+        --strangers benchmarks/fit/unseen_2026_11.csv outputs/unseen/validation.csv
         --calibrated outputs/fit/other_loads.csv
 
 Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
@@ -9,7 +11,8 @@ It writes, by the method in benchmarks/fit/README.md,
 
 data/fidelity/measured.csv    which GPUs, models, formats, engines, layouts and loads were measured: no results
 data/fidelity/left_out.csv    measured over predicted of rows whose publisher was left out of the fit, with the mark
-                              that they have without it; of rows in the fit, which have something measured near
+                              that they have without it; of rows in the fit, which have something measured near; of
+                              rows in no fit
 data/fidelity/intervals.yaml  10th and 90th percentile of these, by metric and mark, and of servers that were calibrated
                               on two of their loads
 """
@@ -23,7 +26,9 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 
+from observe import compared
 from quantiles import (
+    BY_PUBLISHER,
     GROUPS,
     METRICS,
     Error,
@@ -37,7 +42,7 @@ from quantiles import (
 )
 from rows import judged, publisher, publisher_of, read_rows
 
-from sim.benchdata import BenchRow
+from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.entries.model import params_total
 from sim.catalogue.entries.quantization import native_quantization
@@ -168,6 +173,22 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Seq
         yield Error(*told, ratio)
 
 
+def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Entry]) -> Iterator[Error]:
+    """Errors of servers in no fit; no more is known of them than *table* says. `gpufleet validate` wrote *validation*."""
+    rows = {one.row.id: one for one in located(read_benchmarks(table), catalog)}
+    with validation.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            one = rows.get(line["id"])
+            if one is None or line["status"] != "covered":
+                continue
+            mark, _ = mark_of(one.setting, index)
+            for metric, column in compared(one.row, line["saturated"] == "true"):
+                if line[f"{column}_predicted"]:
+                    ratio = one.row.measured[column] / float(line[f"{column}_predicted"])
+                    told = (METRICS[metric], mark, one.setting.gpu, one.setting.family, publisher_of(one.row))
+                    yield Error(*told, ratio)
+
+
 def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
     """Whether *entry* was left out of the fit that predicted *setting*."""
     same_gpu = entry.gpu == setting.gpu
@@ -184,7 +205,7 @@ def of_calibrated(path: Path) -> Iterator[Error]:
 
 
 def write(folder: Path, index: Sequence[Entry], *errors: Sequence[Error]) -> None:
-    """The three files: *errors* of left-out rows, of calibrated servers."""
+    """The three files: *errors* of left-out rows, of servers in no fit, of calibrated servers."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -203,13 +224,15 @@ def _cells(entry: Entry) -> list[object]:
     return [getattr(entry, name) for name in COLUMNS]
 
 
-def _told(errors: Sequence[Error]) -> str:
-    """The interval of *errors*, and how much of what it was made without it holds."""
-    stretch = stretch_of(errors)
+def _told(errors: Sequence[Error], strangers: Sequence[Error]) -> str:
+    """The interval of *errors*, and how much of what it was made without it holds; of *strangers* by themselves."""
+    stretch = stretch_of(errors, strangers)
     low, high = quantiles(errors, stretch)
+    tried = [("GPU", GROUPS[0], errors), ("publisher", BY_PUBLISHER, errors), ("in no fit", BY_PUBLISHER, strangers)]
     held = ", ".join(
-        f"{name} left out {inside(errors, group):.0%} inside, {inside(errors, group, stretch):.0%} stretched"
-        for name, group in zip(("GPU", "publisher"), GROUPS, strict=True)
+        f"{name} {inside(errors, group, 1.0, some):.0%} inside, {inside(errors, group, stretch, some):.0%} stretched"
+        for name, group, some in tried
+        if some
     )
     count = f"{len(errors):5d} rows {len({one.pair for one in errors}):3d} pairs"
     return f"{count}: {low:.2f} to {high:.2f} ({stretch:g} times the quantiles), {held}, common {common_sd(errors):.2f}"
@@ -222,6 +245,13 @@ def main() -> None:
     parser.add_argument(
         "errors", type=Path, nargs="*", help="left_out.csv of steptime.py, left_out_power.csv of power.py"
     )
+    parser.add_argument(
+        "--strangers",
+        type=Path,
+        nargs=2,
+        metavar=("TABLE", "VALIDATION"),
+        help="servers in no fit, and their predictions",
+    )
     parser.add_argument("--calibrated", type=Path, help="other_loads.csv of other_loads.py")
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
     arguments = parser.parse_args()
@@ -229,14 +259,15 @@ def main() -> None:
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
     index, cards = index_of(rows), list(located_cards(catalog))
     errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
-    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors")
+    strangers = thinned(list(of_strangers(*arguments.strangers, catalog, index))) if arguments.strangers else []
+    print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of servers in no fit")
     calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
     for metric in METRICS.values():
         for mark in (*MARKS, "calibrated"):
-            if some := chosen([*errors, *calibrated], metric, mark):
-                print(f"{metric:10s} {mark:18s} {_told(some)}")
+            if some := chosen([*errors, *strangers, *calibrated], metric, mark):
+                print(f"{metric:10s} {mark:18s} {_told(some, chosen(strangers, metric, mark))}")
     if arguments.write:
-        write(arguments.write / "fidelity", index, errors, calibrated)
+        write(arguments.write / "fidelity", index, errors, strangers, calibrated)
 
 
 if __name__ == "__main__":
