@@ -118,6 +118,7 @@ def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: S
     lines = ["# How far measurements are from predictions: 10th and 90th percentile of measured over predicted."]
     lines += ["# benchmarks/fit/worth.py writes this file.", ORIGIN.format(rows=len(errors) + len(strangers)).rstrip()]
     lines.append("metrics:")
+    nearest = {}
     for metric in METRICS.values():
         found = {mark: chosen([*errors, *strangers], metric, mark) for mark in MARKS}
         kept = {mark: some for mark, some in found.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
@@ -128,12 +129,15 @@ def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: S
         for mark, some in kept.items():
             low, high = quantiles(some, stretch_of(some, chosen(strangers, metric, mark)))
             least, most = min(least, low), max(most, high)  # farther away nothing is known better
+            nearest.setdefault(metric, (least, most))
             lines.append(f"    {mark}: {_interval(least, most, some)}")
     by_metric = {metric: [one for one in calibrated if one.metric == metric] for metric in METRICS.values()}
     known = {metric: some for metric, some in by_metric.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
     lines.append("calibrated:" if known else "calibrated: {}")
     for metric, some in known.items():
-        lines.append(f"  {metric}: {_interval(*quantiles(some, stretch_of(some)), some)}")
+        low, high = quantiles(some, stretch_of(some))
+        least, most = nearest[metric]  # own runs take nothing away from what is known
+        lines.append(f"  {metric}: {_interval(max(low, least), min(high, most), some)}")
     return "\n".join(lines) + "\n"
 
 

@@ -174,7 +174,7 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Seq
 
 
 def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Entry]) -> Iterator[Error]:
-    """Errors of servers in no fit; no more is known of them than *table* says. `gpufleet validate` wrote *validation*."""
+    """Errors of servers in no fit: no more is known of them than *table* says. *validation*: what validate wrote."""
     rows = {one.row.id: one for one in located(read_benchmarks(table), catalog)}
     with validation.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):

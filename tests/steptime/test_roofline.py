@@ -105,7 +105,7 @@ def test_a_mixture_reads_few_experts_for_one_token_and_all_of_them_for_many(buil
     steptime = build("gpt-oss-20b", "h100-80gb-sxm", "nvlink4-nvswitch")  # no factor of its family
     model = steptime.inputs.model
     one, many = (steptime.breakdown(decode(n))["memory"] for n in (1, 64))
-    assert one / many == pytest.approx(params_active(model) / params_total(model), rel=0.2)
+    assert one / many == pytest.approx(params_active(model) / params_total(model), rel=0.3)
 
 
 @pytest.mark.parametrize(("model", "card"), [("gpt-oss-120b", "b200-180gb-sxm"), ("mixtral-8x7b", "h100-80gb-sxm")])
