@@ -133,11 +133,10 @@ def intervals(errors: Sequence[Error], strangers: Sequence[Error], calibrated: S
             lines.append(f"    {mark}: {_interval(least, most, some)}")
     by_metric = {metric: [one for one in calibrated if one.metric == metric] for metric in METRICS.values()}
     known = {metric: some for metric, some in by_metric.items() if len({one.pair for one in some}) >= LEAST_PAIRS}
-    lines.append("calibrated:" if known else "calibrated: {}")
-    for metric, some in known.items():
-        low, high = quantiles(some, stretch_of(some))
-        least, most = nearest[metric]  # own runs take nothing away from what is known
-        lines.append(f"  {metric}: {_interval(max(low, least), min(high, most), some)}")
+    own = {metric: quantiles(some, stretch_of(some)) for metric, some in known.items()}
+    narrower = [metric for metric, (low, high) in own.items() if high / low < nearest[metric][1] / nearest[metric][0]]
+    lines.append("calibrated:" if narrower else "calibrated: {}")
+    lines += [f"  {metric}: {_interval(*own[metric], known[metric])}" for metric in narrower]
     return "\n".join(lines) + "\n"
 
 
