@@ -11,6 +11,7 @@ from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
 from sim.steptime.host.weights import Host
 from sim.steptime.inputs import RooflineInputs
+from sim.steptime.links.between import Exchange
 from sim.steptime.registered import RegisteredStepTime
 from sim.steptime.roofline import Roofline, RooflineStepTime
 
@@ -30,6 +31,7 @@ __all__ = [
     "ComputedStepTime",
     "DraftModel",
     "Drafting",
+    "Exchange",
     "Factor",
     "Host",
     "OwnRuns",

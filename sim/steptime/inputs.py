@@ -93,6 +93,12 @@ class RooflineInputs:
             return 0.0
         return own.largest(ranks, self.link.over_pcie)
 
+    def way(self, ranks: int) -> tuple[str, ...]:
+        """Names of what lies between *ranks* GPUs: the link, and the network where they stand in several servers."""
+        if self.network is None or self.network.servers(ranks) == 1:
+            return (self.link.name,)
+        return self.link.name, self.network.link.name
+
     @property
     def boundary_s(self) -> float:
         """Host time to pass a step to the next stage: there is one send less than stages [s]."""

@@ -265,10 +265,11 @@ class RooflineStepTime:
         own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
         sums_s, experts_s, sent = self._allreduce.time_s(message), self._exchange.time_s(gathered), message / ranks
         after = ("experts", False) if apart else ("all-reduce", own)
+        there, stages = inputs.way(expert_ranks), inputs.pipeline_parallel_size
         return (
-            Exchange("all-reduce", own, blocks * share, message, sums_s),
-            Exchange(*after, model.expert_layers * share, gathered, experts_s),
-            Exchange("stage", False, int(inputs.pipeline_parallel_size > 1), sent, self._send_s(sent)),
+            Exchange("all-reduce", own, blocks * share, message, sums_s, inputs.way(ranks)),
+            Exchange(*after, model.expert_layers * share, gathered, experts_s, there),
+            Exchange("stage", False, int(stages > 1), sent, self._send_s(sent), inputs.way(inputs.stage_ranks)),
         )
 
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:

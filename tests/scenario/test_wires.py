@@ -138,3 +138,13 @@ def test_a_plan_names_the_link_across_sockets_and_who_sums_what(catalog: Catalog
     assert pool["link"] == "PCIe 5.0 x16, peer-to-peer, across two CPUs"
     assert {(one["what"], one["own"]) for one in pool["exchanges"]} == {("all-reduce", False)}
     assert any("link.nccl_tables.8" in str(value) for value in plan["values"])
+
+
+def test_equal_messages_of_a_step_are_one_row_and_name_the_network_that_they_cross(catalog: Catalog) -> None:
+    told = scenario(**WIDE, model="deepseek-v3", server="dgx-h100", network=NETWORK)
+    loaded = load(given(told), catalog=catalog)
+    (pool,) = describe(resolve(loaded, cases(loaded)[0], catalog), catalog)["pools"]
+    one = pool["exchanges"][0]
+    assert one["calls"] == 2 * 61  # after attention and after the feed-forward block, dense or of experts
+    assert [each["tokens"] for each in pool["exchanges"]] == sorted({each["tokens"] for each in pool["exchanges"]})
+    assert one["over"] == (catalog.link("nvlink4-nvswitch").name, catalog.link(NETWORK["link"]).name)

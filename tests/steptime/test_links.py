@@ -157,5 +157,6 @@ def test_messages_add_up_to_the_time_between_gpus_and_the_engine_does_the_small_
     assert {message.what for message in messages} == what
     together_s = sum(message.calls * message.each_s for message in messages)
     assert together_s == pytest.approx(one.breakdown(Batch(decode_seqs=64, sampled_seqs=64))["link"])
+    assert {message.over for message in messages} <= {("PCIe 5.0 x16, peer-to-peer",)}
     by_size = [one.exchanges(tokens)[0] for tokens in (64, 4096)]
     assert [message.own for message in by_size] == ([True, False] if "all-reduce" in what else [False, False])

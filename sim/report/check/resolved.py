@@ -169,24 +169,25 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
 
 
 def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
-    """What the GPUs of a replica send one another, by size; no table where each replica has one."""
-    rows = [
-        [
-            plan["fleet"], pool["name"], pool["link"], number(one["tokens"]), _(MESSAGES[one["what"]][one["own"]]),
-            f"{one['calls']:.4g}", f"{one['message_bytes'] / 1e3:,.0f}", f"{1e6 * one['each_s']:,.1f}",
-            f"{1e3 * one['calls'] * one['each_s']:,.2f}",
-        ]
-        for _axes, plan in _distinct(plans, "pools")
-        for pool in _by_model(plan)
-        for one in pool.get("exchanges", ())
-    ]  # fmt: skip
-    if rows:
-        heads = [
-            _("fleet"), _("pool"), _("link"), _("new tokens"), _("message"), _("number"), _("kB each"), _("us each"),
-            _("ms together"),
-        ]  # fmt: skip
-        title = "\n" + _("What the GPUs of a replica send one another in a step")
-        yield FittedTable(heads, rows, frozenset({0, 1, 2, 4}), 2, title=title)
+    """What the GPUs of each pool's replicas send one another, by size; no table where a replica has one."""
+    heads = [_("new tokens"), _("message"), _("number"), _("kB each"), _("us each"), _("ms together")]
+    for _axes, plan in _distinct(plans, "pools"):
+        pools = [pool for pool in _by_model(plan) if "exchanges" in pool]
+        for pool in pools:
+            rows = [
+                [
+                    number(one["tokens"]), _(MESSAGES[one["what"]][one["own"]]), f"{one['calls']:.4g}",
+                    f"{one['message_bytes'] / 1e3:,.0f}", f"{1e6 * one['each_s']:,.1f}",
+                    f"{1e3 * one['calls'] * one['each_s']:,.2f}",
+                ]
+                for one in pool["exchanges"]
+            ]  # fmt: skip
+            title = _(
+                "What the GPUs of a replica of {fleet} send one another in a step, over {link}",
+                fleet=f"{plan['fleet']}, {pool['name']}" if len(pools) > 1 else plan["fleet"],
+                link=", ".join(sorted({name for one in pool["exchanges"] for name in one["over"]})),
+            )
+            yield FittedTable(heads, rows, frozenset({1}), 2, title="\n" + title)
 
 
 def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:

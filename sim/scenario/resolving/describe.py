@@ -1,7 +1,7 @@
 """A plan as plain data: for resolved.yaml, for `gpufleet check`, for the report's last pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,7 @@ from sim.cost.bill.charge import UnitPrice
 from sim.memory import MemoryFit
 from sim.records import ONLY_SERVICE
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan, ServicePlan
-from sim.steptime import ComputedStepTime
+from sim.steptime import ComputedStepTime, Exchange
 from sim.units import GB
 
 UNITS = {
@@ -152,10 +152,18 @@ def _exchanges(pool: PoolPlan) -> dict[str, Any]:
     found = [
         {"tokens": tokens} | asdict(one)
         for tokens in sorted({1, seats, budget})
-        for one in steptime.exchanges(tokens)
-        if one.calls * one.each_s
+        for one in _alike(one for one in steptime.exchanges(tokens) if one.calls * one.each_s)
     ]
     return {"link": steptime.inputs.link.name, "exchanges": found} if found else {}
+
+
+def _alike(exchanges: Iterable[Exchange]) -> list[Exchange]:
+    """*exchanges*, those that differ in their number alone as one."""
+    calls: dict[Exchange, float] = {}
+    for one in exchanges:
+        kind = replace(one, calls=0)
+        calls[kind] = calls.get(kind, 0) + one.calls
+    return [replace(kind, calls=number) for kind, number in calls.items()]
 
 
 def _model(pool: PoolPlan) -> dict[str, Any]:

@@ -19,6 +19,8 @@ class Exchange:
     message_bytes: float
     """Of each GPU; for experts, of all that exchange."""
     each_s: float
+    over: tuple[str, ...]
+    """Names of the link, and of the network where the GPUs stand in several servers."""
 
 
 def links_of(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:

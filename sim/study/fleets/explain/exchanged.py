@@ -33,5 +33,5 @@ def exchanged(journal: Journal) -> Exchanged:
         for one in steptime.exchanges(tokens, batch.replica_tokens):
             if one.calls * one.each_s:
                 found.by_message[one.what, one.own] += passes * one.calls * one.each_s
-                found.links.add(steptime.inputs.link.name)
+                found.links.update(one.over)
     return found
