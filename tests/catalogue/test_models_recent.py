@@ -191,6 +191,34 @@ MODELS: dict[str, tuple[dict[str, Any], float, float, int]] = {
         | experts("plain", 512, 8, 768),
         *(124.4, 5.50, 7 * 576 * 2),
     ),
+    "Sarvam-30B": (
+        shape("sarvam_moe", 4096, 8192, 19, 64, 4, 262144, head_dim=64, use_qk_norm=True, first_k_dense_replace=1)
+        | {"num_shared_experts": 1, "moe_shared_expert_intermediate_size": 1024}
+        | experts("plain", 128, 6, 1024),
+        *(32.15, 4.53, 19 * 2 * 4 * 64 * 2),
+    ),
+    "Sarvam-105B": (
+        shape("sarvam_mla", 4096, 16384, 32, 64, 64, 262144, first_k_dense_replace=1, num_shared_experts=1)
+        | LATENT
+        | {"qk_nope_head_dim": 128, "v_head_dim": 128}
+        | experts("plain", 128, 8, 2048),
+        *(106.0, 12.41, 32 * 576 * 2),  # 10.3 without embeddings
+    ),
+    "IQuest-Q1": (
+        shape("iquest_q1", 3072, 1536, 88, 48, 8, 160000, head_dim=128, sliding_window=4096)
+        | {"dense_intermediate_size": 12288, "num_hybrid_layers_block": 21}
+        | {"num_experts": 256, "num_experts_per_tok": 8},
+        *(320.2, 14.89, 88 * 2 * 8 * 128 * 2),
+    ),
+    "GigaChat-3.5": (
+        shape("gigachat3_5", 7168, 18432, 40, 64, 64, 128256, full_attention_layers=list(range(3, 40, 4)))
+        | LATENT
+        | {"q_lora_rank": 1536, "qk_nope_head_dim": 128, "v_head_dim": 128, "layernorm_type": "pre_post"}
+        | {"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 32}
+        | {"linear_num_value_heads": 64, "n_shared_experts": 1, "first_k_dense_replace": 3}
+        | experts("routed", 256, 8, 2048),
+        *(430.4, 26.43, 10 * 576 * 2),
+    ),
     "Muse-Glimmer-30B": (
         shape("muse_glimmer", 6656, 19968, 52, 32, 2, 202048, head_dim=128, sliding_window=2048),
         *(27.86, 27.86, 52 * 2 * 2 * 128 * 2),

@@ -5,7 +5,8 @@ thousandth of a layer.
 from collections.abc import Callable
 
 from sim.catalogue.entries.hf_config.config import Config, Fields
-from sim.catalogue.entries.hf_config.plain import latent_heads, moe, qwen3, sliding
+from sim.catalogue.entries.hf_config.mixed import delta_rule
+from sim.catalogue.entries.hf_config.plain import deepseek, latent_heads, moe, qwen3, sliding
 
 SHORT_CONVOLUTION = 4
 
@@ -69,11 +70,26 @@ def _ling3(config: Config) -> Fields:
     )
 
 
+def _gigachat35(config: Config) -> Fields:
+    """Latent attention in some layers, the gated delta rule in the others. The gates of its norms, 16 wide, are left
+    out.
+    """
+    kinds, whole = config.get("layer_types", list, []), config.get("full_attention_layers", list, [])
+    layers = config.count("num_hidden_layers")
+    fields = deepseek(config) | {"attention_output_gate": config.flag("gated_attention", True)}
+    fields |= {"norms_per_layer": 4 if config.get("layernorm_type", str, "pre_post") == "pre_post" else 2}
+    if "linear_attention_type" in config.keys and config.keys["linear_attention_type"] is None:
+        return fields
+    linear = kinds.count("linear_attention") if kinds else layers - len(whole)
+    return fields | {"linear_attention_layers": linear, "linear_attention": delta_rule(config)}
+
+
 _GATE = {"attention_output_gate": True}
 
 GATED: dict[str, Callable[[Config], Fields]] = {
     "afmoe": _afmoe,
     "bailing_hybrid": _ling3,
+    "gigachat3_5": _gigachat35,
     "laguna": _laguna,
     "muse_glimmer": _muse_glimmer,
     "muse_glimmer_text": _muse_glimmer,

@@ -18,10 +18,11 @@ from sim.catalogue.entries.hf_config.plain import PLAIN
 from sim.catalogue.entries.hf_config.recent import RECENT
 from sim.catalogue.entries.hf_config.refused import REFUSED
 from sim.catalogue.entries.hf_config.stored import stored
+from sim.catalogue.entries.hf_config.windowed import WINDOWED
 from sim.catalogue.entries.model import Model
 from sim.infile import opened
 
-READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID, **GATED}
+READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID, **GATED, **WINDOWED}
 """By `model_type`."""
 
 MOST_BYTES = 8_000_000

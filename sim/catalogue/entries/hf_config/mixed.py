@@ -75,21 +75,25 @@ def _block_sparse(config: Config) -> Fields:
     }
 
 
-def _gated_delta(config: Config) -> Fields:
-    """Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in the others."""
-    kinds, layers = config.get("layer_types", list, []), config.count("num_hidden_layers")
-    interval = config.whole("full_attention_interval", LINEAR_INTERVAL) or LINEAR_INTERVAL
-    inner = config.keys.get("intermediate_size") or config.keys.get("moe_intermediate_size")
-    linear = {
+def delta_rule(config: Config) -> Fields:
+    """Heads of layers with the gated delta rule."""
+    return {
         "key_heads": config.count("linear_num_key_heads"),
         "value_heads": config.count("linear_num_value_heads"),
         "key_head_dim": config.count("linear_key_head_dim"),
         "value_head_dim": config.count("linear_value_head_dim"),
         "state_bits": 32 if config.get("mamba_ssm_dtype", str, "") == "float32" else 16,
     }
+
+
+def _gated_delta(config: Config) -> Fields:
+    """Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in the others."""
+    kinds, layers = config.get("layer_types", list, []), config.count("num_hidden_layers")
+    interval = config.whole("full_attention_interval", LINEAR_INTERVAL) or LINEAR_INTERVAL
+    inner = config.keys.get("intermediate_size") or config.keys.get("moe_intermediate_size")
     return (
         qwen3(Config(config.path, {**config.keys, "intermediate_size": inner}))
-        | {"attention_output_gate": config.flag("attn_output_gate", True), "linear_attention": linear}
+        | {"attention_output_gate": config.flag("attn_output_gate", True), "linear_attention": delta_rule(config)}
         | {"linear_attention_layers": kinds.count("linear_attention") if kinds else layers - layers // interval}
         | (gated_moe(config) if config.whole("num_experts", 0) else {})
     )

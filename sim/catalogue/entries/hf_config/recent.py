@@ -3,7 +3,17 @@
 from collections.abc import Callable
 
 from sim.catalogue.entries.hf_config.config import Config, Fields
-from sim.catalogue.entries.hf_config.plain import latent_heads, llama, moe, qwen3, qwen3_moe, shared_moe, sliding
+from sim.catalogue.entries.hf_config.plain import (
+    deepseek,
+    latent_heads,
+    llama,
+    mistral,
+    moe,
+    qwen3,
+    qwen3_moe,
+    shared_moe,
+    sliding,
+)
 
 LETTERS = "sliding_window_pattern"
 """Of EXAONE: a letter a layer, L with a window and G without, over and over; or every how many layers have none."""
@@ -156,51 +166,10 @@ def _longcat(config: Config) -> Fields:
     )
 
 
-def _step(config: Config) -> Fields:
-    """Step 3.5 and 3.7: layers with a window have more query heads than those that see all tokens."""
-    layers, kv_heads = config.count("num_hidden_layers"), config.count("num_attention_groups", "num_key_value_heads")
-    other = Config(config.path, config.get("attention_other_setting", dict, {}))
-    kinds = config.get("layer_types", list, [])[:layers]
-    whole = {"heads": config.count("num_attention_heads"), "kv_heads": kv_heads, "head_dim": config.count("head_dim")}
-    near = {
-        "num_attention_heads": other.whole("num_attention_heads", whole["heads"]),
-        "num_key_value_heads": other.whole("num_attention_groups", kv_heads),
-        "head_dim": other.whole("head_dim", whole["head_dim"]),
-    }
-    experts = config.get("moe_layers_enum", str, "").split(",")
-    dense = layers - len(experts) if experts[0] else config.whole("first_k_dense_replace", 0)
-    shared = config.whole("share_expert_dim", 0) // config.count("moe_intermediate_size")
-    renamed = {
-        "moe_num_experts": config.count("moe_num_experts", "num_experts"),
-        "moe_top_k": config.count("moe_top_k", "num_experts_per_tok"),
-    }
-    flat = Config(config.path, config.keys | near | renamed)
-    sizes = {"shared_experts": shared, "dense_layers": dense}
-    fields = (
-        llama(flat) | {"qk_norm": True} | moe(flat, "moe_num_experts", "moe_intermediate_size", "moe_top_k", **sizes)
-    )
-    if windowed := kinds.count("sliding_attention"):
-        fields |= {"sliding_window": config.count("sliding_window"), "sliding_window_layers": windowed}
-        fields |= {"whole_heads": whole}
-    return fields
-
-
-def _mimo_v2(config: Config) -> Fields:
-    """Layers with a window have KV heads of their own, and values are narrower than keys."""
-    kinds, where = config.get("hybrid_layer_pattern", list, []), config.get("moe_layer_freq", list, [])
-    whole = {"heads": config.count("num_attention_heads"), "kv_heads": config.count("num_key_value_heads")}
-    whole |= {"head_dim": config.count("head_dim"), "value_head_dim": config.count("v_head_dim")}
-    near = {
-        "num_attention_heads": config.whole("swa_num_attention_heads", whole["heads"]),
-        "num_key_value_heads": config.whole("swa_num_key_value_heads", whole["kv_heads"]),
-        "head_dim": config.whole("swa_head_dim", whole["head_dim"]),
-    }
-    sizes = {"shared_experts": config.whole("n_shared_experts", 0), "dense_layers": where.count(0)}
-    fields = llama(Config(config.path, config.keys | near))
-    fields |= moe(config, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
-    fields["value_head_dim"] = config.whole("swa_v_head_dim", whole["value_head_dim"])
-    window = {"sliding_window": config.count("sliding_window"), "sliding_window_layers": kinds.count(1)}
-    return fields | (window | {"whole_heads": whole} if kinds.count(1) else {})
+def _sarvam_mla(config: Config) -> Fields:
+    """Latent attention, with Ling's names of the experts' numbers."""
+    names = {"n_routed_experts": config.count("num_experts"), "n_shared_experts": config.whole("num_shared_experts", 1)}
+    return deepseek(Config(config.path, config.keys | names))
 
 
 RECENT: dict[str, Callable[[Config], Fields]] = {
@@ -220,18 +189,20 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan_moe,
     "hy_v3": _hy_v3,
+    "iquestcoder": llama,
     "llama4": _llama4,
     "llama4_text": _llama4,
     "longcat_flash": _longcat,
     "mellum": _mellum,
-    "mimo_v2_flash": _mimo_v2,
     "olmo2": qwen3,
     "olmo3": _olmo,
     "phimoe": _phimoe,
+    "sarvam_mla": _sarvam_mla,
+    "sarvam_moe": _bailing,
     "seed_oss": _seed_oss,
     "smollm3": _granite,
     "solar_open": _plain_shared_moe,
-    "step3p5": _step,
-    "step3p7": _step,
+    "spark2_5": mistral,
+    "telechat3": llama,
 }
 """By `model_type`."""
