@@ -68,7 +68,9 @@ def model_kind(model: Model) -> str:
     """The parts of a model that take their own kernels."""
     parts = ["mixture of experts" if model.moe else "dense"]
     parts += ["latent attention"] if model.mla else []
-    parts += ["linear attention"] if model.linear_attention_layers else []
+    parts += ["sparse attention"] if model.indexer and not model.compressed else []
+    if model.linear_attention is not None:
+        parts += ["Mamba-2"] if model.linear_attention.rule == "mamba2" else ["linear attention"]
     parts += ["compressed attention"] if model.compressed else []
     return ", ".join(parts)
 
@@ -180,7 +182,8 @@ def _within(value: float, low: float, high: float) -> bool:
 
 def _same_model(setting: Setting, entry: Entry) -> bool:
     sizes = sorted((setting.params_billion, entry.params_billion))
-    return entry.family == setting.family and sizes[1] <= SAME_SIZE * sizes[0]
+    same = (entry.family, entry.kind) == (setting.family, setting.kind)
+    return same and sizes[1] <= SAME_SIZE * sizes[0]
 
 
 def _same_layout(setting: Setting, entry: Entry) -> bool:

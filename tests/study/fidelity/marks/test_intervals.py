@@ -46,8 +46,8 @@ def test_four_of_five_left_out_measurements_lie_inside() -> None:
     assert {*found} == {*KNOWN, *CALIBRATED}
     assert all(share >= COVERED - 0.03 for share in found.values()), found
     # three GPUs are all that power was measured on: intervals are stretched until they hold those left out;
-    # of the others each end is the outer one of two sets of rows
-    assert all(share <= COVERED + 0.16 for (metric, _), share in found.items() if metric != "power"), found
+    # of the others each end is the outer one of two sets of rows, of which six pairs in no fit are one
+    assert all(share <= COVERED + 0.18 for (metric, _), share in found.items() if metric != "power"), found
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -8,7 +8,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
 from sim.steptime import OwnRuns
 from sim.study.fidelity.marks import MARKS, Setting, Worth, fleet_worth, worst
-from sim.study.fidelity.marks.distance import mark_of
+from sim.study.fidelity.marks.distance import mark_of, model_kind
 from sim.study.fidelity.marks.measured import Entry
 from sim.study.fidelity.marks.own import Calibrated
 
@@ -31,6 +31,7 @@ NEAR, BETWEEN, FAR = MARKS
         ({"params_billion": 9.9}, NEAR, ""),
         ({"family": "qwen", "params_billion": 70.02}, BETWEEN, "this model"),
         ({"family": "deep", "kind": "dense, latent attention"}, FAR, "latent attention"),
+        ({"kind": "mixture of experts", "params_billion": 70.0}, BETWEEN, "this model"),
         ({"kernel": "fp8"}, BETWEEN, "this format"),
         ({"kernel": "int3"}, FAR, "int3"),
         ({"tp": 2, "link": "fabric"}, BETWEEN, "layout"),
@@ -47,6 +48,16 @@ def test_a_setting_is_as_far_as_its_farthest_direction(changed: dict[str, object
     found, why = mark_of(replace(SETTING, **changed), INDEX)  # type: ignore[arg-type]
     assert found == mark
     assert word in "; ".join(why)
+
+
+def test_models_are_of_a_kind_whose_layers_run_the_same_kernels() -> None:
+    catalog = load_catalog()
+    kinds = {
+        name: model_kind(catalog.model(name))
+        for name in ("deepseek-v3", "deepseek-v3.2", "qwen3.6-27b", "nemotron-3-nano")
+    }
+    assert len(set(kinds.values())) == len(kinds)
+    assert model_kind(catalog.model("glm-5.2")) == kinds["deepseek-v3.2"]
 
 
 def test_parts_that_were_never_together_are_between_measurements() -> None:
