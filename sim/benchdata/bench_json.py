@@ -13,6 +13,7 @@ from typing import Any
 
 from sim.benchdata.csv_rows import Problem
 from sim.benchdata.errors import BenchdataError
+from sim.benchdata.failed import why_unusable
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.table import row_of
 from sim.infile import opened
@@ -76,6 +77,12 @@ def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, 
 def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
     if ramp := data.get("ramp_up_strategy"):
         yield f"the rate grew during the run (ramp_up_strategy {ramp}), which is not simulated"
+    answered, asked, seconds = (data.get(name) for name in ("completed", "num_prompts", "duration"))
+    failed = asked - answered if isinstance(asked, int) and isinstance(answered, int) else 0
+    if isinstance(answered, int) and (why := why_unusable(answered, failed)):
+        yield why
+    if isinstance(seconds, int | float) and not 0 < seconds < inf:
+        yield f"duration must be a time above 0 s, not {seconds}"
 
 
 def _cells(data: dict[str, Any]) -> dict[str, Any]:

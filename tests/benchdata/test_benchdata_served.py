@@ -191,6 +191,20 @@ def test_folders_are_stretches_of_their_own(tmp_path: Path) -> None:
     assert [file.name for file in traffic_files(tmp_path / "t.yaml", seen)] == ["t-low.yaml", "t-high.yaml"]
 
 
+def test_runs_whose_files_have_one_name_keep_traffic_of_their_own(tmp_path: Path) -> None:
+    for folder, answered in (("c1", 20), ("c8", 400)):
+        (tmp_path / folder / "pages").mkdir(parents=True)
+        written(tmp_path / folder / "pages", a=page(0), b=page(answered))
+        (tmp_path / folder / "run.json").write_text(json.dumps(client_result(completed=answered, num_prompts=answered)))
+    for name in ("run.json", "pages"):
+        paths = [tmp_path / "c1" / name, tmp_path / "c8" / name]
+        rows, seen = read_rows(paths, "l40s", [], [60.0] if name == "pages" else [])
+        told = {file.name: one.requests for file, one in traffic_files(tmp_path / "w.yaml", seen).items()}
+        stem = name.partition(".")[0]
+        assert told == {f"w-c1-{stem}.yaml": 20, f"w-c8-{stem}.yaml": 400}
+        assert {row.id for row in rows} == {f"c1-{stem}", f"c8-{stem}"}
+
+
 def test_ranks_that_work_on_the_same_requests_count_once(tmp_path: Path) -> None:
     def ranks(requests: int) -> str:
         own = page(requests, "sglang")
@@ -210,17 +224,47 @@ def test_first_tokens_count_of_streamed_answers_where_these_are_told_apart(tmp_p
     assert (row.measured["ttft_mean_ms"], seen.rate_rps) == (pytest.approx(50.0), 10.0)
 
 
-def test_a_result_of_a_client_takes_what_it_does_not_say(tmp_path: Path) -> None:
-    result = {
+def client_result(**more: Any) -> dict[str, Any]:
+    return {
         "model_id": "meta-llama/Llama-3.1-8B", "backend": "sglang", "completed": 40, "num_prompts": 40,
         "duration": 20.0, "total_input_tokens": 4000, "total_output_tokens": 800, "request_rate": 4.0,
-        "burstiness": 0.25, "max_concurrency": 8, "mean_tpot_ms": 20.0,
+        "burstiness": 0.25, "max_concurrency": 8, "mean_tpot_ms": 20.0, **more,
     }  # fmt: skip
+
+
+def test_a_result_of_a_client_takes_what_it_does_not_say(tmp_path: Path) -> None:
+    result = client_result()
     (tmp_path / "run.json").write_text(json.dumps(result))
     [row], [seen] = read_rows([tmp_path / "run.json"], "l40s", ["tp=2"])
     assert (row.gpu, row.tp, row.n_gpus, row.engine) == ("l40s", 2, 2, "SGLang")
     assert (row.load, row.concurrency, row.rate_req_s, row.burstiness) == ("closed_loop", 8, 4.0, 0.25)
     assert seen.rate_rps == 2.0
+
+
+def test_runs_that_say_nothing_of_their_load_are_told_all_at_once(tmp_path: Path) -> None:
+    aiperf = genai_perf_run(
+        request_count={"avg": 40.0}, error_request_count={"avg": 5.0}, input_config={"models": {"items": []}}
+    )
+    texts = {
+        "cut": '{"completed": 4', "failed": client_result(num_prompts=45), "none": client_result(completed=0),
+        "instant": client_result(duration=0), "aiperf": aiperf,
+    }  # fmt: skip
+    paths = [tmp_path / f"{name}.json" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text if isinstance(text, str) else json.dumps(text))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BenchdataError) as told:
+        read_rows([tmp_path / "empty", *paths, paths[1]], "l40s")
+    said = {Path(place).name: text for place, _, text in told.value.problems if "twice" not in text}
+    assert said == {
+        "empty": "is an empty folder",
+        "cut.json": "is no JSON",
+        "failed.json": "5 requests failed, 40 were answered",
+        "none.json": "no request was answered",
+        "instant.json": "duration must be a time above 0 s, not 0",
+        "aiperf.json": "5 requests failed, 40 were answered",
+    }
+    assert "failed.json: is named twice; a run counts once" in str(told.value)
 
 
 def test_without_a_histogram_of_lengths_counters_tell_their_means(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
+from sim.benchdata.failed import why_unusable
 from sim.benchdata.served.seen import Seen
 
 MS = {"ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3, "sec": 1e3}
@@ -37,11 +38,15 @@ def _metrics(data: dict[str, Any]) -> dict[str, Any]:
 def seen_in_run(path: Path, data: dict[str, Any]) -> Seen:
     """The run's traffic. Raises BenchdataError."""
     try:
-        return _seen(path.stem, data)
+        seen = _seen(path.stem, data)
+        failed = float(_metrics(data).get("error_request_count", {}).get("avg") or 0)
     except KeyError as error:
         raise BenchdataError([(str(path), 0, f"has no {error.args[0]!r}")]) from None
     except (TypeError, ValueError, AttributeError, ZeroDivisionError):
         raise BenchdataError([(str(path), 0, "is not in AIPerf's form")]) from None
+    if why := why_unusable(seen.requests, failed):
+        raise BenchdataError([(str(path), 0, why)])
+    return seen
 
 
 def _seen(name: str, data: dict[str, Any]) -> Seen:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
+from sim.benchdata.failed import why_unusable
 from sim.benchdata.served.seen import Seen
 
 LATENCIES = {
@@ -19,8 +20,6 @@ LATENCIES = {
 }
 """Ours -> metric, statistic of its successful requests, unit."""
 OPEN = {"constant": "constant", "poisson": "poisson", "async": "constant"}
-MOST_FAILED = 0.1
-"""Requests that failed over those that were answered; above, the load was not the one that is told."""
 RATE, STREAMS = ("rate", "rate_"), ("streams", "max_concurrency")
 
 
@@ -29,16 +28,17 @@ def is_report(data: Any) -> bool:
     return isinstance(data, dict) and isinstance(data.get("benchmarks"), list)
 
 
-def seen_in_report(path: Path, report: dict[str, Any]) -> list[Seen]:
-    """An entry for each benchmark that answered requests. Raises BenchdataError."""
+def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Seen]:
+    """An entry for each benchmark that answered requests, called *name* and its number. Raises BenchdataError."""
     found, problems = [], []
     left_out: list[tuple[int, str]] = []
     for number, benchmark in enumerate(report["benchmarks"], 1):
         try:
-            if why := _why_unusable(benchmark["metrics"]["request_totals"]):
+            totals = benchmark["metrics"]["request_totals"]
+            if why := why_unusable(totals["successful"], totals.get("errored") or 0):
                 left_out.append((number, why))
             else:
-                found.append(_seen(f"{path.stem}-{number}", report, benchmark))
+                found.append(_seen(f"{name}-{number}", report, benchmark))
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
             told = f"has no {error.args[0]!r}" if isinstance(error, KeyError) else "is not in GuideLLM's form"
             told = str(error) if type(error) is ValueError else told
@@ -50,13 +50,6 @@ def seen_in_report(path: Path, report: dict[str, Any]) -> list[Seen]:
         raise BenchdataError(problems)
     remarks = tuple(f"{path}: benchmark {number} is left out: {why}" for number, why in left_out)
     return [replace(found[0], remarks=remarks), *found[1:]]
-
-
-def _why_unusable(totals: dict[str, Any]) -> str:
-    answered, failed = totals["successful"], totals.get("errored") or 0
-    if not answered:
-        return "no request was answered"
-    return f"{failed} requests failed, {answered} were answered" if failed > MOST_FAILED * answered else ""
 
 
 def _seen(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> Seen:

@@ -1,7 +1,8 @@
 """Which kind of file it is, by what stands in it, and which files belong to one stretch."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ UNKNOWN = (
     "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an answer of "
     "Prometheus to a query, spans or metrics in OTLP JSON"
 )
-Read = tuple[Path, list[Any] | str]
-"""A file and the JSON objects in it, or the text of a page of metrics."""
+Held = list[Any] | str
+"""The JSON objects in a file, or the text of a page of metrics."""
 
 
 @dataclass(slots=True)
@@ -36,6 +37,15 @@ class _Stretch:
     answers: list[tuple[Path, Any]] = field(default_factory=list)
     collected: list[tuple[Path, Sequence[Any]]] = field(default_factory=list)
     """Files of an OpenTelemetry collector."""
+
+    def take(self, path: Path, held: Held) -> None:
+        """Puts what a file holds to what is of its kind."""
+        if isinstance(held, str):
+            self.pages.append((path, held))
+        elif are_metrics(held[0]):
+            self.collected.append((path, held))
+        else:
+            self.answers += [(path, one) for one in held]
 
     @property
     def place(self) -> Path:
@@ -63,17 +73,17 @@ def read_rows(
     rows: list[BenchRow] = []
     seen: list[Seen] = []
     problems: list[tuple[str, int, str]] = []
-    stretches: dict[str, _Stretch] = {}
-    for stretch, (path, held) in _files(paths):
+    stretches: dict[Path | None, _Stretch] = {}
+    files = list(_files(paths, problems))
+    names = _names([path for _, path in files]) | _names([folder for folder, _ in files if folder])
+    for folder, path in files:
         try:
-            if isinstance(held, str):
-                stretches.setdefault(stretch, _Stretch(stretch)).pages.append((path, held))
-            elif held and (is_matrix(held[0]) or are_metrics(held[0])):
-                own = stretches.setdefault(stretch, _Stretch(stretch))
-                own.answers += [(path, one) for one in held if not are_metrics(one)]
-                own.collected += [(path, held)] if are_metrics(held[0]) else []
+            held = _held(path)
+            if isinstance(held, str) or (held and (is_matrix(held[0]) or are_metrics(held[0]))):
+                own = stretches.setdefault(folder, _Stretch(names[folder] if folder else ""))
+                own.take(path, held)
             else:
-                found = list(_told(path, held, known))
+                found = list(_told(path, names[path], held, known))
                 rows += [row for row, _ in found]
                 seen += [one for _, one in found]
         except BenchdataError as error:
@@ -93,36 +103,58 @@ def read_rows(
     return rows, seen
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[str, Read]]:
-    """(name of the stretch, file): that of its folder, or nothing."""
+def _files(paths: Sequence[Path], problems: list[tuple[str, int, str]]) -> Iterator[tuple[Path | None, Path]]:
+    """(its folder, if that was named, file); *problems* takes what is no file, or is there a second time."""
+    taken: set[Path] = set()
     for path in paths:
-        within = (
-            sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".") if path.is_dir() else [path]
-        )
+        folder = path if path.is_dir() else None
+        within = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".") if folder else [path]
         if not within:
-            raise BenchdataError([(str(path), 0, "is an empty folder")])
+            problems.append((str(path), 0, "is an empty folder"))
         for file in within:
-            text = text_of(file)
-            held = objects(text) if text.lstrip()[:1] in ("{", "[") else None
-            if held is None and text.lstrip()[:1] == "{":
-                raise BenchdataError([(str(file), 0, "is no JSON")])
-            yield path.name if path.is_dir() else "", (file, text if held is None else held)
+            if file.resolve() in taken:
+                problems.append((str(file), 0, "is named twice; a run counts once"))
+            else:
+                taken.add(file.resolve())
+                yield folder, file
 
 
-def _told(path: Path, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
-    """Rows and traffic of a file that stands for itself."""
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    """The name of each, after as many of its folders as tell it from the others."""
+    names = {path: path.name if path.is_dir() else path.stem for path in paths}
+    for depth in range(2, max((len(path.absolute().parts) for path in names), default=0) + 1):
+        for path in _twins(names):
+            names[path] = "-".join((*path.absolute().parts[-depth:-1], path.stem))
+    return names | {path: path.name for path in _twins(names)}
+
+
+def _twins(names: Mapping[Path, str]) -> list[Path]:
+    number = Counter(names.values())
+    return [path for path, name in names.items() if number[name] > 1]
+
+
+def _held(file: Path) -> Held:
+    text = text_of(file)
+    held = objects(text) if text.lstrip()[:1] in ("{", "[") else None
+    if held is None and text.lstrip()[:1] == "{":
+        raise BenchdataError([(str(file), 0, "is no JSON")])
+    return text if held is None else held
+
+
+def _told(path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
+    """Rows and traffic of a file that stands for itself, called *name*."""
     if held and all(map(is_result, held)):
         for number, one in enumerate(held, 1):
-            row = result_row(one, path, f"{path.stem}-{number}" if len(held) > 1 else path.stem, known)
+            row = result_row(one, path, f"{name}-{number}" if len(held) > 1 else name, known)
             yield row, _of_client(one, row)
     elif held and are_spans(held[0]):
-        one = seen_in_spans(path, held)
+        one = replace(seen_in_spans(path, held), id=name)
         yield one.row(path, known), one
     elif held and is_report(held[0]):
-        for one in seen_in_report(path, held[0]):
+        for one in seen_in_report(path, name, held[0]):
             yield one.row(path, known), one
     elif held and is_run(held[0]):
-        one = seen_in_run(path, held[0])
+        one = replace(seen_in_run(path, held[0]), id=name)
         yield one.row(path, known), one
     else:
         raise BenchdataError([(str(path), 0, UNKNOWN)])
@@ -181,11 +213,16 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
     """`column=value` pairs of --about. Raises BenchdataError."""
     found = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
     wrong = [("--about", 0, f"must be column=value, not {pair!r}") for pair in pairs if not pair.partition("=")[2]]
+    wrong += [(f"--about {name}", 0, "is given twice") for name in _repeated(pairs)]
     columns = (*TEXTS, *COUNTS, *AMOUNTS)
-    for name in (one for one in found if one not in columns and not wrong):
+    for name in (one for one, value in found.items() if value and one not in columns):
         near = get_close_matches(name, columns, n=1)
         which = f"did you mean {near[0]}?" if near else f"one of {', '.join(columns)}"
         wrong.append((f"--about {name}", 0, f"there is no such column; {which}"))
     if wrong:
         raise BenchdataError(wrong)
     return found
+
+
+def _repeated(pairs: Sequence[str]) -> list[str]:
+    return [name for name, number in Counter(pair.partition("=")[0].strip() for pair in pairs).items() if number > 1]
