@@ -7,6 +7,7 @@ from math import fsum
 import numpy as np
 
 from sim.rng import stream
+from sim.scenario.experiment import Experiment
 from sim.scenario.schema import Scenario
 from sim.workload import Workload
 
@@ -16,7 +17,7 @@ SESSION_REQUESTS = 5_000
 """Requests of sessions that are drawn for their means: what was said before has no formula."""
 
 
-def mean_tokens(scenario: Scenario) -> tuple[float, float]:
+def mean_tokens(scenario: Experiment) -> tuple[float, float]:
     """Mean prompt and output tokens of a request: of the trace, or of the laws of its lengths as they are clipped.
 
     Of several services those of the one whose load is raised, else of all by their rates. Raises ValueError where all
@@ -34,7 +35,7 @@ def mean_tokens(scenario: Scenario) -> tuple[float, float]:
     return prompt, output
 
 
-def _raised(scenario: Scenario) -> list[Workload]:
+def _raised(scenario: Experiment) -> list[Workload]:
     """The workloads whose load `capacity` raises."""
     named = [one for one in scenario.services if scenario.service in (None, one.name)]
     return [one.workload for one in named] or [scenario.workload]

@@ -19,6 +19,7 @@ from sim.study.fidelity.marks.interval import METRICS, Worth, read_intervals
 from sim.study.fidelity.marks.measured import read_index
 from sim.study.fidelity.marks.own import calibrated
 from sim.study.fleets.run.point import Point
+from sim.study.metrics.expected import mean_tokens
 
 BILLION = 1e9
 ON_CHIP = "system on chip"
@@ -32,9 +33,17 @@ def fleet_worth(scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load
 
     None where no pool's step time is computed: it is given, or the pools serve networks that answer in one pass.
     """
-    settings = (setting_of(scenario, fleet, pool, catalog) for pool in fleet.pools)
-    known = [replace(one, sequences=load[0], prompt=load[1]) for one in settings if one is not None]
-    return worst(worth_of(setting, catalog) for setting in known)
+    settings = [one for pool in fleet.pools if (one := setting_of(scenario, fleet, pool, catalog)) is not None]
+    prompt = load[1] or (_usual_prompt(scenario) if any(one.own for one in settings) else None)
+    return worst(worth_of(replace(one, sequences=load[0], prompt=prompt), catalog) for one in settings)
+
+
+def _usual_prompt(scenario: Experiment) -> float | None:
+    """Mean tokens of a prompt before anything is simulated; None where nobody knows."""
+    try:
+        return mean_tokens(scenario)[0] or None
+    except ValueError:
+        return None
 
 
 def worth_of(setting: Setting, catalog: Catalog) -> Worth:

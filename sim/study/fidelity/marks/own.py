@@ -6,6 +6,7 @@ from sim.scenario.resolving.bind import BoundPool
 from sim.steptime import OwnRuns
 
 SERVER = ("model", "quantization", "engine", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+SIXTEEN_BIT, PLAIN_KERNEL = "bf16", "dense-16bit"
 LEAST_RUNS = 2
 """What a calibration on fewer loads is worth at others is not known."""
 NEAR_SEQUENCES, NEAR_PROMPT = 4.0, 2.0
@@ -32,9 +33,11 @@ def _within(value: float | None, ends: tuple[float, float] | None, factor: float
 
 
 def server_of(bound: BoundPool) -> tuple[object, ...]:
-    """The values of SERVER that a pool has."""
+    """The values of SERVER that a pool has; weights of 16 bits are the same server, whatever they are called."""
     model, quantization, layout = bound.model, bound.quantization, bound.layout
-    ids = (model.id if model else "", quantization.id if quantization else "", bound.engine.id)
+    stored = quantization.id if quantization else ""
+    format_ = SIXTEEN_BIT if quantization and quantization.kernel == PLAIN_KERNEL else stored
+    ids = (model.id if model else "", format_, bound.engine.id)
     return *ids, layout.tensor_parallel_size, layout.pipeline_parallel_size, layout.data_parallel_size
 
 

@@ -1,6 +1,8 @@
 """How near measurements are: hand-made indexes with a truth that can be seen."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +96,34 @@ def test_whoever_measured_the_server_needs_no_others(changed: dict[str, object],
     asked = replace(strange, **changed)  # type: ignore[arg-type]
     assert mark_of(asked, INDEX)[0] == mark
     assert asked.measured_by_its_owner == (mark == NEAR) == ("your own runs" in "".join(mark_of(asked, INDEX)[1]))
+
+
+AS_IT_IS = {"factor": 1, "low": 1, "high": 1, "determined": True}
+OWNED = {
+    "gpu": "rtx-4090", "table": "mine.csv", "rows": 2, "links": {}, "errors": {}, "engines": {},
+    "compute_efficiency": AS_IT_IS, "memory_efficiency": AS_IT_IS,
+    "measured": [{"model": "llama3.1-8b", "quantization": "bf16", "engine": "vllm-0.14", "runs": 2,
+                  "sequences": [1, 32], "prompt": [500, 500]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stored", "prompt", "own"), [("none", 500, True), ("fp16", 1000, True), ("none", 1001, False), ("fp8", 500, False)]
+)
+def test_an_own_server_is_known_before_it_is_simulated(tmp_path: Path, stored: str, prompt: int, own: bool) -> None:
+    """By its weights' bits, whatever their format is called, and by the prompts that the workload states."""
+    (tmp_path / "mine.yaml").write_text(json.dumps(OWNED))
+    fleet = {"name": "mine", "pools": [{"gpu": "rtx-4090", "batching": {"max_model_len": 2048}}]}
+    lengths = {name: {"distribution": "fixed", "value": prompt} for name in ("prompt", "output")}
+    data = {
+        "name": "x", "model": "llama3.1-8b", "horizon_s": 10, "fleets": [fleet], "quantization": stored,
+        "calibration": str(tmp_path / "mine.yaml"),
+        "workload": {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": lengths},
+    }  # fmt: skip
+    scenario = Scenario.model_validate(data)
+    worth = fleet_worth(scenario, scenario.fleets[0], load_catalog())
+    assert worth is not None
+    assert any("your own runs" in why for why in worth.why) == own
 
 
 def test_a_fleet_is_worth_what_its_farthest_pool_is() -> None:
