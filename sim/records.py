@@ -253,7 +253,7 @@ class Span:
     decoding: frozenset[int]
     """Indices of the requests that decode in it."""
     place: str = ""
-    """Of the request asked about: running, queued, unread (the scheduler has not looked yet); empty: elsewhere."""
+    """Of the request asked about: running, queued, unread (by the scheduler), intake (by the API server) or elsewhere."""
 
 
 @dataclass(slots=True)

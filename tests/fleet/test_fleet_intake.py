@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
@@ -66,6 +67,19 @@ def test_of_a_burst_nobody_reaches_the_engine_before_all_are_read() -> None:
     burst = [request(i) for i in range(50)]
     drain(engine(1.0), burst)
     assert min(one.started_s for one in burst[1:]) == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(("rate_rps", "limit"), [(95, "api server"), (20, "load")])
+def test_a_server_that_reads_nearly_all_the_time_is_what_limits(rate_rps: int, limit: str) -> None:
+    """vLLM 0.11 reads a chat in 10.4 ms: no more than 96 a second."""
+    lengths = {"prompt": {"distribution": "fixed", "value": 100}, "output": {"distribution": "fixed", "value": 2}}
+    pool = {"gpu": "h100-80gb-sxm", "steptime": {"model": "roofline", "chat_template": True}}
+    scenario = {
+        "name": "chats", "model": "llama3.1-8b", "engine": "vllm-0.11", "horizon_s": 4,
+        "workload": {"arrivals": {"process": "constant", "rate_rps": rate_rps}, "lengths": lengths},
+        "fleets": [{"name": "one", "pools": [pool]}],
+    }  # fmt: skip
+    assert sim.run(scenario, quiet=True).summary.limited_by[0] == limit
 
 
 def test_who_leaves_while_it_is_read_was_never_there() -> None:

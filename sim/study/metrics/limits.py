@@ -1,7 +1,8 @@
-"""What keeps a fleet from serving more: ports full of KV, a shortage that made requests wait, or what its steps spend
-their time on.
+"""What keeps a fleet from serving more: ports full of KV, API servers that read all the time, a shortage that made
+requests wait, or what its steps spend their time on.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, isnan
@@ -43,8 +44,8 @@ class KvTransfers:
 
 
 def limited_by(result: CaseResult) -> str:
-    """Ports too full of KV, else the largest shortage (sequences, KV, budget), else the largest part of a step; `load`
-    where replicas idle.
+    """Ports too full of KV, else API servers that read for as much of the time, else the largest shortage (sequences,
+    KV, budget), else the largest part of a step; `load` where replicas idle.
     """
     totals = result.log.meters
     busy_s = sum(meters.busy_s for meters in totals)
@@ -53,6 +54,8 @@ def limited_by(result: CaseResult) -> str:
         return "load"
     if kv_port_busy_fraction(result) >= CROWDED:
         return "kv transfer"
+    if _reading_fraction(result) >= CROWDED:
+        return "api server"
     waited = {label: sum(getattr(m, name) for m in totals) / busy_s for name, label in LABELS.items()}
     worst = max(waited, key=lambda label: waited[label])
     shares = step_share(result)
@@ -63,6 +66,19 @@ def limited_by(result: CaseResult) -> str:
     if not short and busy_s < LIGHT_LOAD * len(totals) * (end_s - start_s):
         return "load"
     return max(shares, key=lambda cause: shares[cause]) if shares else "load"
+
+
+def _reading_fraction(result: CaseResult) -> float:
+    """Part of the window for which the API servers of a pool read what arrives in it, of the pool where it is most."""
+    start_s, end_s = result.window_s
+    pools, pool_of = result.plan.pools, result.log.pool_of_replica
+    if end_s <= start_s or not any(pool.intake_s for pool in pools):
+        return 0.0
+    replicas, read = Counter(pool_of), Counter[int]()
+    for request in result.log.requests:
+        read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
+    asked = [place for place, pool in enumerate(pools) if pool.role != "decode"]  # answers come past the API server
+    return max(pools[place].intake_s * read[place] / replicas[place] for place in asked) / (end_s - start_s)
 
 
 def kv_transfers(result: CaseResult, cohort: Cohort) -> KvTransfers | None:

@@ -27,6 +27,7 @@ WAITS = {
     "batch": N_("waits for the end of the batch under way"),
     "spaced": N_("waits for the next step with prompts (prefill_schedule_interval)"),
     "unread": N_("waits until the server looks for new requests (scheduler_recv_interval)"),
+    "intake": N_("waits for the API server, which reads chats one by one (chat_template)"),
 }
 STANDS = {
     "prompts": N_("stands still: prompts go first"),

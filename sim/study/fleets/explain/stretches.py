@@ -21,8 +21,8 @@ class Stretch:
     start_s: float
     end_s: float
     why: str = ""
-    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), unread, prompts (that
-    go first), or nothing but the step under way."""
+    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), unread, intake (the
+    API server), prompts (that go first), or nothing but the step under way."""
     preempted: bool = False
     tokens: int = 0
     """New ones, of prompts."""
@@ -73,6 +73,8 @@ class _Visit:
         """*seen*: another replica has computed something of it."""
         request = journal.request
         self._journal, self._index = journal, request.index
+        pools = journal.pool_of_replica
+        self._is_read = bool(pools) and journal.plan.pools[pools[hop.replica]].intake_s > 0
         self._came_s, self._left_s = hop.came_s, inf if isnan(hop.left_s) else hop.left_s
         spans = [span for replica, span in journal.spans if replica == hop.replica]
         self._spans = [span for span in spans if span.end_s > self._came_s and span.start_s < self._left_s]
@@ -87,15 +89,16 @@ class _Visit:
         told_s = self._came_s
         for span in self._spans:
             one: Stretch | None = None
+            idle = told_s == self._came_s or (self._is_read and not self._runs)  # its rank, while others step or read
             if takes_part(span, self._index):
                 one = self._took_part(span)
             elif span.place == "running" and not self._elsewhere(span):
                 one = self._stood(span)
-            elif span.place in ("queued", "unread"):
+            elif span.place in ("queued", "unread", "intake"):
                 one = self._waited(span, told_s)
             if one is not None:
-                if told_s == self._came_s and one.start_s > told_s + TINY_S:  # its rank is idle and others step
-                    yield Stretch("waits", told_s, one.start_s)
+                if idle and one.start_s > told_s + TINY_S:
+                    yield Stretch("waits", told_s, one.start_s, "intake" if self._is_read else "")
                 told_s = max(told_s, one.end_s)
                 yield one
 
@@ -133,8 +136,8 @@ class _Visit:
         if end_s <= start_s + TINY_S:
             return None
         why = span.blocked_by
-        if span.place == "unread":
-            why = "unread"
+        if span.place in ("unread", "intake"):
+            why = span.place
         elif span.start_s < self._came_s:
             why = ""
         elif why == "seats" and self._journal.in_batches:

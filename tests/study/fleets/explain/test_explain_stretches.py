@@ -73,6 +73,19 @@ def test_arrivals_that_the_server_has_not_read_yet(tmp_path: Path, ahead: bool) 
     assert lives[1:] == ["prompt 6-7", "decodes 7-8"]
 
 
+def test_a_chat_is_read_before_the_engine_has_it(tmp_path: Path) -> None:
+    """The first of ten at once is read alone, nine in the next turn, who comes meanwhile in the one after that."""
+    chats = {"gpu": "h100-80gb-sxm", "model": "llama3.1-8b", "engine": "vllm-0.11"}
+    chats["steptime"] = {"model": "roofline", "chat_template": True}
+    requests = [(0, 8, 6)] * 10 + [(0.02, 8, 6)]
+    first, last = (life(tmp_path, requests, index, chats) for index in (0, 10))
+    assert [(one.what, one.why) for one in first] == [("waits", "intake"), ("prompt", ""), ("decodes", "")]
+    assert first[0].end_s == pytest.approx(0.0104)
+    assert [(one.what, one.why) for one in last][:2] == [("waits", "intake"), ("waits", "")]
+    assert last[0].start_s == 0.02
+    assert last[1].end_s == last[2].start_s > 11 * 0.0104
+
+
 def test_prompts_wait_for_their_interval(tmp_path: Path) -> None:
     spaced = pool({"prefill_schedule_interval": 5})
     lives = told(tmp_path, [(0, 8, 12), (1.5, 8, 2), (2.5, 8, 2)], 1, spaced)
