@@ -253,7 +253,7 @@ class Span:
     decoding: frozenset[int]
     """Indices of the requests that decode in it."""
     place: str = ""
-    """Of the request asked about: running, queued, unread (by the scheduler), intake (by the API server) or elsewhere."""
+    """Of the request asked about: running, queued, unread (by the scheduler), intake (unread by the API server), ""."""
 
 
 @dataclass(slots=True)
