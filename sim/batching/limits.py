@@ -52,7 +52,7 @@ class PagedLimits(BatchingLimits):
     def sized(self, blocks: int, longest: int) -> Self:
         """With the block pool and the longest request filled in: *blocks* and *longest* are what the memory leaves."""
         blocks = self.num_gpu_blocks or blocks
-        held = (blocks - 1) * self.block_size  # one block is the null block
+        held = max(0, blocks - 1) * self.block_size  # one block is the null block
         longest = self.max_model_len or min(held, longest or held)
         return self.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest})
 

@@ -179,6 +179,9 @@ def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:
             "int8-w8a8",
         ),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, "int4-wo"),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "gptq, 3 bits in groups of 128"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 64}, "awq, 4 bits in groups of 64"),
     ],
 )
 def test_stored_weights_keep_their_format(stored: dict[str, Any], native: str, tmp_path: Path) -> None:
@@ -212,6 +215,8 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
     [
         ({"model_type": "qwen3moe"}, "model_type: 'qwen3moe' is not known; did you mean qwen3_moe"),
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
+        (LLAMA | {"num_key_value_heads": 7}, "num_key_value_heads: 7 does not divide"),
+        (LLAMA | {"num_attention_heads": 33, "num_key_value_heads": 11}, "num_attention_heads: 33 does not divide"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size: a positive whole number is needed, not '4096'"),
         (LLAMA | {"num_key_value_heads": -8}, "num_key_value_heads: "),
         (

@@ -50,6 +50,11 @@ class Config:
                 return _checked(self.path, name, value, 1)
         raise ConfigError(self.path, " or ".join(names), "missing")
 
+    def check_divides(self, key: str, part: int, whole: int) -> None:
+        """Raises ConfigError unless *whole* is cut evenly by *part*, the value of *key*."""
+        if whole % part:
+            raise ConfigError(self.path, key, f"{part} does not divide {whole}")
+
     def no_step_time(self, key: str, what: str) -> "ConfigError":
         """The refusal of a model for the part that *key* asks for."""
         return ConfigError(self.path, key, f"{what} cannot be costed: no step time is known for it here")

@@ -10,12 +10,16 @@ from sim.catalogue.entries.hf_config.config import Config, Fields
 def llama(config: Config, tied: bool = False) -> Fields:
     """Grouped-query attention and a gated feed-forward block; *tied* is what a missing `tie_word_embeddings` means."""
     heads, hidden = config.count("num_attention_heads"), config.count("hidden_size")
+    kv_heads = config.whole("num_key_value_heads", heads)
+    config.check_divides("num_key_value_heads", kv_heads or 1, heads)
+    if not any(key.endswith("head_dim") for key in config.keys):
+        config.check_divides("num_attention_heads", heads, hidden)
     return {
         "layers": config.count("num_hidden_layers"),
         "hidden": hidden,
         "intermediate": config.count("intermediate_size"),
         "heads": heads,
-        "kv_heads": config.whole("num_key_value_heads", heads),
+        "kv_heads": kv_heads,
         "head_dim": config.whole("head_dim", hidden // heads),
         "vocab": config.count("vocab_size"),
         "max_context": config.count("max_position_embeddings"),

@@ -7,7 +7,15 @@ from sim.catalogue.entries.hf_config.config import Config, Fields
 
 MXFP4_PACKED = "mxfp4-pack-quantized"
 """Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
-INTEGERS = {(4, 128): "gptq-int4", (4, 32): "int4-g32", (8, 128): "gptq-int8"}
+CHANNEL = -1
+"""The group that stands for a whole channel."""
+INTEGERS = {
+    (4, 128): "gptq-int4",
+    (4, 32): "int4-g32",
+    (4, CHANNEL): "int4-wo",
+    (8, 128): "gptq-int8",
+    (8, CHANNEL): "int8-w8a16",
+}
 """By bits and group: formats of weights that are computed at 16 bit."""
 EIGHT_BITS = {("float", True): "fp8", ("float", False): "fp8", ("int", True): "int8-w8a8", ("int", False): "int8-w8a16"}
 """By type, and whether activations are quantised: formats with a scale for a channel or tensor."""
@@ -38,8 +46,10 @@ def _format(keys: Config, method: str, mixture: bool) -> str:
     if method in ("fp8", "fbgemm_fp8"):
         return "fp8"
     if method in ("awq", "gptq", "auto-round"):
-        usual = "awq-int4" if method == "awq" and keys.whole("group_size", 128) == 128 else ""
-        return usual or INTEGERS.get((keys.whole("bits", 4), keys.whole("group_size", 128)), method)
+        width = keys.whole("bits", 4)
+        group = CHANNEL if keys.keys.get("group_size") == CHANNEL else keys.whole("group_size", 128)
+        usual = "awq-int4" if method == "awq" and (width, group) == (4, 128) else ""
+        return usual or INTEGERS.get((width, group), f"{method}, {width} bits in groups of {group}")
     if method == "modelopt":
         algorithm = keys.get("quant_algo", str, "")
         mixed = _of_layers(keys, mixture) if algorithm == "MIXED_PRECISION" else ""
