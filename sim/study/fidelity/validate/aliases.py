@@ -1,6 +1,7 @@
 """Spellings of a model's name: publishers add how it was tuned and stored, which does not change its dimensions."""
 
 import re
+from contextlib import suppress
 
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.model import Model
@@ -21,6 +22,17 @@ def model_of(name: str, catalog: Catalog) -> Model:
         except UnknownId as error:
             first = first or error
     raise first or UnknownId("model", name, ())
+
+
+def stored_in(name: str, catalog: Catalog) -> str:
+    """Id of the storage format that a checkpoint's *name* speaks of; empty where it is none of the catalogue's."""
+    words = name.rpartition("/")[2].lower().split("-")
+    for count in (2, 1):  # GPTQ-Int8 is not GPTQ, which means four bits
+        for place, word in enumerate(words):
+            if FORMATS.fullmatch(word):
+                with suppress(UnknownId):
+                    return catalog.quantization("-".join(words[place : place + count])).id
+    return ""
 
 
 def spellings(name: str) -> list[str]:

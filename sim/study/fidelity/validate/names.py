@@ -10,7 +10,7 @@ from sim.catalogue.entries.engine import Engine, at_version, family_of, outside,
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.quantization import KvCacheDtype
-from sim.study.fidelity.validate.aliases import model_of
+from sim.study.fidelity.validate.aliases import model_of, stored_in
 
 KV_DTYPES: dict[str, KvCacheDtype] = {
     "": "auto",
@@ -77,8 +77,8 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     except UnknownId:
         missing.append(f"unknown model {row.model!r}")
     try:
-        # a table that says nothing about precision ran the checkpoint as it is
-        quantization = catalog.quantization(row.precision or "none").id
+        # a table that says nothing about precision ran the checkpoint as its name says, or as it is
+        quantization = catalog.quantization(row.precision or stored_in(row.model, catalog) or "none").id
         if model is not None and quantization in NATIVE_NAMES.get(model.native_quantization or model.native_dtype, ()):
             quantization = "none"
     except UnknownId:

@@ -3,7 +3,7 @@
 import pytest
 
 from sim.catalogue.catalog import UnknownId, load_catalog
-from sim.study.fidelity.validate.aliases import model_of
+from sim.study.fidelity.validate.aliases import model_of, stored_in
 
 CATALOG = load_catalog()
 
@@ -23,6 +23,8 @@ CATALOG = load_catalog()
         ("Qwen2.5-Coder-32B-Instruct", "qwen2.5-32b"),
         ("QwQ-32B-AWQ", "qwen2.5-32b"),
         ("gpt-oss-20b", "gpt-oss-20b"),
+        ("Nemotron-3-Nano-30B-A3B", "nemotron-3-nano"),
+        ("Mistral-Small-4-119B", "mistral-small-4"),
     ],
 )
 def test_tuning_storage_and_release_do_not_change_a_models_dimensions(name: str, model: str) -> None:
@@ -33,3 +35,19 @@ def test_tuning_storage_and_release_do_not_change_a_models_dimensions(name: str,
 def test_other_names_stay_unknown(name: str) -> None:
     with pytest.raises(UnknownId):
         model_of(name, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("Qwen/Qwen3-32B-FP8", "fp8"),
+        ("Qwen2.5-72B-Instruct-GPTQ-Int8", "gptq-int8"),
+        ("Qwen2.5-72B-Instruct-GPTQ-Int4", "gptq-int4"),
+        ("Llama-3.3-70B-Instruct-FP8-dynamic", "fp8"),
+        ("nvidia/DeepSeek-R1-NVFP4", "nvfp4"),
+        ("unsloth/Qwen3-8B-GGUF", ""),  # of which there are many
+        ("Llama-3.1-8B", ""),
+    ],
+)
+def test_a_checkpoints_name_says_how_it_is_stored(name: str, stored: str) -> None:
+    assert stored_in(name, CATALOG) == stored
