@@ -150,7 +150,7 @@ def _exchanges(pool: PoolPlan) -> dict[str, Any]:
     seats = getattr(pool.batching, "max_num_seqs", None) or 1
     budget = max(seats, getattr(pool.batching, "max_num_batched_tokens", None) or seats)
     found = [
-        {"tokens": tokens} | asdict(one)
+        {"tokens": tokens} | asdict(one) | {"over": list(one.over)}
         for tokens in sorted({1, seats, budget})
         for one in _alike(one for one in steptime.exchanges(tokens) if one.calls * one.each_s)
     ]
