@@ -39,8 +39,8 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     numbers = {name: _number(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS, *METRICS)}
     counts = {name: _count(name, numbers[name], line, problems) for name in COUNTS}
     texts["load"] = texts["load"] or _usual_load(numbers)
-    if len(problems) == found:
-        problems += [(line, text) for text in _contradictions(texts, numbers)]
+    there = [name for name, cell in cells.items() if cell is not None and str(cell).strip()]
+    problems += [(line, text) for text in _contradictions(texts, numbers, there)]
     if len(problems) > found:
         return None
     kept: dict[str, Any] = {name: numbers[name] for name in KEPT} | counts
@@ -107,13 +107,14 @@ def _usual_load(numbers: dict[str, float | None]) -> str:
     return "poisson" if numbers["rate_req_s"] is not None and numbers["concurrency"] is None else "closed_loop"
 
 
-def _contradictions(texts: dict[str, str], numbers: dict[str, float | None]) -> list[str]:
+def _contradictions(texts: dict[str, str], numbers: dict[str, float | None], there: Sequence[str]) -> list[str]:
+    """What is wrong with a row beside its numbers; *there*: columns with a cell, be it a wrong one."""
     load = texts["load"]
     problems = [f"{name} is missing" for name in REQUIRED if not texts[name]]
     if load not in LOADS:
         problems.append(f"unknown load {load!r}; one of {', '.join(LOADS)}")
     needed = NEEDS.get(load, ())
-    if needed and all(numbers[name] is None for name in needed):
+    if needed and not any(name in there for name in needed):
         problems.append(f"load {load} needs {' or '.join(needed)}")
     if texts["measured_at"] not in ("", "client", "engine"):
         problems.append(f"measured_at must be client or engine, not {texts['measured_at']!r}")

@@ -53,6 +53,7 @@ MOST_OFFERED = 4
 _RELEASE = re.compile(r"(.*?)[\s_=:@-]*v?(\d+(?:\.\d+)+[a-z0-9.+-]*)")
 """An engine's name and a release of it."""
 _AS_OF = re.compile(r"\bas_of: (\d{4}-\d{2}-\d{2})\b")
+_NAME = re.compile(r"^name: (.+)$", re.MULTILINE)
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -274,14 +275,18 @@ class Catalog:
         return found
 
     def _alias_index(self, kind: str) -> dict[str, str]:
-        """Alias in lower case -> id. Only the `aliases:` part of each file is parsed."""
+        """Alias, or name as lists show it, in lower case -> id. Only these parts of each file are parsed."""
         if kind not in self._aliases:
             index: dict[str, str] = {}
-            for name in self.ids(kind):
-                part = _ALIASES.search(self._path(kind, name).read_text("utf-8"))
+            names: dict[str, str] = {}
+            for key in self.ids(kind):
+                text = self._path(kind, key).read_text("utf-8")
+                part = _ALIASES.search(text)
                 aliases = yamlio.parse(part.group(1)) if part else None
-                index.update({str(alias).lower(): name for alias in aliases or ()})
-            self._aliases[kind] = index
+                index.update({str(alias).lower(): key for alias in aliases or ()})
+                if named := _NAME.search(text):
+                    names[str(yamlio.parse(named.group(1))).lower()] = key
+            self._aliases[kind] = names | index
         return self._aliases[kind]
 
     def _path(self, kind: str, key: str) -> Path:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sim.benchdata import BenchdataError, read_benchmarks
+from sim.benchdata.row import LOADS
 
 GOOD = """\
 id,gpu,model,load,isl,osl,concurrency,rate_req_s,tp,output_tok_s,ttft_mean_ms,batch_note
@@ -88,6 +89,15 @@ def test_all_mistakes_come_at_once_with_their_lines(tmp_path: Path) -> None:
             "gpu,model,concurrency,gpu_memory_utilization\ng,m,1,90\n",
             [(2, "gpu_memory_utilization must be at most 1, not 90")],
         ),
+        (
+            "gpu,model,load,concurrency,isl\n,m,closedloop,4,x\n",
+            [
+                (2, "gpu is missing"),
+                (2, "isl must be a number, not 'x'"),
+                (2, f"unknown load 'closedloop'; one of {', '.join(LOADS)}"),
+            ],
+        ),
+        ("gpu,model,load,concurrency\ng,m,closed_loop,x\n", [(2, "concurrency must be a number, not 'x'")]),
     ],
 )
 def test_a_bad_table(tmp_path: Path, text: str, found: list[tuple[int, str]]) -> None:

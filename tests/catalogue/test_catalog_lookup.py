@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +44,13 @@ def test_a_file_is_read_once(root: Path) -> None:
     (root / "kernels" / "plain.yaml").unlink()
     (root / "kernels" / "plain.yaml").write_text("gone")
     assert catalog.kernel("plain") is first
+
+
+@pytest.mark.parametrize(("kind", "find"), [("gpus", Catalog.gpu), ("models", Catalog.any_model)])
+def test_a_name_that_a_list_shows_is_found(kind: str, find: Callable[[Catalog, str], Any]) -> None:
+    catalog = load_catalog()
+    for key in catalog.ids(kind):
+        assert find(catalog, find(catalog, key).name).id == key
 
 
 def test_an_unknown_name_suggests_the_nearest_ids() -> None:

@@ -70,12 +70,12 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     quantization = "none"
     try:
         gpu = catalog.gpu(row.gpu)
-    except UnknownId:
-        missing.append(f"unknown gpu {row.gpu!r}")
+    except UnknownId as error:
+        missing.append(f"unknown gpu {row.gpu!r}{_near(error)}")
     try:
         model = model_of(row.model, catalog)
-    except UnknownId:
-        missing.append(f"unknown model {row.model!r}")
+    except UnknownId as error:
+        missing.append(f"unknown model {row.model!r}{_near(error)}")
     try:
         # a table that says nothing about precision ran the checkpoint as its name says, or as it is
         quantization = catalog.quantization(row.precision or stored_in(row.model, catalog) or "none").id
@@ -95,6 +95,10 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
     if missing or gpu is None or model is None or engine is None or kv is None:
         raise NotCovered("; ".join(missing), gpu, model, engine)
     return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
+
+
+def _near(error: UnknownId) -> str:
+    return f" (near: {', '.join(error.suggestions)})" if error.suggestions else ""
 
 
 def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -> Engine:
