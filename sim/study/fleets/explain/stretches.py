@@ -86,7 +86,7 @@ class _Visit:
 
     def stretches(self) -> Iterator[Stretch]:
         """One for each span that concerns it."""
-        told_s = self._came_s
+        told_s, last = self._came_s, None
         for span in self._spans:
             one: Stretch | None = None
             idle = told_s == self._came_s or (self._is_read and not self._runs)  # its rank, while others step or read
@@ -97,9 +97,12 @@ class _Visit:
             elif span.place in ("queued", "unread", "intake"):
                 one = self._waited(span, told_s)
             if one is not None:
-                if idle and one.start_s > told_s + TINY_S:
+                late = one.start_s > told_s + TINY_S
+                if late and idle:
                     yield Stretch("waits", told_s, one.start_s, "intake" if self._is_read else "")
-                told_s = max(told_s, one.end_s)
+                elif late and last is not None and last.what == "waits":  # batches that were formed before go first
+                    yield Stretch("waits", told_s, one.start_s, last.why, last.preempted)
+                told_s, last = max(told_s, one.end_s), one
                 yield one
 
     def _took_part(self, span: Span) -> Stretch:

@@ -110,6 +110,13 @@ def test_a_request_in_another_batch_of_a_pipeline_is_not_left_out(tmp_path: Path
     assert lives == ["prompt 0-2", "decodes 2-12"]
 
 
+def test_a_request_waits_until_its_own_batch_enters_the_pipeline(tmp_path: Path) -> None:
+    lives = life(tmp_path, [(0, 12, 6), (0.5, 23, 8), (1.5, 20, 3)], 2, pool(pipeline_parallel_size=3))
+    waits = [place for place, one in enumerate(lives) if one.what == "waits"]
+    assert len(waits) == 2  # for the batches before it, and for KV blocks after a preemption
+    assert all(lives[place].end_s == lives[place + 1].start_s for place in waits)
+
+
 def test_steps_of_other_ranks_are_not_its_own(tmp_path: Path) -> None:
     lives = told(tmp_path, [(0, 8, 4), (0.5, 25, 3), (3.5, 8, 2), (3.6, 8, 2)], 1, pool(**EXPERTS))
     assert lives == ["waits 0.5-1", "prompt 1-2", "prompt 2-3", "prompt 3-4", "decodes 4-6"]
