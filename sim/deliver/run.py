@@ -16,6 +16,7 @@ from sim.report.terminal.progress import Progress
 from sim.report.words.exactness import precision_notes, statistics_told
 from sim.report.words.goals import unjudged
 from sim.report.words.money import in_its_currency
+from sim.report.words.price_age import price_age_note
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
@@ -102,6 +103,7 @@ def _finish(
             notes=[
                 *precision_notes(scenario, cases),
                 *hostless_notes(scenario, catalog),
+                *price_age_note(scenario, catalog),
                 *unjudged(scenario.slo),
                 *answers,
             ],

@@ -59,7 +59,9 @@ def test_every_command_says_so(tmp_path: Path, command: str, page: str) -> None:
     done = CliRunner().invoke(app, asked + (["--relative", "0.5"] if command in ("capacity", "plan") else []))
     assert done.exit_code == 0, done.stderr
     assert TOLD in done.stdout
-    assert TOLD in (tmp_path / f"out/{page}.html").read_text()
+    html = (tmp_path / f"out/{page}.html").read_text()
+    assert TOLD in html
+    assert ("older than six months" in html) == ("older than six months" in done.stdout) == (command == "run")
 
 
 def notes(folder: Path, text: str) -> list[str]:

@@ -262,7 +262,7 @@ def _significance(part: Comparison) -> str:
     if not contests:
         return ""
     if all(contest.certain is None for contest in contests):
-        return _("One run each: the costs carry no interval.")
+        return _("One run each: the difference between the costs has no interval.")
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:
         return _(
