@@ -185,7 +185,10 @@ class _Between:
     def gauge(self, what: str, at: Scrape) -> float:
         """Of all ranks."""
         name = self._name(what)
-        return gauge(at, name) if name else 0.0
+        value = gauge(at, name) if name else 0.0
+        if value < 0:
+            raise BenchdataError([(at.place, 0, f"{name} must be at least 0, not {value:g}")])
+        return value
 
     def refuse(self, text: str) -> NoReturn:
         """Raises BenchdataError."""
