@@ -147,4 +147,4 @@ def test_equal_messages_of_a_step_are_one_row_and_name_the_network_that_they_cro
     one = pool["exchanges"][0]
     assert one["calls"] == 2 * 61  # after attention and after the feed-forward block, dense or of experts
     assert [each["tokens"] for each in pool["exchanges"]] == sorted({each["tokens"] for each in pool["exchanges"]})
-    assert one["over"] == (catalog.link("nvlink4-nvswitch").name, catalog.link(NETWORK["link"]).name)
+    assert one["over"] == [catalog.link("nvlink4-nvswitch").name, catalog.link(NETWORK["link"]).name]

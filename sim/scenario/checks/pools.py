@@ -1,6 +1,6 @@
 """Settings of one pool that contradict each other, the hardware or the engine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sim.batching import Dynamic, PrefillFirst, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
@@ -202,12 +202,15 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*holder, "max_model_len"), message)
 
 
-def unused_calibration(path: str | None, pools: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
-    """A calibration of a GPU that none of *pools* has."""
+def unused_calibration(
+    path: str | None, pools: Sequence[BoundPool], place: Place, tried: Collection[str] = ()
+) -> Iterator[Complaint]:
+    """A calibration of a GPU that none of *pools* has, and that is none of the ids *tried* beside them."""
     if path is None or any(pool.calibration for pool in pools):
         return
     try:
         gpu = load_calibration(path).gpu
     except ValueError:
         return  # id_complaints names it
-    yield Complaint((*place, "calibration"), f"is one of {gpu}, which no pool here has")
+    if gpu not in tried:
+        yield Complaint((*place, "calibration"), f"is one of {gpu}, which no pool here has")

@@ -248,7 +248,16 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
     if complete and not found:
         for section, asked in sections:
             found += section.check_bills(asked, scenario, catalog) if section.check_bills is not None else ()
-    return [*found, *(unused_calibration(scenario.calibration, bound, ()) if complete else ())]
+    tried = _tried_gpus(scenario, catalog)
+    return [*found, *(unused_calibration(scenario.calibration, bound, (), tried) if complete else ())]
+
+
+def _tried_gpus(scenario: Scenario, catalog: Catalog) -> set[str]:
+    """Ids of the GPUs that `size` builds fleets of."""
+    try:
+        return {catalog.gpu(name).id for name in scenario.size.gpus} if scenario.size else set()
+    except UnknownId:
+        return set()  # id_complaints names it
 
 
 def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:

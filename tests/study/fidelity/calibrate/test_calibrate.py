@@ -226,6 +226,18 @@ def test_a_calibration_holds_for_its_gpu_and_for_nothing_else(
             plan_with(top, {"gpu": "l40s", **pool})
 
 
+def test_a_calibration_of_a_gpu_that_size_tries_is_used(tmp_path: Path, plan_with: Callable[..., CasePlan]) -> None:
+    factor = Factor(factor=0.5, low=0.4, high=0.6, determined=True)
+    (tmp_path / "my-gpu.yaml").write_text(calibration_text(calibration_of(GPU, {"memory_efficiency": factor})))
+    size = {"gpus": ["4090"], "costs": {"bought": {"acquisition": "buy"}}}
+    finance = {"method": "straight_line", "life_years": 3, "residual_fraction": 0}
+    assert plan_with({"calibration": "my-gpu.yaml", "size": size, "finance": finance}, {"gpu": "l40s"}).pools
+    with pytest.raises(ScenarioErrors, match="which no pool here has"):
+        plan_with(
+            {"calibration": "my-gpu.yaml", "size": size | {"gpus": ["l40s"]}, "finance": finance}, {"gpu": "l40s"}
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
