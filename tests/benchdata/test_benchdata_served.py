@@ -405,7 +405,7 @@ def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> Non
         ({"a": page(9) + page(9, label=LABEL.replace('"0"', '"1"'))}, "a.prom: counts 2 data-parallel ranks apart"),
         ({"a": page(9) + f"vllm:spec_decode_num_drafts_total{{{LABEL}}} 5\n"}, "a.prom: decodes speculatively"),
         ({"a": page(9).replace("_sum", "_sum_of")}, "are not of the same values"),
-        ({"a": page(9).replace("} 2\n", "} -2\n"), "b": page(20)}, "a.prom: vllm:num_requests_running must be at least 0"),
+        ({"a": page(9).replace("} 2\n", "} -2\n"), "b": page(20)}, "num_requests_running must be at least 0, not -2"),
         ({"a": page(9), "b": page(9)}, "counts nothing between the scrapes: no request was answered"),
         ({"a": page(9).replace("} 900\n", "} 900 2000\n"), "b": page(10).replace("} 1000\n", "} 1000 1000\n")},
          "b.prom: is no later than"),

@@ -229,13 +229,19 @@ def test_a_calibration_holds_for_its_gpu_and_for_nothing_else(
 def test_a_calibration_of_a_gpu_that_size_tries_is_used(tmp_path: Path, plan_with: Callable[..., CasePlan]) -> None:
     factor = Factor(factor=0.5, low=0.4, high=0.6, determined=True)
     (tmp_path / "my-gpu.yaml").write_text(calibration_text(calibration_of(GPU, {"memory_efficiency": factor})))
+    top = {
+        "calibration": "my-gpu.yaml",
+        "finance": {"method": "straight_line", "life_years": 3, "residual_fraction": 0},
+        "site": {
+            "electricity_usd_per_kwh": 0.2,
+            "pue": 1.2,
+            "hosting": {"per": "kw_month", "usd": 250, "kw": "nameplate", "electricity": "metered"},
+        },
+    }
     size = {"gpus": ["4090"], "costs": {"bought": {"acquisition": "buy"}}}
-    finance = {"method": "straight_line", "life_years": 3, "residual_fraction": 0}
-    assert plan_with({"calibration": "my-gpu.yaml", "size": size, "finance": finance}, {"gpu": "l40s"}).pools
+    assert plan_with(top | {"size": size}, {"gpu": "l40s"}).pools
     with pytest.raises(ScenarioErrors, match="which no pool here has"):
-        plan_with(
-            {"calibration": "my-gpu.yaml", "size": size | {"gpus": ["l40s"]}, "finance": finance}, {"gpu": "l40s"}
-        )
+        plan_with(top | {"size": size | {"gpus": ["l40s"]}}, {"gpu": "l40s"})
 
 
 @pytest.mark.parametrize(
