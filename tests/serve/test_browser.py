@@ -187,6 +187,35 @@ def test_names_are_text_and_narrow_screens_need_no_sideways_scrolling(page: Any,
     assert page.evaluate("document.activeElement.getAttribute('role')") == "slider"
 
 
+OFF_THE_SCALE = """async () => {
+    const { Chart } = await import("/static/answer/chart.js");
+    const chart = new Chart(() => {}, () => {});
+    document.body.append(chart.box);
+    const curve = {
+        name: "a", fleet: "a", color: "blue", dark: "blue", marker: "o", dashed: false, filled: false,
+        x: [1, 2, 40, 90, 0.01], y: [100, 2, 0.001, 1e6, 50], half: [0, 0, 0, 0, 0],
+        good: [true, true, true, true, true], steady: [true, true, false, false, false],
+        keys: ["a", "b", "c", "d", "e"], tags: ["", "", "", "", ""],
+    };
+    const plain = { title: "t", subtitle: "", xLabel: "x", symbol: "$", judged: false, share: false, anchored: false };
+    chart.update({ ...plain, ticks: [], tickNames: [], xLimit: null, yLimit: null, curves: [curve], limit: null });
+    const frame = chart.plot.querySelector("svg");
+    const axis = frame.querySelector(".axis");
+    const [left, right, bottom] = ["x1", "x2", "y1"].map((name) => Number(axis.getAttribute(name)));
+    return [...chart.plot.querySelectorAll(".point")].map((one) => {
+        const [x, y] = one.getAttribute("transform").match(/[-\\d.]+/g).map(Number);
+        return [x >= left && x <= right && y >= 0 && y <= bottom, one.querySelector(".name")?.textContent ?? ""];
+    });
+}"""
+
+
+def test_overloaded_points_off_the_scale_stand_at_its_edge_with_their_value(page: Any, address: str) -> None:
+    page.goto(address)
+    found = page.evaluate(OFF_THE_SCALE)
+    assert [inside for inside, _ in found] == [True] * 5
+    assert [told for _, told in found] == ["", "", "▸ 40", "▸ 90", "◂ 0.01"]
+
+
 def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None:
     page.goto(address)
     page.get_by_role("link", name="<i>mine.yaml").click()

@@ -40,6 +40,9 @@ const LONGEST_NAME = 28;
 const HEIGHT = 250;
 const ROOM = { left: 52, right: 14, top: 10, bottom: 40 };
 
+/** @param {number} value @param {import("./scale.js").Scale} axis @returns {number} the nearest value that the axis has */
+const held = (value, axis) => Math.max(axis.low, Math.min(value, axis.high));
+
 export class Chart {
   /**
    * @param {(way: {path: string, percentile: string}, value: number) => void} onLimit  told of a dragged limit, in base units
@@ -149,11 +152,13 @@ export class Chart {
     const inside = curve.x.map((value, i) => {
       const other = curve.y[i];
       if (value === null || other === null) return null;
-      return { x: x.at(Math.min(value, x.high)), y: y.at(Math.min(other, y.high)), off: value > x.high ? `▸ ${plain(value)}` : other > y.high ? `▲ ${this.told(other)}` : "", i };
+      const off = value > x.high ? `▸ ${plain(value)}` : value < x.low ? `◂ ${plain(value)}` : other > y.high ? `▲ ${this.told(other)}` : other < y.low ? `▼ ${this.told(other)}` : "";
+      return { x: x.at(held(value, x)), y: y.at(held(other, y)), off, i };
     });
     const known = inside.filter((one) => one !== null);
-    const upper = known.map((one) => `${one.x},${y.at(Math.min(y.high, (curve.y[one.i] || 0) + (curve.half[one.i] || 0)))}`);
-    const lower = known.map((one) => `${one.x},${y.at(Math.min(y.high, Math.max(y.low, (curve.y[one.i] || 0) - (curve.half[one.i] || 0))))}`);
+    const edge = (/** @type {number} */ i, /** @type {number} */ side) => y.at(held((curve.y[i] || 0) + side * (curve.half[i] || 0), y));
+    const upper = known.map((one) => `${one.x},${edge(one.i, 1)}`);
+    const lower = known.map((one) => `${one.x},${edge(one.i, -1)}`);
     if (curve.half.some(Boolean)) group.append(drawn("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") }));
     group.append(drawn("polyline", { class: curve.dashed ? "line dashed" : "line", points: known.map((one) => `${one.x},${one.y}`).join(" ") }));
     if (curve.filled && known.length) {
