@@ -54,13 +54,13 @@ def check(
         first = [case for case in found if case.replication == 0]
         resolver = Resolver(loaded, catalog)
         plans = [(case.axes, describe(resolver.plan(case), catalog)) for case in first]
+    worths = fleet_worths(loaded, catalog)
     if format == "json":
-        typer.echo(as_json(check_document(loaded, plans, len(found))))
+        typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
     else:
         asked = [loaded.question] if loaded.question else []
         told = overview(plans, len(found), loaded.precision) if plans else space(loaded, catalog)
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-        worths = fleet_worths(loaded, catalog)
         worth = [worth_table(worths)] if worths else []
         show_all(*asked, *told, *worth, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):

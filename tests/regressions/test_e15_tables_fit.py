@@ -101,10 +101,15 @@ def test_the_catalogue_fits() -> None:
 def test_addresses_are_whole(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SCENARIO)
     done = CliRunner().invoke(app, ["check", str(tmp_path / "s.yaml"), "--format", "json"])
-    sources = json.loads(done.stdout)["plans"][0]["sources"].values()
-    addresses = {one["url"] for one in sources if one["url"]}
+    document = json.loads(done.stdout)
+    addresses = {one["url"] for one in document["plans"][0]["sources"].values() if one["url"]}
     assert max(map(len, addresses)) > 80
-    assert addresses <= set(printed(80, "check", str(tmp_path / "s.yaml")).split())
+    text = printed(80, "check", str(tmp_path / "s.yaml"))
+    assert addresses <= set(text.split())
+    for told in document["predictions"]:
+        assert told["mark"] in text
+        assert all(f"{end:.2f}".rstrip("0") in text for ends in told["factors"].values() for end in ends)
+    assert [told["fleet"] for told in document["predictions"]] == [plan["fleet"] for plan in document["plans"]]
 
 
 def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

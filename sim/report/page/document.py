@@ -13,6 +13,7 @@ from sim.report.words.money import twinned
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
+from sim.study.fidelity.marks import Worth
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, has_money
 from sim.study.fleets.run.summary import columns_where_known, summarize
@@ -80,14 +81,27 @@ def run_document(
 
 
 def check_document(
-    scenario: Scenario, plans: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], cases: int
+    scenario: Scenario,
+    plans: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    cases: int,
+    worths: Sequence[tuple[str, Worth]],
 ) -> dict[str, Any]:
-    """Of `check`: what every fleet rests on at every point."""
+    """Of `check`: what every fleet rests on at every point, and *worths*, what predictions for it are worth."""
+    told = [
+        {
+            "fleet": name,
+            "mark": one.mark,
+            "because": list(one.why),
+            "factors": {k: list(v) for k, v in one.factors.items()},
+        }
+        for name, one in worths
+    ]
     return {
         "scenario": scenario.name,
         "question": scenario.question,
         "seed": scenario.seed,
         "cases": cases,
+        "predictions": told,
         "plans": [{"axes": axes, **plan} for axes, plan in plans],
     }
 
