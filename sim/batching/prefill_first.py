@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.batching.limits import QueueLimits
-from sim.spec import Count, Fraction
+from sim.spec import Count, Fraction, Positive
 
 
 class PrefillFirstLimits(QueueLimits):
@@ -33,6 +33,12 @@ class PrefillFirstLimits(QueueLimits):
     own by more than this, where all seats are taken (SGLang)."""
     max_queued_requests: Count | None = None
     """Requests that wait at most; more are refused (SGLang). Left out: no limit."""
+    mamba_full_memory_ratio: Positive | None = None
+    """Memory of recurrent states over that of the KV cache (SGLang). Left out: as the engine does."""
+    max_mamba_cache_size: Count | None = None
+    """Sequences whose recurrent states a rank has places for (SGLang). Left out: as many as their memory holds."""
+    mamba_ssm_dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    """Precision of recurrent states (SGLang). Left out: the model's."""
     watermark: Fraction = 0.01
     """Share of the KV blocks that stays free when a request joins others (vLLM V0's block manager); without
     `schedule_conservativeness`."""

@@ -121,6 +121,8 @@ class CampaignFact(Sourced):
     """Whether requests asked for top-p, and the engine sorted all logits for it."""
     chat_template: bool | None = None
     """Whether requests were chats, for which the API server filled in the model's template."""
+    prefix_caching: bool | None = None
+    """False: the server was told to keep no prefix."""
     chunked_prefill: bool | None = None
     """Whether the scheduler cut prompts, where this is not the engine's usual way."""
     measured_at: str | None = None
@@ -185,6 +187,7 @@ class Setup:
     sorts_logits: bool = False
     cuda_graphs: bool = True
     chat_template: bool = False
+    prefix_caching: bool | None = None
     chunked_prefill: bool = False
     measured_at: str = "client"
     lengths_from_share: float | None = None
@@ -252,6 +255,7 @@ class Campaigns(Spec):
             sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
             cuda_graphs=_last(fact.cuda_graphs for fact in facts) is not False,
             chat_template=bool(_last(fact.chat_template for fact in facts)),
+            prefix_caching=_last(fact.prefix_caching for fact in facts),
             chunked_prefill=bool(_last(fact.chunked_prefill for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),

@@ -8,6 +8,7 @@ from sim.memory.groups import KvLayout
 from sim.memory.host import host_weights
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
+from sim.memory.states import StateCache
 from sim.memory.tiers import KvTier
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Layout",
     "Lora",
     "MemoryFit",
+    "StateCache",
     "adapter_bytes",
     "check_parallel",
     "fit",

@@ -13,7 +13,7 @@ six models) shows a peak that grows with seats x vocabulary and hardly with the 
 on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 41,408 KV tokens: a test, not an input.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import copysign, inf
 
 from sim.catalogue.entries.engine import Engine, EngineMemory, default_share
@@ -27,6 +27,7 @@ from sim.memory.host import InHost, host_weight_bytes, host_weights
 from sim.memory.near import near_sequence_bytes, near_step_bytes
 from sim.memory.parallel import check_parallel
 from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
+from sim.memory.states import StateCache, place_bytes
 from sim.units import GB
 
 
@@ -62,6 +63,10 @@ class MemoryFit:
     """Weights of the replica that lie in host memory."""
     host_kv_bytes: float = 0.0
     """KV cache of the layers that lie there, of all sequences that run together."""
+    states_bytes: float = 0.0
+    """A cache of recurrent states of its own."""
+    state_places: int = 0
+    """Sequences whose states it holds, of one data-parallel rank."""
 
 
 def fit(
@@ -86,6 +91,7 @@ def fit(
     drafts: DraftMemory | None = None,
     groups: KvLayout | None = None,
     adapter_bytes: float = 0.0,
+    states: StateCache | None = None,
 ) -> MemoryFit:
     """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
@@ -93,7 +99,7 @@ def fit(
     length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
     max_model_len). *offload* leaves weights, and the KV cache of layers that the CPU computes, in *host_memory_bytes*.
     *drafts* is what drafting takes, of one pipeline stage, *adapter_bytes* what slots for LoRA adapters take of a GPU.
-    With *groups* a block is one of a group of layers.
+    With *groups* a block is one of a group of layers. *states* lie beside the KV cache.
     """
     layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
     need = engine.memory
@@ -125,6 +131,9 @@ def fit(
         for stage in range(pipeline_parallel_size)
     ]
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
+    free_bytes, state_bytes = tightest.kv_bytes, place_bytes(model, tensor_parallel_size, tightest.layers)
+    places = states.places_in(free_bytes, state_bytes) if states is not None else 0
+    tightest = replace(tightest, kv_bytes=free_bytes - places * state_bytes)
     whole_block_bytes = per_token * block_size * tightest.layers * model.cached_layers / model.layers
     if groups is not None:
         whole_block_bytes = groups.layer_bytes * block_size * groups.layers * tightest.layers / model.layers
@@ -136,7 +145,10 @@ def fit(
     in_host = InHost.of(host, model, quantization, layout, whole_block_bytes + drafts_block_bytes - block_bytes)
     on_gpu = tightest.kv_bytes // block_bytes if block_bytes else copysign(inf, tightest.kv_bytes)
     blocks = max(0, int(min(on_gpu, in_host.blocks(host_memory_bytes))))
-    reason = _why_not(gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed)
+    reason = states.why_not(free_bytes, state_bytes) if states is not None else ""
+    reason = reason or _why_not(
+        gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed
+    )
     reason = reason or in_host.why_not(needed, host_memory_bytes)
     tokens = longest = blocks * block_size
     if groups is not None:
@@ -162,6 +174,8 @@ def fit(
         reason=reason,
         host_weights_bytes=in_host.weights_bytes,
         host_kv_bytes=in_host.block_bytes * min(max_num_seqs, blocks),
+        states_bytes=places * state_bytes,
+        state_places=places,
     )
 
 

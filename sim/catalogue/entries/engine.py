@@ -160,6 +160,17 @@ class EngineLimits(Spec):
     """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
     graph_tokens: Value | None = None
     """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does."""
+    mamba_full_memory_ratio: Value | None = None
+    """Memory of recurrent states over that of the KV cache, where they have a cache of their own (SGLang); None: they
+    have none."""
+    state_bits: Value | None = None
+    """Of a number in a recurrent state, where the operator sets none; None: as the model has it."""
+    states_per_request: Value | None = None
+    """Places of that cache that a running request counts for, where prefixes are cached; elsewhere one."""
+    states_ahead: Value | None = None
+    """So many more where the next step is formed while one runs."""
+    overlap_with_states: Value | None = None
+    """0: `overlap_schedule` is off where the prefix cache holds states; 1 or None: it is as for other models."""
     kept_free_bytes: Value | None = None
     """Of a GPU's memory: the rest is the default share (SGLang); None: the share is `gpu_memory_utilization`."""
     larger_gpus: tuple[LargerGpus, ...] = ()

@@ -157,14 +157,16 @@ def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitte
 
 def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
     """One row per pool: what fills the memory of each GPU."""
-    rows = [
-        [plan["fleet"], pool["name"], *(f"{memory[part]:.2f}" for part in MEMORY_PARTS)]
+    pools = [
+        (plan["fleet"], pool["name"], memory)
         for _axes, plan in _distinct(plans, "pools")
         for pool in _by_model(plan)
         if (memory := pool["memory_gb_per_gpu"])
     ]
+    parts = (*MEMORY_PARTS, *(["states"] if any("states" in memory for *_names, memory in pools) else []))
+    rows = [[fleet, pool, *(f"{memory.get(part, 0):.2f}" for part in parts)] for fleet, pool, memory in pools]
     return FittedTable(
-        [_("fleet"), _("pool"), *MEMORY_PARTS], rows, frozenset({0, 1}), 2, title="\n" + _("Memory of each GPU [GB]")
+        [_("fleet"), _("pool"), *parts], rows, frozenset({0, 1}), 2, title="\n" + _("Memory of each GPU [GB]")
     )
 
 

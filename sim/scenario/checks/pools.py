@@ -13,6 +13,7 @@ from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.resolving.hardware.wiring import joined_gpus, spread
+from sim.scenario.resolving.states import STATE_OPTIONS
 from sim.scenario.schema import Fleet, nearest
 from sim.steptime import Affine, Roofline
 
@@ -116,6 +117,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if isinstance(limits, PrefillFirst):
         yield from _sglang_complaints(limits, together or layout.pipeline_parallel_size > 1, place)
+        for key in (key for key in STATE_OPTIONS if getattr(limits, key) is not None and pool.state_cache is None):
+            yield Complaint((*place, key), "needs a model with recurrent states on an engine that has a cache for them")
     if not isinstance(limits, Vllm):
         return
     if limits.kv_groups is not None and limits.kv_groups != "mean":

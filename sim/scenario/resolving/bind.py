@@ -20,13 +20,14 @@ from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, nativ
 from sim.catalogue.entries.server import Server
 from sim.catalogue.entries.slices.slice import sliced
 from sim.catalogue.value import Value
-from sim.memory import KvLayout, Layout
+from sim.memory import KvLayout, Layout, StateCache
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.resolving.drafts import DraftModelPlan, bind_drafts
 from sim.scenario.resolving.hardware.slices import Slicing
 from sim.scenario.resolving.offload import host_link_of, offload_of
+from sim.scenario.resolving.states import overlaps, state_cache, with_state_bits
 from sim.steptime import Affine, Calibration, Roofline
 
 USUAL_ENGINE = "vllm-0.14"
@@ -78,6 +79,8 @@ class BoundPool:
     """The model's groups of KV caches, where blocks are counted group by group."""
     kv_note: str = ""
     """Why they are not, although the engine would; empty where it is followed."""
+    state_cache: StateCache | None = None
+    """Where recurrent states have a cache of their own."""
     offload: Offload | None = None
     """What stays in host memory; None: nothing."""
     host_link: Link | None = None
@@ -124,6 +127,17 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
         max_model_len = _slot_tokens(engine, model)
     offload = offload_of(pool, engine, model)
     batching, drafter, accepted = bind_drafts(batching, UNQUANTIZED, catalog)
+    model = with_state_bits(model, batching, engine)
+    computed = isinstance(pool.steptime, Roofline | None)
+    if not isinstance(batching, Dynamic):
+        batching = _switched(
+            _shared_out(_with_defaults(batching, engine, gpu, max_model_len, model), pool),
+            engine if computed else None,
+            pool.pipeline_parallel_size == 1
+            and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel)
+            and not pool.kv_tiers,
+            model is not None and model.linear_attention is not None,
+        )
     return BoundPool(
         spec=pool,
         engine=calibration.engine(engine) if calibration else engine,
@@ -135,15 +149,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
             pool.data_parallel_size,
             pool.enable_expert_parallel,
         ),
-        batching=batching
-        if isinstance(batching, Dynamic)
-        else _switched(
-            _shared_out(_with_defaults(batching, engine, gpu, max_model_len, model), pool),
-            engine if isinstance(pool.steptime, Roofline | None) else None,
-            pool.pipeline_parallel_size == 1
-            and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel)
-            and not pool.kv_tiers,
-        ),
+        batching=batching,
         kv_cache_dtype=kv_cache_dtype,
         gpu=gpu,
         slicing=slicing,
@@ -159,6 +165,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
         accepted=accepted,
         kv_layout=kv_layout,
         kv_note=kv_note,
+        state_cache=state_cache(batching, engine, model, pool.batching) if computed else None,
         offload=offload,
         host_link=host_link_of(gpu, catalog) if offload is not None else None,
     )
@@ -226,10 +233,11 @@ def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
     return batching.model_copy(update={"chunked_prefill_size": part, "schedule_conservativeness": boldness})
 
 
-def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Scheduler:
+def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool, states: bool) -> Scheduler:
     """*batching* with what *engine* has on where it leaves that open.
 
-    Steps are formed ahead by default on *one_rank* alone, without drafts and without tiers of KV.
+    Steps are formed ahead by default on *one_rank* alone, without drafts and without tiers of KV; with *states* in the
+    prefix cache where the engine can.
     """
     filled: dict[str, bool] = {}
     for name, otherwise in OPEN_SWITCHES.items():
@@ -237,6 +245,9 @@ def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool) -> Sch
             usual = default_limit(engine, None, name) if engine else None
             able = name not in AHEAD or (one_rank and getattr(batching, "speculative", None) is None)
             filled[name] = (otherwise if usual is None else bool(usual.value)) and able
+    if states and engine and "overlap_schedule" in filled and not overlaps(engine):
+        caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
+        filled["overlap_schedule"] = filled["overlap_schedule"] and not caches
     return batching.model_copy(update=filled)
 
 

@@ -198,7 +198,8 @@ def _kv_tokens(pool: PoolPlan) -> int:
 
 def _memory(memory: MemoryFit) -> dict[str, float]:
     parts = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
-    return {part: round(getattr(memory, f"{part}_bytes") / GB, 2) for part in parts}
+    states = ("states",) if memory.states_bytes else ()
+    return {part: round(getattr(memory, f"{part}_bytes") / GB, 2) for part in (*parts, *states)}
 
 
 def _host_memory(memory: MemoryFit | None) -> dict[str, dict[str, float]]:

@@ -23,6 +23,7 @@ from sim.scenario.resolving.hardware.wiring import network_facts
 from sim.scenario.resolving.life.adapters import adapter_facts
 from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.rooflines import roofline_inputs
+from sim.scenario.resolving.states import OPTION_OF, STATE_LIMITS
 from sim.spec import Spec
 from sim.steptime import Roofline, RooflineInputs
 from sim.steptime.links.collective import exchange_table, nearest_entry, table_for
@@ -138,6 +139,10 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         for name in (*OPEN_LIMITS, *OPEN_SWITCHES, "max_model_len"):
             usual, is_open = default_limit(engine, pool.gpu, name), getattr(given, name, None) is None
             if usual is not None and is_open and usual.value == getattr(pool.batching, name, None):
+                yield Fact(f"{prefix}.limits.{name}", usual)
+        for name in (*STATE_LIMITS, "state_bits") if pool.state_cache is not None else ():
+            usual = default_limit(engine, None, name)
+            if usual is not None and getattr(given, OPTION_OF.get(name, name), None) is None:
                 yield Fact(f"{prefix}.limits.{name}", usual)
         hybrid = engine.limits.hybrid_kv_cache_manager
         if hybrid is not None and pool.kv_layout is not None and getattr(given, "kv_groups", None) is None:

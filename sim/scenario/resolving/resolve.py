@@ -34,6 +34,7 @@ from sim.scenario.resolving.life.sharing import models_of, why_no_sleep
 from sim.scenario.resolving.life.starting import start_of_pool
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.rooflines import roofline_inputs
+from sim.scenario.resolving.states import seated, state_note
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline, RooflineStepTime
 from sim.workload import Workload
@@ -183,6 +184,8 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
         in_flight = layout.pipeline_parallel_size + bool(getattr(batching, "async_scheduling", False))
         states = 1 + in_flight * bool(getattr(batching, "enable_prefix_caching", False))
         settings["groups"] = replace(pool.kv_layout, steps_in_flight=in_flight, states=states)
+    if pool.state_cache is not None:
+        settings["states"] = pool.state_cache
     if pool.model is not None and (pool.model.sliding_window is not None or pool.model.compressed is not None):
         settings["context_tokens"] = _usual_context(workload)
     return settings
@@ -265,7 +268,7 @@ def _pool_plan(
         role=pool.spec.role,
         kv_tiers=pool.spec.kv_tiers,
         adapters=adapters_of(pool, catalog),
-        kv_note=pool.kv_note,
+        kv_note=pool.kv_note or state_note(pool.model, pool.state_cache, memory, pool.batching.max_num_seqs),
         kv_bytes_per_token=kv_bytes(pool),
     )
 
@@ -302,7 +305,7 @@ def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
     blocks, longest = (memory.num_gpu_blocks, memory.max_model_len) if memory else (0, 0)
     if isinstance(batching, Slots) and _has_too_many_slots(pool, memory):
         return batching.model_copy(update={"max_num_seqs": 1})
-    return batching.sized(blocks, longest)
+    return seated(batching.sized(blocks, longest), pool.state_cache, memory)
 
 
 def _has_too_many_slots(pool: BoundPool, memory: MemoryFit | None) -> bool:

@@ -39,6 +39,7 @@ MEMORY_ROWS = {
     "graphs": N_("CUDA graphs [GB]"),
     "comms": N_("communication buffers [GB]"),
     "kv": N_("KV cache [GB]"),
+    "states": N_("recurrent states [GB]"),
 }
 HOST_MEMORY_ROWS = {
     "weights": N_("weights in host memory, of a replica [GB]"),

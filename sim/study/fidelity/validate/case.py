@@ -167,6 +167,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "max_num_batched_tokens": row.max_num_batched_tokens,
         "gpu_memory_utilization": row.gpu_memory_utilization,
         "async_scheduling": setup.async_scheduling,
+        "enable_prefix_caching": setup.prefix_caching,
         "policy": "prefill_first" if setup.scheduler_recv_interval else "vllm" if setup.chunked_prefill else None,
         "scheduler_recv_interval": setup.scheduler_recv_interval,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
