@@ -13,7 +13,7 @@ from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.resolving.hardware.wiring import joined_gpus, spread
-from sim.scenario.resolving.states import STATE_OPTIONS
+from sim.scenario.resolving.scheduler.states import STATE_OPTIONS
 from sim.scenario.schema import Fleet, nearest
 from sim.steptime import Affine, Roofline
 

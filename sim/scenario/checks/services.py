@@ -11,7 +11,8 @@ from sim.routing.cache.index import Exact
 from sim.scenario.checks.batches import batch_complaints
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.one_service import shares_a_pool
-from sim.scenario.resolving.bind import AHEAD, BoundPool, one_pass_step_time
+from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
+from sim.scenario.resolving.scheduler.switches import AHEAD
 from sim.scenario.schema import Fleet, Pool, Scenario
 from sim.scenario.sections.slo import Slo
 from sim.workload import CsvTrace, TraceError, Workload

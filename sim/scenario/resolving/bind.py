@@ -24,10 +24,11 @@ from sim.memory import KvLayout, Layout, StateCache
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
-from sim.scenario.resolving.drafts import DraftModelPlan, bind_drafts
 from sim.scenario.resolving.hardware.slices import Slicing
 from sim.scenario.resolving.offload import host_link_of, offload_of
-from sim.scenario.resolving.states import overlaps, state_cache, with_state_bits
+from sim.scenario.resolving.scheduler.drafts import DraftModelPlan, bind_drafts
+from sim.scenario.resolving.scheduler.states import state_cache, with_state_bits
+from sim.scenario.resolving.scheduler.switches import switched
 from sim.steptime import Affine, Calibration, Roofline
 
 USUAL_ENGINE = "vllm-0.14"
@@ -37,11 +38,6 @@ BOLDER_TOGETHER = 0.3
 """Factor on `schedule_conservativeness` with attention in data parallel (SGLang)."""
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""
-AHEAD = ("async_scheduling", "overlap_schedule")
-"""Switches of engines that form a step while one runs."""
-OPEN_SWITCHES = {"enable_prefix_caching": False, **dict.fromkeys(AHEAD, False), "scheduler_reserve_full_isl": True}
-"""What is on or off as the engine has it where the scenario is silent, and what it is where the engine says nothing;
-a pool with a step time of its own has no engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     model = with_state_bits(model, batching, engine)
     computed = isinstance(pool.steptime, Roofline | None)
     if not isinstance(batching, Dynamic):
-        batching = _switched(
+        batching = switched(
             _shared_out(_with_defaults(batching, engine, gpu, max_model_len, model), pool),
             engine if computed else None,
             pool.pipeline_parallel_size == 1
@@ -231,24 +227,6 @@ def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
     chunk, boldness = batching.chunked_prefill_size, batching.schedule_conservativeness * BOLDER_TOGETHER
     part = chunk and max(1, chunk // pool.data_parallel_size)
     return batching.model_copy(update={"chunked_prefill_size": part, "schedule_conservativeness": boldness})
-
-
-def _switched(batching: Scheduler, engine: Engine | None, one_rank: bool, states: bool) -> Scheduler:
-    """*batching* with what *engine* has on where it leaves that open.
-
-    Steps are formed ahead by default on *one_rank* alone, without drafts and without tiers of KV; with *states* in the
-    prefix cache where the engine can.
-    """
-    filled: dict[str, bool] = {}
-    for name, otherwise in OPEN_SWITCHES.items():
-        if getattr(batching, name, False) is None:
-            usual = default_limit(engine, None, name) if engine else None
-            able = name not in AHEAD or (one_rank and getattr(batching, "speculative", None) is None)
-            filled[name] = (otherwise if usual is None else bool(usual.value)) and able
-    if states and engine and "overlap_schedule" in filled and not overlaps(engine):
-        caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
-        filled["overlap_schedule"] = filled["overlap_schedule"] and not caches
-    return batching.model_copy(update=filled)
 
 
 def _grouped(

@@ -17,7 +17,6 @@ from sim.rng import stream
 from sim.routing.transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time
-from sim.scenario.resolving.drafts import draft_memory
 from sim.scenario.resolving.facts import cost_facts, pool_facts
 from sim.scenario.resolving.hardware.machines import (
     facts_of,
@@ -34,7 +33,8 @@ from sim.scenario.resolving.life.sharing import models_of, why_no_sleep
 from sim.scenario.resolving.life.starting import start_of_pool
 from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.rooflines import roofline_inputs
-from sim.scenario.resolving.states import seated, state_note
+from sim.scenario.resolving.scheduler.drafts import draft_memory
+from sim.scenario.resolving.scheduler.states import seated, state_note
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline, RooflineStepTime
 from sim.workload import Workload

@@ -6,7 +6,8 @@ from sim.batching.sharing import Swapped
 from sim.catalogue.catalog import Catalog
 from sim.memory import MemoryFit
 from sim.scenario.experiment import Experiment, Fleet, Pool
-from sim.scenario.resolving.bind import AHEAD, BoundPool, bind
+from sim.scenario.resolving.bind import BoundPool, bind
+from sim.scenario.resolving.scheduler.switches import AHEAD
 from sim.units import GB
 
 
