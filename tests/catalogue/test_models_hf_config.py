@@ -213,6 +213,7 @@ def test_folder_and_nested_text_config_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
+        ({}, "model_type: missing"),
         ({"model_type": "qwen3moe"}, "model_type: 'qwen3moe' is not known; did you mean qwen3_moe"),
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "vocab_size: missing"),
         (LLAMA | {"num_key_value_heads": 7}, "num_key_value_heads: 7 does not divide"),

@@ -60,6 +60,8 @@ def model_from_config(path: Path) -> Model:
     while inner := next((keys.pop(name) for name in INSIDE if isinstance(keys.get(name), dict)), None):
         keys = {**keys, **inner}
     kind = keys.get("model_type")
+    if kind is None:
+        raise ConfigError(file, "model_type", "missing")
     if isinstance(kind, str) and kind in REFUSED:
         raise Config(file, keys).no_step_time(*REFUSED[kind])
     if not isinstance(kind, str) or kind not in READERS:
