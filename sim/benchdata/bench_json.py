@@ -31,6 +31,8 @@ NAMES = {
     "mean_e2el_ms": "e2e_mean_ms",
 }
 """The client's names of what it measured -> ours."""
+ACCEPTED = ("spec_decode_acceptance_length", "accept_length")
+"""vLLM's and SGLang's names of the tokens that a step makes of a sequence."""
 HINTS = {"gpu is missing": "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."}
 BACKENDS = {
     "sglang": "SGLang",
@@ -93,6 +95,7 @@ def _cells(data: dict[str, Any]) -> dict[str, Any]:
     cells.setdefault("model", data.get("model_id"))
     cells.setdefault("engine", _engine(str(data.get("backend") or "")))
     cells.setdefault("engine_version", data.get("version"))
+    cells.setdefault("spec_decode", _drafts(data))
     cells["num_requests"] = data.get("num_prompts") or completed
     cells["concurrency"] = data.get("max_concurrency")
     if completed:
@@ -101,6 +104,12 @@ def _cells(data: dict[str, Any]) -> dict[str, Any]:
         cells["prompt_cv"] = spread(data.get("input_lens"))
         cells["output_cv"] = spread(data.get("output_lens"))
     return cells | _load(data)
+
+
+def _drafts(data: dict[str, Any]) -> str:
+    """A word for speculative decoding where the server made more than one token of a sequence in a step."""
+    lengths = [data.get(name) for name in ACCEPTED]
+    return "drafts" if any(isinstance(one, int | float) and one > 1 for one in lengths) else ""
 
 
 def _engine(backend: str) -> str:

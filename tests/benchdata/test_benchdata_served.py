@@ -241,6 +241,22 @@ def test_a_result_of_a_client_takes_what_it_does_not_say(tmp_path: Path) -> None
     assert seen.rate_rps == 2.0
 
 
+@pytest.mark.parametrize(
+    ("told", "drafts"),
+    [
+        ({"accept_length": 2.5}, "drafts"),
+        ({"spec_decode_acceptance_length": 3}, "drafts"),
+        ({"accept_length": 2.5, "spec_decode": "EAGLE"}, "EAGLE"),
+        ({"accept_length": None}, ""),
+        ({"accept_length": 1.0}, ""),
+    ],
+)
+def test_a_client_tells_of_drafts(tmp_path: Path, told: dict[str, Any], drafts: str) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(client_result(**told)))
+    [row], _ = read_rows([tmp_path / "run.json"], "l40s")
+    assert row.spec_decode == drafts
+
+
 def test_runs_that_say_nothing_of_their_load_are_told_all_at_once(tmp_path: Path) -> None:
     aiperf = genai_perf_run(
         request_count={"avg": 40.0}, error_request_count={"avg": 5.0}, input_config={"models": {"items": []}}
