@@ -10,7 +10,7 @@ from sim.steptime.calibration import Calibration, Factor, OwnRuns
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
 from sim.steptime.host.weights import Host
-from sim.steptime.inputs import RooflineInputs
+from sim.steptime.inputs import RooflineInputs, has_rate
 from sim.steptime.links.between import Exchange
 from sim.steptime.registered import RegisteredStepTime
 from sim.steptime.roofline import Roofline, RooflineStepTime
@@ -40,5 +40,6 @@ __all__ = [
     "RooflineInputs",
     "RooflineStepTime",
     "StepTimeSpec",
+    "has_rate",
     "load_coefficients",
 ]

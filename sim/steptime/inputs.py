@@ -120,8 +120,17 @@ def known_overheads(engine: Engine) -> Overheads:
 
 def peak_flops(gpu: Gpu, compute: ComputeType) -> float:
     """Dense rate in that arithmetic, or at 16 bit where the tensor cores do not have it [FLOP/s]."""
-    rate = {"fp16": None, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}[compute]
-    return (rate or gpu.fp16_flops).value
+    return (_rate(gpu, compute) or gpu.fp16_flops).value
+
+
+def has_rate(gpu: Gpu, compute: ComputeType) -> bool:
+    """Whether the tensor cores have that arithmetic."""
+    return _rate(gpu, compute) is not None
+
+
+def _rate(gpu: Gpu, compute: ComputeType) -> Value | None:
+    rates = {"fp16": gpu.fp16_flops, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}
+    return rates[compute]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, at_point, cases
+from sim.steptime import RooflineStepTime
 from sim.yamlio import dump, parse, read
 
 
@@ -219,3 +220,21 @@ def test_a_replica_over_a_link_rests_on_the_figures_that_its_exchanges_take(
     data["fleets"][0]["pools"][0]["gpu"] = "rtx-5090"
     facts = {fact.path.split(".link.")[1] for fact in plan_of(tmp_path, catalog, data).facts if ".link." in fact.path}
     assert name in facts
+
+
+@pytest.mark.parametrize(
+    ("gpu", "quantization", "kernel"),
+    [
+        ("b200-180gb-sxm", "nvfp4", "nvfp4"),
+        ("h100-80gb-sxm", "nvfp4", "marlin"),
+        ("h100-80gb-sxm", "mxfp4-linear", "mxfp4"),  # fitted to what Hopper makes of it
+    ],
+)
+def test_cards_without_fp4_unpack_it_to_16_bit(
+    tmp_path: Path, catalog: Catalog, gpu: str, quantization: str, kernel: str
+) -> None:
+    data = scenario_data(tensor_parallel_size=1) | {"model": "llama3.1-8b", "quantization": quantization}
+    data["fleets"][0]["pools"][0]["gpu"] = gpu
+    steptime = plan_of(tmp_path, catalog, data).pools[0].steptime
+    assert isinstance(steptime, RooflineStepTime)
+    assert steptime.inputs.kernel.id == kernel

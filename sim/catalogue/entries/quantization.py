@@ -50,6 +50,8 @@ class Quantization(Spec):
     """The tensor rate it uses where the GPU has it; fp16 elsewhere."""
     kernel: str
     """Id in data/kernels of the usual kernel."""
+    weight_only_kernel: str | None = None
+    """That of cards without the rate of `compute`, which unpack the weights to 16 bit; None: the same."""
     native: dict[str, str] = Field(default={})
     """By the model's own dtype: the quantisation that its weights already have. Only `none` has it."""
 

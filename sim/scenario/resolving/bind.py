@@ -29,7 +29,7 @@ from sim.scenario.resolving.offload import host_link_of, offload_of
 from sim.scenario.resolving.scheduler.drafts import DraftModelPlan, bind_drafts
 from sim.scenario.resolving.scheduler.states import state_cache, with_state_bits
 from sim.scenario.resolving.scheduler.switches import switched
-from sim.steptime import Affine, Calibration, Roofline
+from sim.steptime import Affine, Calibration, Roofline, has_rate
 
 USUAL_ENGINE = "vllm-0.14"
 """What a scenario without `engine` runs on."""
@@ -115,7 +115,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
     batching = scheduler(pool.batching, engine.batching)
     stored = _format(quantization or "", model, catalog) if model else None
-    kernel_id = nearest(*(level.kernel for level in levels), stored.kernel if stored else None)
+    kernel_id = nearest(*(level.kernel for level in levels), _kernel(stored, gpu) if stored else None)
     power = nearest(*(level.power for level in levels)) or Power()
     kv_cache_dtype: KvCacheDtype = nearest(*(level.kv_cache_dtype for level in levels)) or "auto"
     batching, kv_layout, kv_note = _grouped(pool, batching, model, kv_cache_dtype, engine, beside_others)
@@ -165,6 +165,13 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
         offload=offload,
         host_link=host_link_of(gpu, catalog) if offload is not None else None,
     )
+
+
+def _kernel(stored: Quantization, gpu: Gpu | None) -> str:
+    """Id of the kernel that *gpu* multiplies weights with which are *stored* so."""
+    if gpu is None or stored.weight_only_kernel is None or has_rate(gpu, stored.compute):
+        return stored.kernel
+    return stored.weight_only_kernel
 
 
 def _slicing(card: Gpu | None, profile: str | None) -> Slicing | None:
