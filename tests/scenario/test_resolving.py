@@ -227,7 +227,9 @@ def test_a_replica_over_a_link_rests_on_the_figures_that_its_exchanges_take(
     [
         ("b200-180gb-sxm", "nvfp4", "nvfp4"),
         ("h100-80gb-sxm", "nvfp4", "marlin"),
-        ("h100-80gb-sxm", "mxfp4-linear", "mxfp4"),  # fitted to what Hopper makes of it
+        ("mi355x", "mxfp4-linear", "mxfp4"),
+        ("h100-80gb-sxm", "mxfp4-linear", "marlin"),
+        ("h100-80gb-sxm", "mxfp4", "mxfp4"),  # experts: fitted to what Hopper makes of them
     ],
 )
 def test_cards_without_fp4_unpack_it_to_16_bit(
