@@ -82,7 +82,7 @@ def test_run_and_price_answer_what_their_tables_hold(folder: Path) -> None:
 
 def test_check_list_and_show(folder: Path) -> None:
     said = answer("check", "small.yaml")
-    assert {*said} == {"scenario", "question", "seed", "cases", "plans"}
+    assert {*said} == {"scenario", "question", "seed", "cases", "plans", "predictions"}
     assert said["cases"] == 8
     assert {plan["fleet"] for plan in said["plans"]} == {"slow", "fast"}
     listed = answer("list", "gpus")
