@@ -26,7 +26,7 @@ def price_age_note(scenario: Scenario, catalog: Catalog) -> list[str]:
     oldest = min(old, key=lambda name: (old[name], name))
     return [
         _(
-            "{old} of {all} prices are older than six months, counted from the catalogue's newest ({newest}); the "
+            "Prices older than six months: {old} of {all}, counted from the catalogue's newest ({newest}); the "
             "oldest is of {day} ({offer}). Your own prices replace them: cost.quotes.",
             old=len(old),
             all=len(offers),

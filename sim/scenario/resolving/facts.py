@@ -170,6 +170,7 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
         "blackwell_": pool.gpu.blackwell,
         "hopper_": pool.gpu.hopper,
         "recent_": pool.gpu.blackwell or pool.gpu.hopper,
+        "cdna_": pool.gpu.cdna,
         "draft_": pool.drafter is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
