@@ -215,6 +215,20 @@ def test_hostile_configs(tmp_path: Path) -> None:
     assert models > len(READERS)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model_type": "laguna", "num_hidden_layers": 10**9},
+        {"model_type": "exaone4", "num_hidden_layers": 10**9, "sliding_window_pattern": "LLLG"},
+        {"model_type": "iquest_q1", "num_hybrid_layers_block": 10**9, "dense_intermediate_size": 64},
+    ],
+)
+def test_a_config_of_a_thousand_million_layers_is_read_at_once(tmp_path: Path, keys: dict[str, Any]) -> None:
+    started = time.process_time()
+    config_told(tmp_path, {**KEYS, **keys})
+    assert time.process_time() - started < AT_ONCE_S
+
+
 def config_told(folder: Path, keys: dict[str, Any]) -> tuple[str, str | None]:
     """What is wrong with a config of *keys*, or the model's name."""
     (folder / "config.json").write_text(json.dumps(keys))

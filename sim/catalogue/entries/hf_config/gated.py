@@ -28,12 +28,12 @@ def _afmoe(config: Config) -> Fields:
 
 def _laguna(config: Config) -> Fields:
     """Poolside Laguna: layers with a window have more query heads than those that see all tokens."""
-    layers, kinds = config.count("num_hidden_layers"), config.get("layer_types", list, [])
+    kinds = config.get("layer_types", list, [])
     heads = config.get("num_attention_heads_per_layer", list, [])
     near = {kind: count for kind, count in zip(kinds, heads, strict=False) if isinstance(count, int)}
     inner = config.count("moe_intermediate_size")
     sizes = {"shared_experts": config.whole("shared_expert_intermediate_size", 0) // inner}
-    sizes |= {"dense_layers": config.get("mlp_layer_types", list, ["dense", *["sparse"] * (layers - 1)]).count("dense")}
+    sizes |= {"dense_layers": config.get("mlp_layer_types", list, ["dense"]).count("dense")}
     whole = near.get("full_attention", config.count("num_attention_heads"))
     windowed = near.get("sliding_attention", whole)
     fields = qwen3(Config(config.path, config.keys | {"num_attention_heads": windowed}))

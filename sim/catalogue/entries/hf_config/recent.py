@@ -40,7 +40,8 @@ def _cohere2_moe(config: Config) -> Fields:
 def _exaone4(config: Config) -> Fields:
     pattern, layers = config.keys.get(LETTERS), config.count("num_hidden_layers")
     if isinstance(pattern, str) and pattern:
-        windowed = sum(pattern[layer % len(pattern)] == "L" for layer in range(layers))
+        whole, rest = divmod(layers, len(pattern))
+        windowed = whole * pattern.count("L") + pattern[:rest].count("L")
     else:
         windowed = layers - layers // (config.whole(LETTERS, layers) or layers)
     return qwen3(config) | sliding(config, lambda _: windowed)

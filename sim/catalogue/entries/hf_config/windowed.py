@@ -68,10 +68,10 @@ def _iquest(config: Config) -> Fields:
     fields |= moe(config, "num_experts", "intermediate_size", "num_experts_per_tok", dense_layers=len(dense))
     if not config.flag("use_sliding_window", True) or not config.flag("use_hybrid_layers", True):
         return fields
-    kinds = config.get("hybrid_layers_types_block", list, IQUEST_BLOCK) * config.whole("num_hybrid_layers_block", 21)
-    kinds += config.get("first_layers_types", list, []) + config.get("last_layers_types", list, [])
-    window = {"sliding_window": config.count("sliding_window")}
-    return fields | window | {"sliding_window_layers": kinds.count("sliding_attention")}
+    block = config.get("hybrid_layers_types_block", list, IQUEST_BLOCK).count("sliding_attention")
+    ends = config.get("first_layers_types", list, []) + config.get("last_layers_types", list, [])
+    windowed = block * config.whole("num_hybrid_layers_block", 21) + ends.count("sliding_attention")
+    return fields | {"sliding_window": config.count("sliding_window"), "sliding_window_layers": windowed}
 
 
 WINDOWED: dict[str, Callable[[Config], Fields]] = {
