@@ -154,7 +154,7 @@ class CampaignFact(Sourced):
     repeated_prompts: Count | None = None
     """The number of different prompts that the client sends over and over: the prefix cache holds them."""
     prompts_sent_before: Count | None = None
-    """The prompts of the first so many requests were sent to the same server before: its prefix cache has them."""
+    """Number of requests, from the first on, whose prompts the same server had before: its prefix cache has them."""
     cached_share: Positive | None = None
     """Share of each prompt that the prefix cache holds, where the rows do not give it."""
     drafts: str = ""

@@ -31,7 +31,7 @@ class StateCache:
         return max(0, int(self.kv_ratio / (1 + self.kv_ratio) * free_bytes // place_bytes))
 
     def requests(self, places: int) -> int:
-        """Most requests that run at once on so many *places*."""
+        """Most requests that run at once on *places*."""
         return places // self.per_request
 
     def why_not(self, free_bytes: float, place_bytes: float) -> str:
@@ -46,5 +46,5 @@ class StateCache:
 
 
 def place_bytes(model: Model, tensor_parallel_size: int, layers: int) -> float:
-    """States of one sequence in so many of the *layers* of *model*, on one GPU of a stage that has them."""
+    """States of one sequence in a stage of *layers* layers of *model*, on one of its GPUs [B]."""
     return state_bytes(model) * model.linear_attention_layers * layers / model.layers / tensor_parallel_size
