@@ -48,6 +48,8 @@ SHOWN = 60
 _LONGEST_ID = 100
 LEAST_PART = 3
 """Characters of a name or word that is looked for inside of others."""
+ALMOST = 0.9
+"""Likeness of two names of which one is a slip of the other."""
 MOST_OFFERED = 4
 """Ids in place of an unknown one."""
 _RELEASE = re.compile(r"(.*?)[\s_=:@-]*v?(\d+(?:\.\d+)+[a-z0-9.+-]*)")
@@ -299,12 +301,14 @@ def _is_id(key: str) -> bool:
 
 
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """What *name* may stand for, likeliest first: names that hold it, with the same numbers, spelt alike.
+    """What *name* may stand for, likeliest first: names that hold it, almost the same, with the same numbers, alike.
 
     >>> _nearest("a100", ["a10", "h100-sxm", "a100-80gb-sxm", "a100-40gb-pcie"])
     ('a100-40gb-pcie', 'a100-80gb-sxm', 'a10')
     >>> _nearest("nvidia a100", ["a10", "a100-80gb-sxm"])
     ('a100-80gb-sxm',)
+    >>> _nearest("qwen3-32bb", ["qwen3-0.6b", "qwen3-14b", "qwen3-32b"])
+    ('qwen3-32b', 'qwen3-0.6b', 'qwen3-14b')
     """
     wanted, names = name.strip().lower()[:_LONGEST_ID], sorted(known)
     holding = [one for one in names if len(wanted) >= LEAST_PART and wanted in one.lower()]
@@ -312,7 +316,8 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
     most = max(shared.values(), default=0)
     sharing = [one for one in names if most and shared[one] == most]
-    return tuple(dict.fromkeys([*holding, *sharing, *get_close_matches(wanted, names, n=3, cutoff=0.6)]))
+    almost, alike = (get_close_matches(wanted, names, n=3, cutoff=cutoff) for cutoff in (ALMOST, 0.6))
+    return tuple(dict.fromkeys([*holding, *almost, *sharing, *alike]))
 
 
 def _numbers(text: str) -> set[str]:

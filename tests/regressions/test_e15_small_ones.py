@@ -55,6 +55,7 @@ def test_a_misspelt_key_set_to_null_is_an_error(root: Path, catalog: Catalog) ->
         ("gpu", "rtx4900", ("rtx-4090",)),
         ("server", "dgx", ("dgx-a100",)),
         ("model", "qwen2-72b-instuct", ("qwen2-72b-instruct",)),
+        ("model", "qwen3-32bb", ("qwen3-32b",)),
     ],
 )
 def test_names_that_hold_what_was_typed_come_first(
