@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import TypeAdapter
 from warm import Warm
+
+from sim.workload.arrivals import Arrivals
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -126,6 +129,15 @@ def test_every_named_file_is_there(page: str) -> None:
     missing = [name for name in named if not (ROOT / name).exists()]
     missing += [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
     assert missing == []
+
+
+def test_every_arrival_process_is_one() -> None:
+    texts = [*PAGES.values(), (ROOT / "sim/scenario/reading/template.py").read_text()]
+    written = {found for text in texts for found in re.findall(r"\{(process: \w+, [^{}]*)\}", text)}
+    for process in sorted(written):
+        data = yaml.safe_load(f"{{{process}}}".replace("[24 rates]", str([1] * 24)))
+        TypeAdapter(Arrivals).validate_python(data)
+    assert len(written) > 10
 
 
 @pytest.mark.filterwarnings("default")
