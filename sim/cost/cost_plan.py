@@ -185,7 +185,7 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:
     if operations is not None and (given := operations.landlords):
-        yield f"Rented: {', '.join(given).replace('_', ' and ')} are the landlord's."
+        yield f"Paid by the landlord: {', '.join(given).replace('_', ' and ')}."
 
 
 def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:

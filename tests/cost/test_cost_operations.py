@@ -108,7 +108,7 @@ def test_a_tenant_bears_what_the_landlord_does_not(resolve, make_pool):
     }
     plan = resolve(RENT, make_pool(), operations=operations)
     assert {charge.component for charge in plan.charges} == {"rental", "software"}
-    assert "Rented: tax, maintenance are the landlord's." in plan.notes
+    assert "Paid by the landlord: tax, maintenance." in plan.notes
     assert "Left out of the bill: staff, egress." in plan.notes
 
 

@@ -83,7 +83,7 @@ def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any
             axis.label: tried.load,
             "slo_attainment": tried.slo_attainment,
             "overloaded": tried.overloaded,
-            "meets_slo": tried.meets,
+            "meets_slo": None if tried.slo_attainment is None else tried.meets,
             **tried.percentiles,
         }
         for one in found

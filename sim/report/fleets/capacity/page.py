@@ -38,7 +38,8 @@ def _takes(one: Capacity, row: Row, axis: LoadAxis) -> str:
     if load == 0:
         return _("meets the SLO at no load that was tried: {reason}", reason=retold(row["reason"]))
     if isinf(load):
-        return _("meets the SLO at every load that was tried")
+        top = place(axis.label, plain(one.at_least))
+        return _("meets the SLO at every load that was tried, up to {place}", place=top)
     around = f" ± {plain(half, 2)}" if half else ""
     cost = row["usd_per_million_good_tokens"]
     price = _(", at {cash} per million goodput tokens", cash=cash(cost)) if cost is not None else ""
@@ -50,6 +51,15 @@ def findings(
 ) -> list[str]:
     """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
     told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
+    told += [
+        _(
+            "{fleet} may take more: at higher loads all requests arrive within the warm-up. A longer trace or a shorter "
+            "warmup_s shows how much.",
+            fleet=one.fleet,
+        )
+        for one in found
+        if one.requests_run_out
+    ]
     told += load_notes(scenario)
     told += [
         _("{fleet} is limited by {limit} there.", fleet=row["fleet"], limit=_(LIMITS.get(limit, str(limit))))
@@ -165,8 +175,9 @@ def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
         first = True
         for search in one.found:
             for tried in search.tried:
-                over = ", overloaded" if tried.overloaded else ""
-                shares = [share_beside(tried.slo_attainment, slo.attainment)] if slo.per_request else []
+                over = _(", overloaded") if tried.overloaded else ""
+                attained, nothing = tried.slo_attainment, tried.slo_attainment is None
+                shares = ["" if attained is None else share_beside(attained, slo.attainment)] if slo.per_request else []
                 known = [(tried.percentiles[one.column], one.limit_s) for one in slo.percentiles]
                 values = ["" if value is None else seconds_beside(value, limit_s) for value, limit_s in known]
                 yield {
@@ -176,6 +187,6 @@ def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
                     "load": plain(tried.load, 4),
                     "attained": [*shares, *values],
                     "meets": tried.meets,
-                    "standing": (_("yes") if tried.meets else _("no")) + over,
+                    "standing": _("no requests") if nothing else (_("yes") if tried.meets else _("no")) + over,
                 }
                 first = False

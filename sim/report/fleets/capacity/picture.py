@@ -110,12 +110,17 @@ def searches(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[Panel]
     if slo.per_request:
         limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
         title = _("Requests within the SLO at every simulated load")
-        panels.append(_search(able, axis, title, lambda tried: tried.slo_attainment, limit, looks, share=True))
+        panels.append(_search(able, axis, title, _attained, limit, looks, share=True))
     for one in slo.percentiles:
         limit = Limit(one.limit_s, _("SLO {limit_s} s", limit_s=plain(one.limit_s)))
         title = _("{name_of} [s] at every simulated load", name_of=name_of(one))
         panels.append(_search(able, axis, title, partial(_percentile, one.column), limit, looks))
     return panels
+
+
+def _attained(tried: TriedLoad) -> float:
+    """nan, which is not drawn, where no request arrives in the window."""
+    return float("nan") if tried.slo_attainment is None else tried.slo_attainment
 
 
 def _percentile(column: str, tried: TriedLoad) -> float:

@@ -97,8 +97,9 @@ def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
 
 
 def summary_row(one: Outlook) -> dict[str, Any]:
-    """The totals of one fleet, by the columns of summary.csv."""
+    """The totals of one fleet, by the columns of summary.csv; none where there is no plan."""
     rows = one.rows
+    totals = _totals(one) if rows else dict.fromkeys(_totals(one))
     return {
         "fleet": one.fleet,
         "reason": one.reason,
@@ -107,11 +108,19 @@ def summary_row(one: Outlook) -> dict[str, Any]:
         "unit_gpus": one.gpus,
         "units_first": rows[0].in_service if rows else None,
         "units_last": rows[-2].in_service if rows else None,
-        "bought": one.bought,
+        "bought": one.bought if rows else None,
         "retired": rows[-1].retired if rows else None,
-        "rented_unit_months": sum(row.rented for row in rows),
+        "rented_unit_months": sum(row.rented for row in rows) if rows else None,
         "owed_unit_months": one.stock.owed_unit_months if one.stock is not None else None,
         "months_short": len(one.short) if rows else None,
+        **totals,
+        **(_sales(one) if one.held else {}),
+    }
+
+
+def _totals(one: Outlook) -> dict[str, Any]:
+    rows = one.rows
+    return {
         "capex_usd": sum(row.capital_usd for row in rows),
         "resale_usd": sum(row.resale_usd for row in rows),
         "decommissioning_usd": sum(row.decommissioning_usd for row in rows),
@@ -123,7 +132,6 @@ def summary_row(one: Outlook) -> dict[str, Any]:
         "output_tokens": one.output_tokens,
         "usd_per_million_output_tokens": one.usd_per_million_output_tokens,
         "levelised_usd_per_million_output_tokens": one.levelised_usd_per_million_output_tokens,
-        **(_sales(one) if one.held else {}),
     }
 
 

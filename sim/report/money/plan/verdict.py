@@ -43,7 +43,8 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     if not order:
         return _("No fleet can be planned: see the reasons.")
     best = order[0]
-    first = _("Over {span} {fleet} costs least: {costs}", span=span(plan), fleet=best.fleet, costs=_costs(best))
+    told = N_("Over {span} {fleet} costs least: {costs}") if len(order) > 1 else N_("Over {span} {fleet} costs {costs}")
+    first = _(told, span=span(plan), fleet=best.fleet, costs=_costs(best))
     if len(order) > 1:
         others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
         first += _("; ") + listing(others) if others else ""

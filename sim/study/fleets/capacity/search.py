@@ -36,7 +36,8 @@ class TriedLoad:
     """One simulated load of a search."""
 
     load: float
-    slo_attainment: float
+    slo_attainment: float | None
+    """None where no request arrives in the window: such a load says nothing of the fleet."""
     overloaded: bool
     meets: bool
     percentiles: Mapping[str, float | None] = field(default_factory=dict)
@@ -81,6 +82,11 @@ class Capacity:
     def at_least(self) -> float:
         """The capacity; where it lies beyond the search, the highest load that every replication met."""
         return self.mean if self.mean < inf else min(one.met for one in self.found)
+
+    @property
+    def requests_run_out(self) -> bool:
+        """Whether the capacity is not found because at higher loads all requests arrive within the warm-up."""
+        return self.mean == inf and any(load.slo_attainment is None for one in self.found for load in one.tried)
 
     @property
     def relative(self) -> float | None:
@@ -233,9 +239,8 @@ def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: 
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
-            tried[value] = TriedLoad(
-                value, met.traffic.slo_attainment or 0.0, met.traffic.overloaded, meets(stored), named
-            )
+            attained = None if _idle(stored) else met.traffic.slo_attainment or 0.0
+            tried[value] = TriedLoad(value, attained, met.traffic.overloaded, meets(stored), named)
         return stored
 
     # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it

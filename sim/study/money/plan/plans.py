@@ -278,6 +278,11 @@ def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:
 def _reason(capacity: Capacity) -> str:
     if capacity.reason:
         return capacity.reason
+    if capacity.requests_run_out:
+        return (
+            "one unit meets the service level at every load that was tried, and at higher ones all requests arrive "
+            "within the warm-up: a longer trace or a shorter warmup_s shows how much it takes"
+        )
     if capacity.mean:
         return "one unit meets the service level at every load that was tried: there is no number of units to plan"
     return "one unit does not meet the service level at any load"

@@ -1,7 +1,7 @@
 """What a plan's verdict says of rows whose sums are known."""
 
 from sim.cost import MultiYear
-from sim.report.money.plan.tables import month_rows
+from sim.report.money.plan.tables import month_rows, summary_row
 from sim.report.money.plan.verdict import verdict
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.money.plan.cash import Row
@@ -94,3 +94,9 @@ def test_nothing_can_be_planned() -> None:
     answer = verdict([none], PLAN)
     assert answer.headline == "No fleet can be planned: see the reasons."
     assert answer.findings == ("small cannot be planned: does not fit.",)
+    totals = [value for name, value in summary_row(none).items() if "usd" in name or name == "discount_rate"]
+    assert set(totals) == {None}, "no plan is not a plan that costs nothing"
+
+
+def test_the_only_plan_is_not_said_to_be_the_cheapest() -> None:
+    assert verdict([outlook("bought", BOUGHT)], PLAN).headline.startswith("Over 0.5 years bought costs $46.00 in")

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import brentq
 
 from sim.catalogue.catalog import load_catalog
+from sim.report.fleets.capacity.answer import search_rows
 from sim.scenario.reading.load import load
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity import search as capacity_module
@@ -100,7 +101,8 @@ def test_beyond_the_search_is_where_the_widest_load_is_met(tmp_path: Path, monke
     monkeypatch.setattr(capacity_module, "WIDEST", 4.0)
     assert found(loaded, tmp_path / "out").mean == pytest.approx(2.0, rel=0.02), "2.4 a second is too much"
     monkeypatch.setattr(capacity_module, "WIDEST", 2.0)
-    assert found(loaded, tmp_path / "out").mean == inf
+    assert (beyond := found(loaded, tmp_path / "out")).mean == inf
+    assert not beyond.requests_run_out
 
 
 def test_a_load_that_leaves_the_window_empty_says_nothing(tmp_path: Path) -> None:
@@ -108,7 +110,10 @@ def test_a_load_that_leaves_the_window_empty_says_nothing(tmp_path: Path) -> Non
     arrivals = {"process": "poisson", "rate_rps": 0.1, "num_requests": 60}
     output = {"distribution": "fixed", "value": 20}
     loaded = scenario(tmp_path, arrivals, output, horizon_s=None, warmup_s=60, replications=2)
-    assert found(loaded, tmp_path / "out").mean == inf
+    one = found(loaded, tmp_path / "out")
+    assert (one.mean, one.requests_run_out) == (inf, True)
+    rows = [row for row in search_rows([one], LoadAxis.of(loaded)) if row["rate_rps"] > one.at_least]
+    assert {(row["slo_attainment"], row["meets_slo"]) for row in rows[-1:]} == {(None, None)}
 
 
 def test_a_profile_needs_a_window_that_covers_it(tmp_path: Path) -> None:
