@@ -98,6 +98,8 @@ def test_a_fleet_has_its_own(tmp_path: Path) -> None:
          "carbon.embodied.gpu_kg", "no figure for rtx-4090"),
         ("operations", {"staff": {"fte": 1}}, "operations.staff.usd_per_fte_year", "missing"),
         ("operations", {"stuff": {}}, "operations.stuff", "did you mean staff"),
+        ("operations", {"maintenance": {"fraction_per_year": 5}}, "fraction_per_year", "at most 1, not 5"),
+        ("finance", {"method": "annuity", "discount_rate": 7, "life_years": 4}, "discount_rate", "at most 1, not 7"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_line(tmp_path: Path, section: str, value: Any, where: str, text: str) -> None:

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from sim.cost.finance.cash_flow import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.cost.money import USD, CurrencyCode
 from sim.cost.purchase.resale import Resale
-from sim.spec import Fraction, NonNegative, Positive, Spec
+from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
 
 RunningLine = Literal[
@@ -39,7 +39,7 @@ RunningLine = Literal[
     "api",
 ]
 """Lines of the bill that are paid month by month, as costs.csv names them, and the API."""
-Growth = Annotated[float, Field(gt=-1, lt=10)]
+Growth = Annotated[float, Field(gt=-1, le=1)]
 
 
 class _Owned(Spec):
@@ -127,7 +127,7 @@ class StraightLine(_Owned):
     """The loss of value in equal parts over the life; capital itself costs nothing."""
 
     method: Literal["straight_line"]
-    discount_rate: NonNegative = 0.0
+    discount_rate: Fraction = 0.0
     """Not used by this method; accepted so that a scenario can change its method alone."""
 
     @property
@@ -140,7 +140,7 @@ class Annuity(_Owned):
     """Equal payments that also earn the discount rate on the capital that is still bound."""
 
     method: Literal["annuity"]
-    discount_rate: NonNegative
+    discount_rate: Fraction
     """Cost of capital per year, as a fraction."""
 
     @property

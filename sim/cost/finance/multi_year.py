@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.finance.cash_flow import MONTHS_PER_YEAR, price_factor
 from sim.cost.rent.rental import Rent
-from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 
 MONTHS_PER_QUARTER = 3
 _FORM = "a month is needed, for example 2027-01"
@@ -20,7 +20,7 @@ def _month(value: Any) -> str:
 
 
 CalendarMonth = Annotated[str, BeforeValidator(_month)]
-Rate = Annotated[float, Field(gt=-1, le=100, strict=True)]
+Rate = Annotated[float, Field(gt=-1, le=10, strict=True)]
 Decline = Annotated[float, Field(gt=-1, lt=1, strict=True)]
 
 
@@ -94,7 +94,7 @@ class MultiYear(Spec):
     """How much less rents cost a year later, as a fraction; a contract keeps the price at which it was signed."""
     rental_term_months: Count = 1
     """Shortest time for which a unit is rented; a commitment has its own."""
-    discount_rate: NonNegative | None = None
+    discount_rate: Fraction | None = None
     """Per year; left out: the one in finance."""
     bridge: dict[str, Rent] = Field(default_factory=dict)
     """Fleet that buys -> terms on which the same hardware is rented while its first orders are on the way."""

@@ -2,14 +2,14 @@
 
 from sim.cost.bill.charge import FlatCharge, Follows, Stated
 from sim.cost.operations.component import Owned, OwnerComponent
-from sim.spec import NonNegative
+from sim.spec import Fraction
 from sim.units import HOURS_PER_YEAR
 
 
 class Maintenance(OwnerComponent):
     """Support and repair by the maker or a third party."""
 
-    fraction_per_year: NonNegative
+    fraction_per_year: Fraction
     """Yearly fee over the purchase price of servers, GPUs, network and storage."""
 
     def charges(self, owned: Owned) -> list[FlatCharge]:

@@ -6,13 +6,13 @@ from typing import ClassVar
 from sim.cost.bill.charge import FlatCharge, Stated
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.operations.component import Owned, OwnerComponent
-from sim.spec import NonNegative
+from sim.spec import Fraction
 
 
 class NetworkStorage(OwnerComponent):
     """Network and storage as a share of the hardware's price, where no parts list is at hand."""
 
-    fraction_of_hardware: NonNegative
+    fraction_of_hardware: Fraction
     """Price of network and storage over the price of servers and GPUs."""
 
     buys: ClassVar[bool] = True

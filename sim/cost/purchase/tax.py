@@ -5,13 +5,13 @@ from dataclasses import replace
 from sim.cost.bill.charge import FlatCharge, Stated
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.operations.component import Owned, OwnerComponent
-from sim.spec import NonNegative
+from sim.spec import Fraction
 
 
 class Tax(OwnerComponent):
     """Sales tax, VAT or import duty that the buyer pays."""
 
-    fraction_of_purchases: NonNegative
+    fraction_of_purchases: Fraction
     """Tax over the purchase prices; a resale does not bring it back."""
 
     def charges(self, owned: Owned) -> list[FlatCharge]:

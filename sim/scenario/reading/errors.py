@@ -130,7 +130,8 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
 
 def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     """The key that was meant: here one of the same letters or words, or spelt almost so; the same one elsewhere; here
-    one that is alike."""
+    one that is alike.
+    """
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
     wrong = str(place[-1])
     swapped = [name for name in here if sorted(name) == sorted(wrong)]

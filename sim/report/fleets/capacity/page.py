@@ -53,8 +53,8 @@ def findings(
     told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
     told += [
         _(
-            "{fleet} may take more: at higher loads all requests arrive within the warm-up. A longer trace or a shorter "
-            "warmup_s shows how much.",
+            "{fleet} may take more: at higher loads all requests arrive within the warm-up. A longer trace or a "
+            "shorter warmup_s shows how much.",
             fleet=one.fleet,
         )
         for one in found
