@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.language import _
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
-from sim.report.words.money import in_code, money_mark
+from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import plain
 from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
@@ -47,8 +47,8 @@ def timeline_panels(sweep: Sweep, slo: Mapping[str, Any]) -> list[Panel]:
     found = {name: timeline_of(case) for name, case in cases.items() if case.usage().num_rows}
     colors = {name: color for name, (color, _marker) in style(sweep.fleets).items()}
     panels = [_load(found), _latency(found, colors, slo), _queue(found, colors), _cost(found, colors)]
-    shown = [panel for panel in panels if panel is not None]
-    return shown + [_replicas(name, course, colors[name]) for name, course in found.items() if name in switched]
+    drawn = [panel for panel in panels if panel is not None]
+    return drawn + [_replicas(name, course, colors[name]) for name, course in found.items() if name in switched]
 
 
 def _load(found: Mapping[str, Timeline]) -> Panel | None:
@@ -85,7 +85,7 @@ def _queue(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | 
 
 def _cost(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | None:
     curves = [
-        _curve(name, colors[name], course, course.usd_per_h)
+        _curve(name, colors[name], course, course.usd_per_h * shown(1.0))
         for name, course in found.items()
         if course.usd_per_h is not None
     ]

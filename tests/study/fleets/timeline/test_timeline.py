@@ -98,3 +98,11 @@ def test_charts_only_where_something_changes() -> None:
     assert (both[-1].curves[-1].x, both[-1].curves[-1].y) == ((180.0,), (2.0,))
     assert all(not any(map(isnan, curve.y)) for panel in both for curve in panel.curves)
     assert [panel.title for panel in panels(a=Case(STATES, keeps_requests=False))] == [*titles[3:4], "Replicas: a"]
+
+
+def test_the_cost_rate_is_drawn_in_the_currency_of_its_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    (dollars,) = panels(a=Case(STATES))[3].curves
+    monkeypatch.setattr("sim.report.fleets.timeline.panels.shown", lambda usd: usd / 1.2)
+    (euros,) = panels(a=Case(STATES))[3].curves
+    assert euros.y == pytest.approx([one / 1.2 for one in dollars.y])
+    assert dollars.y[0] == pytest.approx(3.6)
