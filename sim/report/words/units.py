@@ -78,7 +78,6 @@ def counted(text: str) -> str:
         "time to first token": "latency",
         "time to last token": "latency",
         "tokens/s": f"{several}/s",
-        "good tokens": f"good {several}",
         "goodput tokens": f"goodput {several}",
         "concurrent sequences (max_num_seqs)": "full batches (max_batch_size, instances)",
         "per token": f"per {noun()}",

@@ -154,7 +154,7 @@ IN_EVERY_TABLE = (
     Column("usd_per_million_tokens", "USD", "all cost over prompt and output tokens", usd_per_million("total_tokens")),
     Column("usd_per_million_good_tokens", "USD",
            "all cost over the output tokens of requests within all limits of each request alone",
-           usd_per_million("good_output_tokens"), "per million good tokens"),
+           usd_per_million("good_output_tokens"), "per million goodput tokens"),
 )  # fmt: skip
 """What stands in every summary.csv, in this order; without any cost the columns that need one are left out."""
 WHERE_KNOWN = (

@@ -81,9 +81,9 @@ def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any
             "fleet": search.fleet,
             "replication": search.replication,
             axis.label: tried.load,
-            "slo_attainment": tried.slo_attainment,
+            "slo_attainment": None if tried.idle else tried.slo_attainment,
             "overloaded": tried.overloaded,
-            "meets_slo": None if tried.slo_attainment is None else tried.meets,
+            "meets_slo": None if tried.idle else tried.meets,
             **tried.percentiles,
         }
         for one in found
@@ -116,8 +116,8 @@ def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> 
         "± 95 %",
         _("limited by"),
         *(f"{head} [{_unit(column)}]" for column, head in latencies.items()),
-        "output [tokens/s]",
-        in_code("cost [USD/h]"),
+        _("output [tokens/s]"),
+        in_code(_("cost [USD/h]")),
         in_code(_("cost [USD per million goodput tokens]")),
     ]
     lines = []

@@ -127,7 +127,7 @@ Column = tuple[str, str, str, Any]
 def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
     """Those that hold something."""
     columns: list[Column] = [
-        (axis.label, load_label(axis), "", plain),
+        (axis.label, load_label(axis), "", _capacity),
         *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
         ("output_tokens_per_s", _("output tokens"), "1/s", plain),
         ("gpu_busy_fraction", _("GPU busy"), "", percent),
@@ -135,6 +135,10 @@ def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
         ("usd_per_million_good_tokens", _("per million goodput tokens"), "", cash),
     ]
     return [column for column in columns if any(row[column[0]] is not None for row in rows)]
+
+
+def _capacity(load: float) -> str:
+    return _("beyond the search") if isinf(load) else plain(load)
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
@@ -176,8 +180,8 @@ def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
         for search in one.found:
             for tried in search.tried:
                 over = _(", overloaded") if tried.overloaded else ""
-                attained, nothing = tried.slo_attainment, tried.slo_attainment is None
-                shares = ["" if attained is None else share_beside(attained, slo.attainment)] if slo.per_request else []
+                share = "" if tried.idle else share_beside(tried.slo_attainment, slo.attainment)
+                shares = [share] if slo.per_request else []
                 known = [(tried.percentiles[one.column], one.limit_s) for one in slo.percentiles]
                 values = ["" if value is None else seconds_beside(value, limit_s) for value, limit_s in known]
                 yield {
@@ -187,6 +191,6 @@ def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
                     "load": plain(tried.load, 4),
                     "attained": [*shares, *values],
                     "meets": tried.meets,
-                    "standing": _("no requests") if nothing else (_("yes") if tried.meets else _("no")) + over,
+                    "standing": _("no requests") if tried.idle else (_("yes") if tried.meets else _("no")) + over,
                 }
                 first = False

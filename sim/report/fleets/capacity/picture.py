@@ -110,17 +110,12 @@ def searches(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[Panel]
     if slo.per_request:
         limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
         title = _("Requests within the SLO at every simulated load")
-        panels.append(_search(able, axis, title, _attained, limit, looks, share=True))
+        panels.append(_search(able, axis, title, lambda tried: tried.slo_attainment, limit, looks, share=True))
     for one in slo.percentiles:
         limit = Limit(one.limit_s, _("SLO {limit_s} s", limit_s=plain(one.limit_s)))
         title = _("{name_of} [s] at every simulated load", name_of=name_of(one))
         panels.append(_search(able, axis, title, partial(_percentile, one.column), limit, looks))
     return panels
-
-
-def _attained(tried: TriedLoad) -> float:
-    """nan, which is not drawn, where no request arrives in the window."""
-    return float("nan") if tried.slo_attainment is None else tried.slo_attainment
 
 
 def _percentile(column: str, tried: TriedLoad) -> float:
@@ -141,7 +136,8 @@ def _search(
     curves, spans = [], []
     for one in found:
         color, marker = looks[one.fleet]
-        tried = sorted((attempt for search in one.found for attempt in search.tried), key=lambda attempt: attempt.load)
+        measured = (load for search in one.found for load in search.tried if not load.idle)
+        tried = sorted(measured, key=lambda attempt: attempt.load)
         values = tuple(map(read, tried))
         near = tuple(share or value <= FAR * limit.at for value in values)
         names = tuple(f"{one.fleet}, {plain(attempt.load)}" for attempt in tried)

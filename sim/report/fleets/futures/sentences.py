@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.language import _
+from sim.language import N_, _
 from sim.report.charts.tornado import TornadoBar
 from sim.report.words.money import cash, shown
 from sim.report.words.text import AXIS_UNITS, joined, listing, percent, place, plain
@@ -92,7 +92,9 @@ def _range(setting: Setting, futures: str) -> str:
     parts = []
     for one in setting.outcomes:
         low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
-        parts.append(_("{low} to {high} ({fleet})", low=cash(float(low)), high=cash(float(high)), fleet=one.fleet))
+        least, most = cash(float(low)), cash(float(high))
+        told = N_("{low} ({fleet})") if least == most else N_("{low} to {high} ({fleet})")
+        parts.append(_(told, low=least, high=most, fleet=one.fleet))
     return _("In 80 % of {futures} a million output tokens costs {listing}.", futures=futures, listing=listing(parts))
 
 

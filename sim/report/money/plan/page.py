@@ -38,7 +38,7 @@ HEADS = (
         N_("short by"),
         N_("capex"),
         N_("resale"),
-        N_("running"),
+        N_("opex"),
         N_("rent"),
         N_("net cash"),
     ),

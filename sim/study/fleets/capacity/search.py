@@ -36,12 +36,13 @@ class TriedLoad:
     """One simulated load of a search."""
 
     load: float
-    slo_attainment: float | None
-    """None where no request arrives in the window: such a load says nothing of the fleet."""
+    slo_attainment: float
     overloaded: bool
     meets: bool
     percentiles: Mapping[str, float | None] = field(default_factory=dict)
     """Those that the service level names, by column of summary.csv."""
+    idle: bool = False
+    """Whether no request arrives in the window: such a load says nothing of the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Capacity:
     @property
     def requests_run_out(self) -> bool:
         """Whether the capacity is not found because at higher loads all requests arrive within the warm-up."""
-        return self.mean == inf and any(load.slo_attainment is None for one in self.found for load in one.tried)
+        return self.mean == inf and any(load.idle for one in self.found for load in one.tried)
 
     @property
     def relative(self) -> float | None:
@@ -239,8 +240,8 @@ def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: 
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
-            attained = None if _idle(stored) else met.traffic.slo_attainment or 0.0
-            tried[value] = TriedLoad(value, attained, met.traffic.overloaded, meets(stored), named)
+            attained, overloaded = met.traffic.slo_attainment or 0.0, met.traffic.overloaded
+            tried[value] = TriedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
         return stored
 
     # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it
