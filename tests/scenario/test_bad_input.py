@@ -72,6 +72,7 @@ def full(lines: list[str]) -> list[str]:
             "3: workload.arrivals.rate_rsp: unknown key; did you mean rate_rps?"]),
         ("rate_rps: 1", "rate_rps: 1, requests: 5", [
             "3: workload.arrivals.requests: unknown key; did you mean num_requests?"]),
+        ("rate_rps: 1", "rate_rps: 1, num: 5", ["3: workload.arrivals.num: unknown key; did you mean num_requests?"]),
         ("process: poisson", "process: poison", [
             "3: workload.arrivals.process: unknown process 'poison'; did you mean poisson?"]),
         ("process: poisson, ", "", [

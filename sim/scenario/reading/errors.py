@@ -129,13 +129,13 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
 
 
 def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
-    """The key that was meant: here one of the same letters or words, or spelt almost so; the same one elsewhere; here
-    one that is alike.
+    """The key that was meant: here one of the same letters, words or beginning, or spelt almost so; the same one
+    elsewhere; here one that is alike.
     """
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
     wrong = str(place[-1])
     swapped = [name for name in here if sorted(name) == sorted(wrong)]
-    longer = [name for name in here if set(wrong.split("_")) < set(name.split("_"))]
+    longer = [name for name in here if set(wrong.split("_")) < set(name.split("_")) or name.startswith(wrong)]
     if swapped or len(longer) == 1:
         return f"; did you mean {(swapped or longer)[0]}?"
     if not get_close_matches(wrong, here, n=1, cutoff=ALMOST):
