@@ -147,15 +147,23 @@ def _quote(part: Comparison, contest: Contest) -> str:
 
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
-    several = _("both") if len(part.fleets) == 2 else _("two or more")
     if part.sweep.single:
-        return _(", and {several} {verb}", several=several, verb=goal_of_all(part))
+        return _(", and {several} {verb}", several=_how_many(part, contests[0]), verb=goal_of_all(part))
+    several = _("both") if len(part.fleets) == 2 else _("two or more")
     return _(
         " wherever {several} {verb} ({where})",
         several=several,
         verb=goal_of_all(part),
         where=where_of(part, [one.value for one in contests]),
     )
+
+
+def _how_many(part: Comparison, contest: Contest) -> str:
+    """Of the fleets, those that are compared at the place of *contest*."""
+    count, total = len(part.at(contest.value)), len(part.fleets)
+    if total == 2:
+        return _("both")
+    return _("all {total}", total=total) if count == total else _("{count} of {total}", count=count, total=total)
 
 
 def _nearest(part: Comparison, slo: Slo) -> str:

@@ -41,6 +41,15 @@ def test_costs_within_their_interval_are_called_the_same(make_case: Callable[...
     assert "Within the 95 % interval the costs do not differ." in said.findings
 
 
+@pytest.mark.parametrize(("capacity", "told"), [(9.0, "all 3 meet the SLO"), (0.5, "2 of 3 meet the SLO")])
+def test_of_three_fleets_at_one_load_it_says_how_many_meet(
+    make_case: Callable[..., Any], capacity: float, told: str
+) -> None:
+    costs, loads = {"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 9.0, "b": 9.0, "c": capacity}
+    cases = [make_case(name, 1.0, i, capacity=loads[name], usd_per_h=costs[name]) for name in "abc" for i in range(3)]
+    assert answer(cases, []).headline.startswith(f"a is cheapest per million output tokens, and {told}:")
+
+
 def test_one_run_says_that_there_is_no_interval(two_fleets: list[Any]) -> None:
     said = answer([case for case in two_fleets if case.replication == 0], ["rate_rps"])
     assert any(line.startswith("One run each") for line in said.findings)
