@@ -86,7 +86,7 @@ class CauseRoutes:
         values = {path: value for path, value in values_of(request).items() if path.partition(".")[0] != SLO}
         found = self.runs.answer(run, values)
         if isinstance(found, WorkAnswer):
-            raise Refused(400, "a job's cost is not taken apart by property")
+            raise Refused(400, "a job's cost is not divided among causes")
         known = {fleet.name for fleet in found.scenario.fleets}
         if len(set(between)) != 2 or not known >= set(between):
             raise Refused(400, "the address needs two different fleets of the run: between=...&between=...")

@@ -168,9 +168,13 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
             close.append(retold(one.input.name))
         elif any(map(isnan, ends)):
             unknown.append(retold(one.input.name))
-    limits = [_("not with {listing} at an end of the range", listing=listing(turning))] if turning else []
-    limits += [_("it is too close to tell with {listing} at an end", listing=listing(close))] if close else []
-    limits += [_("nothing can be said with {listing} at an end", listing=listing(unknown))] if unknown else []
+    limits = [_("not at one end of the range of {listing}", listing=listing(turning))] if turning else []
+    limits += (
+        [_("it is too close to tell at one end of the range of {listing}", listing=listing(close))] if close else []
+    )
+    limits += (
+        [_("nothing can be said at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
+    )
     stays = _(", and stays below it at either end of every range") if answer.found.swings else ""
     but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
     yield _("{told}{but}.", told=told, but=but)

@@ -145,14 +145,14 @@ def _against_error(found: Sizing) -> Iterator[str]:
     share = percent(chance.share)
     if chance.at_least:
         yield _(
-            "In at least {share} of what the model's own error allows, {name} is cheaper than {rival}.",
+            "In at least {share} of draws of the error of predictions {name} is cheaper than {rival}.",
             name=best.name,
             rival=chance.rival,
             share=share,
         )
     else:
         yield _(
-            "In {share} of what the model's own error allows, {name} is cheaper than {rival}.",
+            "In {share} of draws of the error of predictions {name} is cheaper than {rival}.",
             name=best.name,
             rival=chance.rival,
             share=share,

@@ -102,13 +102,19 @@ def explain(
     """
     for name in (first, second):
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
-            return Explained((), f"The gap between {first} and {second} is not taken apart: {name}: {reason}.")
+            return Explained(
+                (), f"The gap between {first} and {second} is not divided among causes, because of {name}: {reason}."
+            )
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
     games = {load: list(_games(scenario, catalog, out / HYBRIDS, (first, second), load)) for load in loads}
     call = Call(_costs, scenario, catalog)
     _simulate([game for played in games.values() for game in played], call, workplace, progress)
     found = [_gap(load, played) for load, played in games.items()]
-    missing = "" if all(found) else "At some load a hybrid answers nothing, and the gap cannot be shared."
+    missing = (
+        ""
+        if all(found)
+        else "At some load a hybrid fleet answers no request, so the gap cannot be divided among causes."
+    )
     return Explained(tuple(gap for gap in found if gap is not None), missing)
 
 
