@@ -127,6 +127,9 @@ def test_an_edited_scenario_is_no_matter_of_money(finished: Path) -> None:
     assert again.exit_code == 0, "what was billed anew can be billed once more"
 
 
+CHANGED = "has changed since this run was simulated: run its scenario again"
+
+
 def test_a_changed_trace_is_named(finished: Path) -> None:
     trace = finished / "t.csv"
     text = trace.read_text()
@@ -135,7 +138,7 @@ def test_a_changed_trace_is_named(finished: Path) -> None:
     trace.write_text(text)
     assert told.exit_code == 2
     name = f"{finished.name}/t.csv"
-    assert told.stderr == f"{finished}/out: the file {name} has changed since it was simulated: simulate it anew\n"
+    assert told.stderr == f"{finished}/out: the file {name} {CHANGED}\n"
 
 
 def test_a_changed_catalogue_is_named_unless_no_simulation_reads_it(finished: Path, tmp_path: Path) -> None:
@@ -144,7 +147,7 @@ def test_a_changed_catalogue_is_named_unless_no_simulation_reads_it(finished: Pa
     card.write_text(card.read_text().replace("450", "451", 1))
     with pytest.raises(ScenarioErrors) as caught:
         load_repriced(finished / "out", (), load_catalog(root))
-    assert str(caught.value).endswith("out: the catalogue (gpus) has changed since it was simulated: simulate it anew")
+    assert str(caught.value).endswith(f"out: the catalogue (gpus) {CHANGED}")
     shutil.copy(load_catalog().root / "gpus/rtx-4090.yaml", card)
     for file in (*(root / "prices").glob("*.yaml"), root / "fidelity/intervals.yaml"):
         file.write_text(file.read_text() + "\n# of another day\n")

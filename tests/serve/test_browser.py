@@ -202,18 +202,29 @@ OFF_THE_SCALE = """async () => {
     const frame = chart.plot.querySelector("svg");
     const axis = frame.querySelector(".axis");
     const [left, right, bottom] = ["x1", "x2", "y1"].map((name) => Number(axis.getAttribute(name)));
-    return [...chart.plot.querySelectorAll(".point")].map((one) => {
+    const points = [...chart.plot.querySelectorAll(".point")].map((one) => {
         const [x, y] = one.getAttribute("transform").match(/[-\\d.]+/g).map(Number);
         return [x >= left && x <= right && y >= 0 && y <= bottom, one.querySelector(".name")?.textContent ?? ""];
     });
+    return [points, [...chart.plot.querySelectorAll(".line")].map((one) => one.classList.contains("loose"))];
 }"""
 
 
 def test_overloaded_points_off_the_scale_stand_at_its_edge_with_their_value(page: Any, address: str) -> None:
     page.goto(address)
-    found = page.evaluate(OFF_THE_SCALE)
+    found, loose = page.evaluate(OFF_THE_SCALE)
     assert [inside for inside, _ in found] == [True] * 5
     assert [told for _, told in found] == ["", "", "▸ 40", "▸ 90", "◂ 0.01"]
+    assert loose == [False, True, True, True], "the line is dotted where an end of it is off the chart"
+
+
+def test_a_run_that_cannot_be_shown_leaves_its_reason_alone(browser: Any, address: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{address}/?run=gone")
+    page.locator(".answer .problem").wait_for()
+    assert not page.get_by_text("Take it with you").is_visible()
+    assert not page.get_by_role("button", name="Reset all").is_visible()
+    page.close()
 
 
 def test_a_scenario_is_edited_run_and_cancelled(page: Any, address: str) -> None:

@@ -226,7 +226,7 @@ def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
         {
             "fleet": line.fleet,
             "setting": places(line.setting),
-            "at": short(sweep.value(point)) if sweep.axis else "",
+            "at": place(sweep.axis, sweep.value(point)) if sweep.axis else "",
             "good": point.good,
             "total": shown(total),
             "perHour": shown(point.number("cost_usd_per_h") or 0.0),

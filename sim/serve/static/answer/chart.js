@@ -160,7 +160,12 @@ export class Chart {
     const upper = known.map((one) => `${one.x},${edge(one.i, 1)}`);
     const lower = known.map((one) => `${one.x},${edge(one.i, -1)}`);
     if (curve.half.some(Boolean)) group.append(drawn("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") }));
-    group.append(drawn("polyline", { class: curve.dashed ? "line dashed" : "line", points: known.map((one) => `${one.x},${one.y}`).join(" ") }));
+    const settled = known.filter((one) => !one.off && curve.steady[one.i] !== false);
+    for (const [i, one] of known.slice(1).entries()) {
+      const firm = settled.includes(one) && settled.includes(known[i]);
+      const ends = { x1: known[i].x, y1: known[i].y, x2: one.x, y2: one.y };
+      group.append(drawn("line", { class: curve.dashed ? "line dashed" : firm ? "line" : "line loose", ...ends }));
+    }
     if (curve.filled && known.length) {
       const floor = y.at(Math.max(0, y.low));
       const outline = [`${known[0].x},${floor}`, ...known.map((one) => `${one.x},${one.y}`), `${known[known.length - 1].x},${floor}`];
@@ -170,19 +175,20 @@ export class Chart {
       group.append(this.point(curve, one));
       if (curve.tags[one.i]) group.append(drawn("text", { class: "tag", x: one.x + 7, y: one.y - 6 }, curve.tags[one.i]));
     }
-    const last = known.at(-1);
+    const last = settled.at(-1) ?? known.at(-1);
     if (last) group.append(...this.nameAt(last, curve.name, width));
     return group;
   }
 
-  /** @param {{x: number, y: number}} end @param {string} whole  name @param {number} width @returns {SVGElement[]} beside the last point, where there is room */
+  /** @param {{x: number, y: number}} end @param {string} whole  name @param {number} width @returns {SVGElement[]} beside the last point that is steady, where there is room */
   nameAt(end, whole, width) {
     const name = whole.length > LONGEST_NAME ? `${whole.slice(0, LONGEST_NAME - 1)}…` : whole;
     const ends = end.x > width * 0.6;
     const left = ends ? end.x - 8 - name.length * 7 : end.x + 10;
+    if (left < ROOM.left || left + name.length * 7 > width) return []; // the pointer and the key name it
     const free = (/** @type {number} */ y) => this.names.every((one) => Math.abs(one.y - y) > 13 || one.left > left + name.length * 7 || left > one.right);
     const y = [end.y - 10, end.y + 18, end.y - 24, end.y + 32].find((one) => one > ROOM.top + 8 && one < HEIGHT - ROOM.bottom && free(one));
-    if (y === undefined) return []; // the pointer and the key name it
+    if (y === undefined) return [];
     this.names.push({ y, left, right: left + name.length * 7 });
     return [drawn("text", { class: "name", x: end.x + (ends ? -8 : 10), y, "text-anchor": ends ? "end" : "start" }, name)];
   }

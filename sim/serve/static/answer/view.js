@@ -45,11 +45,13 @@ export class AnswerView {
     /** @type {{format: string, name: string}[]} */
     this.forms = [];
     this.exports = element("ul", { class: "exports" });
-    const side = element("aside", {}, element("h2", {}, _("What if")), this.changes, reset, this.knobs.box);
+    const side = element("aside", { hidden: true }, element("h2", {}, _("What if")), this.changes, reset, this.knobs.box);
     const more = element("details", {}, element("summary", {}, _("What qualifies the verdict")), this.findings);
-    const main = element("div", { class: "answer" },
-      this.question, this.verdict, this.problem, this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
+    const rest = element("div", { hidden: true },
+      this.capacity, more, this.legend, this.rings, this.charts, this.readings.box, this.why.box,
       element("h2", {}, _("Figures")), this.table, this.tables, element("div", { class: "take" }, element("h2", {}, _("Take it with you")), this.exports));
+    this.read = [rest, side];
+    const main = element("div", { class: "answer" }, this.question, this.verdict, this.problem, rest);
     this.box = element("section", { class: "with-side", "aria-label": _("Answer") }, main, side);
   }
 
@@ -76,6 +78,7 @@ export class AnswerView {
       return;
     }
     this.problem.hidden = true;
+    for (const part of this.read) part.hidden = false; // charts are as wide as what is seen
     document.title = `${data.name} · gpufleet`;
     this.question.textContent = data.question;
     this.verdict.textContent = data.verdict.headline;
@@ -174,6 +177,10 @@ function folded(data) {
 /** @param {{heads: string[], rows: string[][]}} data @returns {HTMLElement} */
 export function tableOf(data) {
   const head = element("tr", {}, ...data.heads.map((text) => element("th", { scope: "col" }, text)));
-  const rows = data.rows.map((row) => element("tr", {}, ...row.map((text, i) => element(i ? "td" : "th", i ? {} : { scope: "row" }, text))));
+  const rows = data.rows.map((row, i) => {
+    const again = row[0] === data.rows[i - 1]?.[0]; // the same fleet at another load
+    const first = element("th", again ? { scope: "row", "aria-label": row[0] } : { scope: "row" }, again ? "" : row[0]);
+    return element("tr", {}, first, ...row.slice(1).map((text) => element("td", {}, text)));
+  });
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
 }

@@ -86,7 +86,7 @@ def _told(run: Path, what: str) -> InputError:
     if what == SCENARIO:
         text = f"differs from what was simulated in more than {', '.join(MONEY)} and a fleet's cost: simulate it anew"
         return InputError(str(run / SCENARIO_FILE), 0, "", text)
-    return InputError(str(run), 0, "", f"{what} has changed since it was simulated: simulate it anew")
+    return InputError(str(run), 0, "", f"{what} has changed since this run was simulated: run its scenario again")
 
 
 def moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
