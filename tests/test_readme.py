@@ -131,6 +131,10 @@ def test_every_named_file_is_there(page: str) -> None:
     assert missing == []
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    assert [page for page in PAGES if page.startswith("docs/") and f"]({page})" not in README] == []
+
+
 def test_every_arrival_process_is_one() -> None:
     texts = [*PAGES.values(), (ROOT / "sim/scenario/reading/template.py").read_text()]
     written = {found for text in texts for found in re.findall(r"\{(process: \w+, [^{}]*)\}", text)}
