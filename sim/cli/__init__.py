@@ -43,7 +43,8 @@ def main() -> None:
         code = command(words, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TyperException as error:
-        told = _("gpufleet: {problem} (see gpufleet --help)", problem=retold(error.format_message()))
+        problem = error.format_message().replace("Value error, ", "")  # pydantic's word for a value that is refused
+        told = _("gpufleet: {problem} (see gpufleet --help)", problem=retold(problem))
         typer.echo(told, err=True)
         sys.exit(BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):

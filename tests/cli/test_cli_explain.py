@@ -117,7 +117,7 @@ def test_steps_that_overlap_stand_in_threads_of_their_own(scenario: Path, tmp_pa
 
 def test_a_request_that_is_not_there(scenario: Path) -> None:
     code, text = explain(str(scenario), "--request", "2")
-    assert (code, text) == (2, "--request 2: the run has no request of that number\n")
+    assert (code, text) == (2, "--request 2: the run has 2 requests, from 0 on\n")
     assert explain(str(scenario), "--request", "0", "--fleet", "two")[0] == 2
 
 

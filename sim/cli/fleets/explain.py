@@ -32,7 +32,7 @@ def explain(
         from sim.scenario.reading.load import load
         from sim.scenario.resolving.case import resolve
         from sim.scenario.sweep import cases
-        from sim.study.fleets.explain import journal_of
+        from sim.study.fleets.explain import NoSuchRequest, journal_of
 
         catalog = load_catalog()
         loaded = load(scenario_file(scenario), sets or (), catalog=catalog, seed=seed)
@@ -45,9 +45,10 @@ def explain(
             fail(f"fleets.{plan.fleet}: {plan.infeasible}")
         if plan.unit or plan.services:
             fail("explain shows the steps of language models, in scenarios with one service")
-        journal = journal_of(plan, request)
-        if journal is None:
-            fail(f"--request {request}: the run has no request of that number")
+        try:
+            journal = journal_of(plan, request)
+        except NoSuchRequest as error:
+            fail(f"--request {request}: {error}")
         if trace is not None:
             trace.write_text(trace_of(journal))
     point = ", ".join(f"{axis} {value}" for axis, value in case.axes.items())

@@ -129,14 +129,18 @@ class Watched:
         return self._engine.waiting()
 
 
-def journal_of(plan: CasePlan, index: int) -> Journal | None:
-    """Request number *index* of *plan*; None if the run has none of that number.
+class NoSuchRequest(LookupError):
+    """The run has fewer requests."""
+
+
+def journal_of(plan: CasePlan, index: int) -> Journal:
+    """Request number *index* of *plan*. Raises NoSuchRequest.
 
     The run is simulated twice, which gives the same both times: first to see where the request goes.
     """
     log = RunningFleet(plan).run()
     if not 0 <= index < len(log.requests):
-        return None
+        raise NoSuchRequest(f"the run has {len(log.requests)} requests, from 0 on")
     request = log.requests[index]
     replicas = {hop.replica for hop in request.hops}
     spans: list[tuple[int, Span]] = []

@@ -47,7 +47,6 @@ def life(
     catalog = load_catalog()
     loaded = load(folder / "s.yaml", (), catalog=catalog)
     journal = journal_of(resolve(loaded, next(iter(cases(loaded))), catalog), index)
-    assert journal is not None
     return list(stretches(journal))
 
 
