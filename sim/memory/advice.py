@@ -1,6 +1,6 @@
 """What would fit where something did not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sim.catalogue.entries.engine import Engine
@@ -24,13 +24,11 @@ def what_fits(
 ) -> str:
     """The second half of a refusal: `fits at int8-w8a8, gptq-int4, or on 8 GPUs`; empty if nothing helps.
 
-    *candidates* are tried in the layout of *settings* (the keywords of `fit`), the widest first; then more GPUs at the
-    same quantisation: tensor-parallel sizes, and pipelines of the given tensor-parallel size.
+    *candidates* are tried in the layout of *settings* (the keywords of `fit`); named is the widest that fits of each
+    kernel. Then more GPUs at the same quantisation: tensor-parallel sizes, and pipelines of the given tensor-parallel
+    size.
     """
-    ordered = sorted(candidates, key=lambda other: -other.bits_per_weight.value)
-    smaller = [other for other in ordered if other.bits_per_weight.value < quantization.bits_per_weight.value]
-    names = [other.id for other in smaller if fit(gpu, model, other, engine, **settings).fits]
-    ways = [f"at {', '.join(names)}"] if names else []
+    ways = list(_formats(gpu, model, quantization, engine, candidates, settings))
     size = _smallest_tensor_parallel(gpu, model, quantization, engine, settings)
     if size is not None:
         ways.append(f"on {size}x {gpu.name} (tensor_parallel_size {size})")
@@ -54,11 +52,7 @@ def which_slices(
 
     *candidates* and *settings* as in `what_fits`; formats on the same slice come first, then larger slices.
     """
-    ordered = sorted(candidates, key=lambda other: -other.bits_per_weight.value)
-    smaller = [other for other in ordered if other.bits_per_weight.value < quantization.bits_per_weight.value]
-    own = sliced(card, profile)
-    names = [other.id for other in smaller if fit(own, model, other, engine, **settings).fits]
-    ways = [f"at {', '.join(names)}"] if names else []
+    ways = list(_formats(sliced(card, profile), model, quantization, engine, candidates, settings))
     profiles = card.mig.profiles if card.mig else {}
     slices = [
         f"{name} ({one.instances} on a GPU)"
@@ -67,6 +61,24 @@ def which_slices(
     ]
     ways += [f"on a slice {', '.join(slices)}"] if slices else []
     return "fits " + ", or ".join(ways) if ways else ""
+
+
+def _formats(
+    gpu: Gpu,
+    model: Model,
+    quantization: Quantization,
+    engine: Engine,
+    candidates: Iterable[Quantization],
+    settings: dict[str, Any],
+) -> Iterator[str]:
+    """`at fp8, gptq-int4`: of each kernel the widest narrower format that fits, the widest first."""
+    widest: dict[str, str] = {}
+    for other in sorted(candidates, key=lambda other: -other.bits_per_weight.value):
+        narrower = other.bits_per_weight.value < quantization.bits_per_weight.value
+        if narrower and other.kernel not in widest and fit(gpu, model, other, engine, **settings).fits:
+            widest[other.kernel] = other.id
+    if widest:
+        yield f"at {', '.join(widest.values())}"
 
 
 def _smallest_tensor_parallel(

@@ -133,7 +133,7 @@ def test_refusal_says_how_much_is_missing_and_what_would_fit(catalog: Catalog) -
     result = fit(gpu, model, none, VLLM, tensor_parallel_size=4)
     assert result.reason.startswith("needs 145.5 GB for")
     assert "4x 24 GB leave 8" in result.reason
-    candidates = [catalog.quantization(name) for name in ("gptq-int4", "int8-w8a8", "bf16")]
+    candidates = [catalog.quantization(name) for name in ("gptq-int4", "awq-int4", "int8-w8a8", "bf16")]
     advice = what_fits(gpu, model, none, VLLM, candidates, tensor_parallel_size=4)
     assert advice.startswith("fits at int8-w8a8, gptq-int4, or on 8x")
 
