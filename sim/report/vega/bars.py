@@ -14,8 +14,8 @@ ROW = 26
 """Height of a row [px]."""
 GLYPH = 6.0
 """Mean width of a character of the texts [px]."""
-PLOT = 330.0
-"""Width of a plot area that texts are given room in [px]."""
+GLYPHS = f"max(8, floor(width * 0.35 / {GLYPH}))"
+"""Most characters of a text beside a bar, an expression: a third of the plot, whatever its width."""
 
 
 def bar_figure(title: str, subtitle: str, bars: Sequence[SideBar], unit: str, base: float) -> PageFigure:
@@ -37,7 +37,7 @@ def _spec(bars: Sequence[SideBar], unit: str, base: float) -> dict[str, Any]:
     mark["opacity"] = {"expr": "picked && datum.fleet && picked != datum.fleet ? 0.15 : 1"}
     mark["stroke"] = {"expr": "hovered == datum.key ? ink : null"}
     axis = {"title": unit, "tickCount": 6, "grid": True, "labelExpr": "format(datum.value, ',.6~r')"}
-    scale = {"type": "linear", "domain": _domain(bars, base), "nice": False, "zero": False}
+    scale = {"type": "linear", **_domain(bars, base), "nice": False, "zero": False}
     # Labels end where the chart of a narrow page must begin.
     names = {"title": None, "domain": False, "ticks": False, "grid": False, "labelColor": {"expr": "ink"}}
     names |= {"labelLimit": {"expr": "layout == 'narrow' ? 120 : 190"}, "labelOverlap": False}
@@ -80,7 +80,7 @@ def _row(bar: SideBar, unit: str) -> dict[str, Any]:
 def _text() -> dict[str, Any]:
     return {
         "type": "text",
-        "text": {"expr": "datum.t"},
+        "text": {"expr": f"truncate(datum.t, {GLYPHS})"},
         "align": {"expr": "datum.side"},
         "dx": {"expr": "datum.side == 'left' ? 5 : -5"},
         "baseline": "middle",
@@ -89,12 +89,19 @@ def _text() -> dict[str, Any]:
     }
 
 
-def _domain(bars: Sequence[SideBar], base: float) -> list[float]:
-    """All bars, with room for their texts on either side."""
+def _domain(bars: Sequence[SideBar], base: float) -> dict[str, Any]:
+    """All bars, with room for their texts on either side in a plot of any width."""
     ends = [base, *(end for bar in bars for end in (bar.start, bar.end + bar.half))]
     reach = (max(ends) - min(ends)) or abs(base) or 1.0
-    left, right = (
-        max((len(bar.text) for bar in bars if bar.rightwards == side), default=0) * GLYPH + 12 for side in (False, True)
-    )
-    each = reach / max(PLOT - left - right, PLOT / 4)
-    return [min(ends) - left * each, max(ends) + right * each]
+    before, after = (_room([bar.text for bar in bars if bar.rightwards == side]) for side in (False, True))
+    each = f"{reach!r} / max(width - {before} - {after}, width / 4)"
+    return {
+        "domainMin": {"expr": f"{min(ends)!r} - {before} * {each}"},
+        "domainMax": {"expr": f"{max(ends)!r} + {after} * {each}"},
+    }
+
+
+def _room(texts: Sequence[str]) -> str:
+    """What *texts* take beside their bars [px], an expression."""
+    longest = max(map(len, texts), default=0)
+    return f"(min({longest}, {GLYPHS}) * {GLYPH} + 12)"

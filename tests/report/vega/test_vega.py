@@ -3,14 +3,16 @@
 import json
 from dataclasses import replace
 from itertools import combinations
-from math import inf, nan
+from math import floor, inf, nan
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
+from sim.report.charts.tornado import SideBar
 from sim.report.page.template import script_json
+from sim.report.vega.bars import GLYPH, GLYPHS, bar_figure
 from sim.report.vega.bundle import bundle
 from sim.report.vega.spec import chart_spec
 from sim.report.vega.theme import themes
@@ -67,6 +69,19 @@ def test_no_text_stands_beside_a_point_without_a_value() -> None:
     spec = chart_spec(replace(PANEL, curves=(replace(CURVE, y=(nan, 2.0, nan)),)))
     assert {row["t"] for row in rows(spec, "text")} & {"1", "2", "4", "a"} == {"2", "a"}
     assert "NaN" not in script_json(spec)
+
+
+@pytest.mark.parametrize("width", [240.0, 330.0, 600.0])
+def test_texts_beside_bars_have_room_in_a_plot_of_any_width(width: float) -> None:
+    text = "95.45 per kW and month"
+    bars = [SideBar(0, "a", 1.0, end, "#000", text, end, end > 1) for end in (0.9, 1.3)]
+    scale = bar_figure("t", "", bars, "USD", 1.0).spec["encoding"]["x"]["scale"]
+    known = {"width": width, "max": max, "min": min, "floor": floor}
+    low, high = (eval(scale[end]["expr"], known) for end in ("domainMin", "domainMax"))  # Python reads them, too
+    px, shown = width / (high - low), min(len(text), eval(GLYPHS, known))
+    assert (0.9 - low) * px == pytest.approx((high - 1.3) * px)
+    assert (high - 1.3) * px >= shown * GLYPH
+    assert shown == len(text) or width < 400
 
 
 def test_vega_lite_compiles_it() -> None:

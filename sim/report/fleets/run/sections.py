@@ -201,7 +201,7 @@ def cost_table(sweep: Sweep) -> dict[str, Any]:
     columns = [(line, shares) for line, shares in columns if shares]
     names = dict.fromkeys(name for _, shares in columns for name, amount in shares.items() if amount)
     rows = [(name_told(name), [cash(shares.get(name, 0.0)) for _, shares in columns]) for name in names]
-    total = (_("in all"), [cash(sum(shares.values())) for _, shares in columns])
+    total = (_("total"), [cash(sum(shares.values())) for _, shares in columns])
     return {"heads": [(line.fleet, places(line.setting)) for line, _ in columns], "rows": rows, "total": total}
 
 

@@ -95,7 +95,7 @@ def render_plan(
         marks={name: any(ones) for name, ones in _marks(drawn)},
         figures=_figures(drawn, axis),
         money=_money(drawn),
-        total=(_("in all"), [cash(one.total_usd) for one in drawn]),
+        total=(_("total"), [cash(one.total_usd) for one in drawn]),
         years=span(plan),
         unit=axis_label(axis),
         months=[

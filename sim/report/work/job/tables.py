@@ -70,7 +70,7 @@ MEMORY = {
     "activations_bytes": N_("activations"),
     "logits_bytes": N_("logits"),
     "reserve_bytes": N_("reserve"),
-    "total_bytes": N_("together"),
+    "total_bytes": N_("total"),
 }
 
 
@@ -101,7 +101,7 @@ def cost_table(rows: Sequence[JobRow]) -> Table | None:
     if not priced:
         return None
     body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
-    body.append([_("together"), *(cash(row.cells["cost_usd"]) for row in priced)])
+    body.append([_("total"), *(cash(row.cells["cost_usd"]) for row in priced)])
     return Table(_("What the job costs"), "", [_("component"), *map(_head, priced)], body)
 
 

@@ -95,7 +95,7 @@ def cost_table(rows: Sequence[QueueRow]) -> Table | None:
     if not priced:
         return None
     body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
-    body.append([_("together"), *(cash(row.cells["cost_usd"]) for row in priced)])
+    body.append([_("total"), *(cash(row.cells["cost_usd"]) for row in priced)])
     body.append([_("of it for idle GPUs"), *(cash(row.cells["idle_usd"]) for row in priced)])
     if any(row.cells.get("serving_usd") is not None for row in priced):
         body.append([_("of it for the service"), *(cash(row.cells["serving_usd"]) for row in priced)])
