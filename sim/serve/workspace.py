@@ -15,6 +15,8 @@ DEEPEST = 4
 MOST_ENTRIES = 20_000
 """Files and folders that are looked at for the lists."""
 SCENARIOS = (".yaml", ".yml")
+WITH_PAGE = frozenset({"capacity", "size", "sensitivity", "breakeven", "plan"})
+"""Commands whose page has their name."""
 NOT_SEARCHED = frozenset({"points", "node_modules", "__pycache__"})
 LONGEST_PATH = 400
 
@@ -102,13 +104,15 @@ class Workspace:
         told = manifest_of(folder)
         if told is None:
             return
+        command = str((told.get("question") or {}).get("command", ""))
         yield {
             "path": self.name_of(folder),
             "scenario": str(told.get("scenario", folder.name)),
-            "command": str((told.get("question") or {}).get("command", "")),
+            "command": command,
             "started_at": str(told.get("started_at", "")),
             "wall_s": told.get("wall_s"),
             "finished": is_finished(folder),
+            "page": command in WITH_PAGE and (folder / f"{command}.html").is_file(),
         }
 
 

@@ -202,3 +202,19 @@ def test_a_catalogue_price_in_another_currency_has_a_slider_in_dollars(root: Pat
     found = {one.path: one for one in knobs(scenario, catalog, {"Mac Studio, M2 Ultra": ["server_capital"]})}
     slider = found["fleets.1.cost.quotes.mac-studio-m2-ultra"]
     assert (slider.value, slider.unit) == (pytest.approx(50000 * 0.14), "USD each")
+
+
+@pytest.mark.parametrize(("command", "status"), [("plan", 200), ("../demo/report", 404)])
+def test_the_page_of_another_command_can_be_taken_along(
+    client: TestClient, folder: Path, command: str, status: int
+) -> None:
+    other = folder / "other"
+    other.mkdir()
+    (other / "plan.html").write_text("the plan")
+    manifest = json.loads((folder / RUN / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps(manifest | {"question": {"command": command}}))
+    shutil.copy(folder / RUN / "scenario.yaml", other)
+    (listed,) = [one for one in client.get("/api/workspace").json()["runs"] if one["path"] == "other"]
+    answer = client.get("/export", params={"run": "other", "format": "html"})
+    assert (listed["page"], answer.status_code) == (status == 200, status)
+    assert (answer.text == "the plan") == (status == 200)

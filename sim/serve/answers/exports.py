@@ -18,6 +18,7 @@ from sim.serve.answers.files import write_file
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.routes import asked_for, values_of
 from sim.serve.refused import Refused
+from sim.serve.workspace import WITH_PAGE
 
 LOCKED = "sandbox; default-src 'none'"
 
@@ -67,9 +68,8 @@ class ExportRoutes:
             raise Refused(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
         if reason := _why_not(folder, form):
             raise Refused(404, reason)
-        kind = KINDS[form]
-        stored = folder / kind.stored
-        as_it_was = kind.stored and stored.is_file() and not values
+        kind, stored = KINDS[form], folder / _stored(folder, form)
+        as_it_was = stored.is_file() and not values
         content = stored.read_bytes() if as_it_was else self._made(request, folder, form, values)
         headers = {
             "content-disposition": f"attachment; filename*=utf-8''{quote(folder.name + kind.ending, safe='')}",
@@ -96,12 +96,22 @@ class ExportRoutes:
         return folder
 
 
+def _command(folder: Path) -> str:
+    """What made the answer in *folder*."""
+    return str(((manifest_of(folder) or {}).get("question") or {}).get("command", ""))
+
+
+def _stored(folder: Path, form: str) -> str:
+    """The file of *form* in *folder*; empty where it is made when asked for."""
+    command = _command(folder)
+    return f"{command}.html" if form == "html" and command in WITH_PAGE else KINDS[form].stored
+
+
 def _why_not(folder: Path, form: str) -> str:
     if form in OF_BILLS:
         with tempfile.TemporaryDirectory() as aside:
             return why_no_export(folder, form, Path(aside) / "file")
-    command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
-    stored = KINDS[form].stored
-    if command in BILLED or (stored and (folder / stored).is_file()):
+    stored = _stored(folder, form)
+    if _command(folder) in BILLED or (stored and (folder / stored).is_file()):
         return ""
     return f"{folder.name} has no {stored or 'picture of that form'}"

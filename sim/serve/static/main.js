@@ -10,14 +10,16 @@ import { _ } from "./words.js";
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const shown = shownInAddress();
 
-/** @typedef {{path: string, scenario: string, command: string, started_at: string, finished: boolean}} Run */
+/** @typedef {{path: string, scenario: string, command: string, started_at: string, finished: boolean, page: boolean}} Run */
 
 /** @param {Run} run @returns {boolean} */
 const opens = (run) => run.finished && ["run", "price"].includes(run.command);
 
 /** @param {Run} run @returns {HTMLElement} */
 function runRow(run) {
-  const name = opens(run) ? element("a", { href: `/?${queryOf({ run: run.path, set: {} })}` }, run.path) : element("span", {}, run.path);
+  const query = queryOf({ run: run.path, set: {} });
+  const page = element("a", { href: `/export?${query}&format=html`, download: "" }, _("Page, HTML"));
+  const name = opens(run) ? element("a", { href: `/?${query}` }, run.path) : element("span", {}, run.path, ...(run.finished && run.page ? [" · ", page] : []));
   const box = element("input", { type: "checkbox", value: run.path, "aria-label": _("Compare {name}", { name: run.path }), disabled: !opens(run) });
   const state = run.finished ? run.command : _("unfinished; the same run goes on from what is there");
   const cells = [box, name, run.scenario, state, run.started_at.slice(0, 16).replace("T", " ")];
