@@ -32,7 +32,7 @@ class TimeShares:
         """Who decodes and is not in the step at counter *step*, although others decode in it."""
         return self._standing if self._standing_at == step else []
 
-    def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", standing: list[Sequence]) -> None:
+    def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", standing: Iterable[Sequence]) -> None:
         """Shares the time of a step up to *elapsed_s* after its begin; *parts* are as `chunk_parts` has them.
 
         In a step of prompts only those who decode stand still, all of them: they take nothing.

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.finishing import Finishing
 from sim.engine.schedulers.prefill_first.overlap import OverlapRank
 from sim.engine.schedulers.prefill_first.sglang import SglangRank
+from sim.engine.sequence import Sequence
 from sim.engine.vllm import VllmEngine
 from sim.records import Request
 
@@ -50,6 +52,24 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
         assert (ours.preemptions, ours.cached_tokens) == (theirs.request.preemptions, theirs.cached_tokens)
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=30), st.integers(1, 40))
+@settings(max_examples=60, deadline=None)
+def test_what_is_left_of_all_answers_is_the_sum_of_what_is_left_of_each(answers, at_most) -> None:
+    finishing, ends, step = Finishing(), {}, 0
+    for number, (tokens, goes) in enumerate(answers):
+        sequence = Sequence(Request(number, 0.0, 1, tokens))
+        sequence.finish_step, sequence.admission = step + tokens, number
+        finishing.add(sequence)
+        ends[sequence] = sequence.finish_step
+        if goes:  # one leaves before its end, and all others come a step further
+            finishing.remove(first := next(iter(ends)))
+            del ends[first]
+            step += 1
+            for one in finishing.pop_reached(step):
+                del ends[one]
+        assert finishing.steps_left(step, at_most) == sum(min(end - step, at_most) for end in ends.values())
 
 
 def started(requests: list[Request], step_s: float = 0.25, **options: object) -> list[int]:

@@ -5,6 +5,7 @@ request whose last token is being made is in no further step, but keeps its seat
 there. A preempted request still gets the token that was being made.
 """
 
+from collections.abc import Collection
 from math import inf, isnan, nan
 
 from sim.engine.kv.blocks import BlockPool
@@ -76,10 +77,10 @@ class AsyncRank(Rank):
         return self._admissions
 
     @property
-    def standing(self) -> list[Sequence]:
+    def standing(self) -> Collection[Sequence]:
         """Who decodes and is left out of the step formed last."""
         if self.prompts_only:
-            return [sequence for sequence in self.running if sequence.decoding]
+            return {sequence: None for sequence in self.running if sequence.decoding}
         return self.shares.standing(self._step)
 
     @property

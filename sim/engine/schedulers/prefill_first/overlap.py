@@ -7,7 +7,7 @@ meanwhile; that row is left out here. Who is retracted then loses the token that
 """
 
 from sim.engine.schedulers.ahead import AsyncRank, Flight
-from sim.engine.schedulers.prefill_first.sglang import SglangRank
+from sim.engine.schedulers.prefill_first.sglang import LONGEST_ANSWER, SglangRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.sequence import Sequence
 
@@ -25,6 +25,15 @@ class OverlapRank(SglangRank, AsyncRank):
         prompts = bool(flight.chunks)
         super().close(flight)
         self._count_steps(flight.steps, prompts, not flight.prompts_only)
+
+    def _counted_on(self) -> int:
+        runs, step = self._runs, self._step
+        if runs is None:
+            return super()._counted_on()
+        if not runs.prompts_only:  # one more of each is coming
+            return self._finishing.steps_left(step - 1, LONGEST_ANSWER) + len(self._leaving)
+        coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in runs.first)
+        return super()._counted_on() + coming + len(self._leaving)
 
     def _left(self, one: Sequence) -> int:
         if one in self._leaving:

@@ -119,7 +119,7 @@ class SglangRank(PrefillFirstRank):
             return
         size = self.pool.block_size
         chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
-        taken = self._ratio.value * sum(min(self._left(one), LONGEST_ANSWER) for one in self._batch())
+        taken = self._ratio.value * self._counted_on()
         for one in self._prefilling:  # at most one
             chunk = int(min(one.tokens - one.computed, max(1, chunk_left)))
             self._schedule_chunk(one, chunk)
@@ -132,7 +132,7 @@ class SglangRank(PrefillFirstRank):
             if len(self._chunks) >= self.seats - self._size:
                 self._full = "seats"
             if self._full:
-                freed = self._preempt_for(one, taken, mixed)
+                freed = self._preempt_for(one, taken, mixed) if self._preempts else None
                 if freed is None:
                     break
                 taken -= freed
@@ -199,6 +199,10 @@ class SglangRank(PrefillFirstRank):
     def _batch(self) -> list[Sequence]:
         """Whose prompts are computed."""
         return [one for one in self.running if one not in self._prefilling]
+
+    def _counted_on(self) -> int:
+        """Tokens that those of the batch have yet to make, as far as is known and admission counts on them."""
+        return self._finishing.steps_left(self._step, LONGEST_ANSWER)
 
     def _left(self, one: Sequence) -> int:
         """Tokens that *one* of the batch has yet to make, as far as is known."""
