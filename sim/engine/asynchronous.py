@@ -139,11 +139,13 @@ class AsyncEngine:
         steps = self._rank.form(begins_s)
         if not steps:
             return None
-        leap = self._steptime.leap(self._rank.batch)
-        growth_s = leap.growth_s * self._rank.pace if self._rank.batch.draft_tokens else leap.growth_s
-        leap = Leap(leap.first_s + self._rank.read_s, growth_s, leap.valid_steps, leap.load)
-        self._meters.cached_tokens += self._rank.cached_in_step
-        return Flight(self._rank, max(1, int(min(steps, leap.valid_steps))), leap)
+        rank = self._rank
+        leap = self._steptime.leap(rank.batch)
+        if rank.read_s or rank.batch.draft_tokens:
+            growth_s = leap.growth_s * rank.pace if rank.batch.draft_tokens else leap.growth_s
+            leap = Leap(leap.first_s + rank.read_s, growth_s, leap.valid_steps, leap.load)
+        self._meters.cached_tokens += rank.cached_in_step
+        return Flight(rank, steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps)), leap)
 
     def advance(self) -> list[Request]:
         """See `Engine.advance`."""

@@ -33,7 +33,7 @@ class Flight:
         """Who was admitted later is not in it."""
         self.recomputed_in_step = rank.recomputed_in_step
         self.chunks = dict(rank.chunks)
-        self.parts = chunk_parts(rank.chunks)
+        self.parts = chunk_parts(rank.chunks) if self.chunks else []
         self.prompts_only = rank.prompts_only
         self.standing = rank.standing
         self.leap = leap
@@ -123,7 +123,8 @@ class AsyncRank(Rank):
                 if sequence.decoding and sequence in self._evicted:  # at the very begin of the flight
                     self._finishing.remove(sequence)
         self._chunks.clear()
-        self._leaving.update(dict.fromkeys(flight.finished))
+        for sequence in flight.finished:
+            self._leaving[sequence] = None
 
     def _end_decoding(self, sequence: Sequence) -> None:
         """*sequence* gets its last token in the step that begins: it is in no further one."""
@@ -207,6 +208,8 @@ class AsyncRank(Rank):
 
     def drop_evicted(self, formed: bool) -> bool:
         """Those who were evicted leave, before the next step is *formed* or after that; whether there were any."""
+        if not self._evicted:
+            return False
         for sequence in self._evicted:
             if sequence not in self.running:
                 continue
@@ -220,9 +223,8 @@ class AsyncRank(Rank):
             self.pool.release(sequence, sequence.held, False, computed)
             del self.running[sequence]
             self._leaving.pop(sequence, None)  # it was to get its only token
-        dropped = bool(self._evicted)
         self._evicted.clear()
-        return dropped
+        return True
 
     def _known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
         """How many tokens of *sequence*, which decodes and leaves, are known; sets the blocks that it holds."""

@@ -212,7 +212,8 @@ class Rank(RankSchedule):
                     break
             else:
                 if sequence.decoding:
-                    pool.take(need)
+                    if need:
+                        pool.take(need)
                     self._serve(sequence, tokens)
                     if self._answers:
                         pool.name(sequence, self._known(sequence, sequence.base + step, 1))
