@@ -186,8 +186,7 @@ class Rank(RankSchedule):
         pool, step = self.pool, self._step
         order = list(self.running)
         served: dict[Sequence, int] = {}
-        budget = self._max_num_batched_tokens
-        position = 0
+        budget, position = self._max_num_batched_tokens, 0
         self._name_answers(False)
         while position < len(order) and budget > 0:
             sequence = order[position]
