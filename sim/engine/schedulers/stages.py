@@ -38,13 +38,6 @@ class Flying(Sequence):
         """When its last token leaves the last stage."""
         self.gone = False
 
-    @property
-    def new_tokens(self) -> int:
-        """Tokens that the next step may compute for it."""
-        if self.placeholders and self.made + self.placeholders >= self.output_tokens:
-            return 0
-        return self.tokens + self.placeholders - self.computed
-
 
 class Launch:
     """A batch in flight."""
@@ -57,10 +50,10 @@ class Launch:
     def __init__(self, chunks: dict[Flying, int], window: int, blocked_by: str) -> None:
         self.chunks = chunks
         self.blocked_by = blocked_by
-        prompts = [(one, new) for one, new in chunks.items() if not one.decoding]
+        self.batch = _batch(chunks, window)
+        prompts = [(one, new) for one, new in chunks.items() if not one.decoding] if self.batch.prefill_seqs else []
         self.parts = chunk_parts(prompts)
         self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
-        self.batch = _batch(chunks, window)
         self.sampled: set[Flying] = set()
         """Who gets a token at its end."""
         self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
@@ -80,19 +73,21 @@ class Launch:
 
 def _batch(chunks: dict[Flying, int], window: int) -> Batch:
     batch = Batch()
+    sampled = kv_tokens = 0
     for one, new in chunks.items():
         context = one.computed
-        batch.sampled_seqs += context + new == one.tokens + one.placeholders
+        sampled += context + new == one.tokens + one.placeholders
         if one.decoding:
-            batch.decode_seqs += 1
-            batch.kv_tokens += context
-            batch.windowed_kv_tokens += min(context, window)
-            batch.windowed_growing_seqs += context < window
+            kv_tokens += context
+            if window:
+                batch.windowed_kv_tokens += min(context, window)
+                batch.windowed_growing_seqs += context < window
         else:
             batch.prefill_seqs += 1
             batch.prefill_tokens += new
             batch.prefill_context_tokens += context
             batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
+    batch.decode_seqs, batch.sampled_seqs, batch.kv_tokens = len(chunks) - batch.prefill_seqs, sampled, kv_tokens
     return batch
 
 
@@ -136,14 +131,13 @@ class StageSchedule:
             self._admit(chunks, budget, now)
             if not self._prompts_wait:
                 self._left_waiting = bool(self.waiting)
-        if any(not one.decoding for one in chunks):
-            self._prompts_at = self._steps
         if not chunks:
             return None
-        self._steps += 1
         launch = Launch(chunks, limits.window or 0, self.blocked_by)
-        for one, new in chunks.items():
-            self._count(launch, one, new)
+        if launch.batch.prefill_seqs:
+            self._prompts_at = self._steps
+        self._steps += 1
+        self._count(launch)
         return launch
 
     def place(self, asked: int) -> str:
@@ -152,26 +146,35 @@ class StageSchedule:
             return "running"
         return "queued" if self.waiting.has(asked) else ""
 
-    def _count(self, launch: Launch, one: Flying, new: int) -> None:
-        """The *new* tokens of *one* count as computed."""
-        one.computed += new
-        one.flying += new
-        one.decoding = one.computed >= one.tokens + one.placeholders
-        if one.decoding:
-            launch.sampled.add(one)
-            if self._ahead:
-                one.placeholders += 1
-                one.eligible = self._calls + self._ahead
+    def _count(self, launch: Launch) -> None:
+        """The new tokens of *launch* count as computed."""
+        ahead, eligible = self._ahead, self._calls + self._ahead
+        for one, new in launch.chunks.items():
+            one.computed += new
+            one.flying += new
+            one.decoding = one.computed >= one.tokens + one.placeholders
+            if one.decoding:
+                launch.sampled.add(one)
+                if ahead:
+                    one.placeholders += 1
+                    one.eligible = eligible
 
     def _serve_running(self, chunks: dict[Flying, int]) -> int:
         """Schedules who runs, in admission order; the budget that is left."""
-        budget, order, position = self.limits.max_num_batched_tokens, list(self.running), 0
+        budget, order, position, calls = self.limits.max_num_batched_tokens, list(self.running), 0, self._calls
         while position < len(order) and budget > 0:
             one = order[position]
             position += 1
-            new = self._cut(one, one.computed, min(one.new_tokens, self._longest_chunk, budget))
-            if not new or self._calls < one.eligible or (self._prompts_wait and not one.decoding):
+            if calls < one.eligible:
                 continue
+            coming = one.placeholders
+            new = one.tokens + coming - one.computed
+            if not new or (coming and one.made + coming >= one.output_tokens):
+                continue
+            if not one.decoding:
+                new = self._cut(one, one.computed, min(new, self._longest_chunk, budget))
+                if not new or self._prompts_wait:
+                    continue
             blocks = self._need(one, new)
             while self.pool.free < blocks:
                 victim = self.waiting.victim(order)
@@ -190,7 +193,9 @@ class StageSchedule:
 
     def _need(self, one: Flying, new: int) -> int:
         """Blocks that *one* needs for the next *new* tokens."""
-        return max(0, -(-(one.computed + new) // self.pool.block_size) - one.held)
+        size = self.pool.block_size
+        beyond = one.computed + new - one.held * size
+        return -(-beyond // size) if beyond > 0 else 0
 
     def _joins(self, one: Flying, hits: int, new: int) -> int:
         """Free blocks that must be there for *one* to join with *new* tokens."""
@@ -201,11 +206,13 @@ class StageSchedule:
         if blocks > 0:
             self.pool.take(blocks)
             one.held += blocks
-        self._name(one, min(one.computed + new, one.tokens))
+        known = one.computed + new
+        self._name(one, known if known < one.tokens else one.tokens)
 
     def _name(self, one: Flying, tokens: int) -> None:
-        one.named = max(one.named, tokens)
-        self.pool.name(one, one.named)
+        if tokens > one.named:
+            one.named = tokens
+            self.pool.name(one, tokens)
 
     def _preempt(self, one: Flying) -> None:
         self.pool.release(one, one.held, True, one.named)
@@ -263,12 +270,13 @@ class StageSchedule:
 
     def update(self, launch: Launch, end_s: float) -> list[Request]:
         """*launch* leaves the last stage; the requests that leave with it."""
-        left = []
+        left, sampled = [], launch.sampled
         for one, new in launch.chunks.items():
             one.flying -= new
             stale = one.stale > 0
-            one.stale -= new if stale else 0
-            if one in launch.sampled and not one.gone and self._get_token(one, stale, end_s):
+            if stale:
+                one.stale -= new
+            if one in sampled and not one.gone and self._get_token(one, stale, end_s):
                 left.append(one.request)
         return left
 
@@ -276,7 +284,8 @@ class StageSchedule:
         """Whether it was the last one."""
         one.made += 1
         one.tokens += 1
-        one.placeholders -= one.placeholders > 0
+        if one.placeholders:
+            one.placeholders -= 1
         if isnan(one.request.first_token_s):
             one.request.first_token_s = end_s
         if self._ahead and not stale:
