@@ -96,7 +96,7 @@ def resolve_costs(
     if isinstance(cost, Rent):
         charges: list[Charge] = [*collect(problems, lambda: cost.charges(fleet, book))]
         charges += collect(problems, lambda: operations.rented_charges(fleet) if operations is not None else [])
-        notes = [*_rent_notes(cost), *_landlords_notes(operations)]
+        notes = [*_rent_notes(cost), *_gpus_alone(fleet), *_landlords_notes(operations)]
     else:
         charges, notes = [], [*_server_notes(fleet, cost.share)]
         if finance is None:
@@ -181,6 +181,12 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
             f"Spot capacity serves {spot.availability:.0%} of its hours; more is rented to make up for that, and the "
             "interruptions themselves are not simulated: latencies are those of a fleet without any."
         )
+
+
+def _gpus_alone(fleet: Sequence[Hardware]) -> Iterator[str]:
+    for hardware in fleet:
+        if hardware.server is None:
+            yield f"Pool {hardware.pool_names} names no server: its power, energy and CO2e are those of its GPUs alone."
 
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:

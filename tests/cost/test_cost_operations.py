@@ -98,6 +98,7 @@ def test_staff_and_licences_follow_the_machines(resolve, make_pool):
         RENT, make_pool(server=""), operations={"staff": {"fte": 1, "usd_per_fte_year": 9000, "over_gpus": 36}}
     )
     assert usd_per_year(rented, "staff") == pytest.approx(1000)
+    assert any("those of its GPUs alone" in note for note in rented.notes)
 
 
 def test_a_tenant_bears_what_the_landlord_does_not(resolve, make_pool):
