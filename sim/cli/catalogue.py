@@ -8,8 +8,8 @@ from sim.cli.shared.common import Format, Kind, app, bad_input_told, show_all
 
 
 @app.command("list")
-def list_(kind: Kind, format: Format = "table") -> None:
-    """List what the catalogue holds."""
+def list_(kind: Kind = "", format: Format = "table") -> None:
+    """List what the catalogue holds: everything of a kind, or the kinds."""
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
         from sim.report.check.catalogue import listing

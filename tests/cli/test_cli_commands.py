@@ -166,6 +166,7 @@ def test_everything_in_the_catalogue_is_listed_and_shown(inside: Inside, kind: s
     shown = inside("show", kind.removesuffix("s"), ids[0])
     assert (shown.returncode, shown.stderr) == (0, "")
     assert ids[0] in shown.stdout
+    assert f"{kind} {len(ids)}" in [" ".join(line.split()) for line in inside("list").stdout.splitlines()]
 
 
 def test_values_are_shown_with_their_sources(inside: Inside) -> None:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from itertools import count
 from typing import Any
 
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import KINDS, Catalog, UnknownId
 from sim.catalogue.entries.market.price import Offer
 from sim.catalogue.entries.server import PcieSlots
 from sim.catalogue.entries.slices.mig import MigProfile
@@ -120,7 +120,9 @@ def kind_of(word: str) -> str:
 
 
 def listing(catalog: Catalog, kind: str) -> FittedTable:
-    """One row a thing. Raises UnknownId for a *kind* that there is not."""
+    """One row a thing; without a *kind* one row a kind. Raises UnknownId for a *kind* that there is not."""
+    if not kind:
+        return FittedTable(["kind", "entries"], [[name, str(len(catalog.ids(name)))] for name in KINDS])
     kind = kind_of(kind)
     found = {name: entry(catalog, kind, name) for name in catalog.ids(kind)}
     rows = [[name, *(column(one) for column in COLUMNS[kind].values())] for name, one in found.items()]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from math import isinf, isnan
 from typing import Any
 
-from sim.catalogue.catalog import Catalog
+from sim.catalogue.catalog import KINDS, Catalog
 from sim.catalogue.value import Sourced, Value
 from sim.report.check.catalogue import entry, kind_of
 from sim.report.fleets.run.verdict import verdict
@@ -107,7 +107,9 @@ def check_document(
 
 
 def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
-    """Of `list`: everything of a kind, a sourced value as its number. Raises UnknownId."""
+    """Of `list`: everything of a kind, a sourced value as its number; without one the kinds. Raises UnknownId."""
+    if not kind:
+        return {"kinds": {name: len(catalog.ids(name)) for name in KINDS}}
     kind = kind_of(kind)
     return {"kind": kind, "items": [{"id": name, **numbers(entry(catalog, kind, name))} for name in catalog.ids(kind)]}
 
