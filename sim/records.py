@@ -173,8 +173,8 @@ class Request:
     @property
     def shared_tokens(self) -> int:
         """Leading tokens of prompt and answer that whole blocks of the trace cover; others may have the same."""
-        size = self.hash_block_tokens
-        return min(len(self.block_hashes), (self.prompt_tokens + self.output_tokens) // size) * size
+        hashes, size = self.aside.block_hashes, self.aside.hash_block_tokens
+        return min(len(hashes), (self.prompt_tokens + self.output_tokens) // size) * size if hashes else 0
 
 
 @dataclass(slots=True)

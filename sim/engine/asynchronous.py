@@ -130,8 +130,10 @@ class AsyncEngine:
             self._rank.close(flight)
             self._rank.drop_evicted(formed=False)
             self._rank.transit.settle()
-            self._next = self._form(flight.start_s + leap_s(flight.leap, flight.steps))
-        self._end_s = flight.start_s + leap_s(flight.leap, flight.steps if flight.closed else flight.steps - 1)
+            self._end_s = flight.start_s + leap_s(flight.leap, flight.steps)
+            self._next = self._form(self._end_s)
+        else:
+            self._end_s = flight.start_s + leap_s(flight.leap, flight.steps if flight.closed else flight.steps - 1)
         return self._end_s
 
     def _form(self, begins_s: float) -> Flight | None:

@@ -109,7 +109,7 @@ class RankLimits:
         """
         tokens = sequence.request.prompt_tokens + sequence.output_tokens
         slots = tokens - 1 + self.draft_tokens * self.batches_in_flight
-        blocks = sum(self.most_blocks(window, slots) for window in self.kv_groups)
+        blocks = sum([self.most_blocks(window, slots) for window in self.kv_groups])
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 
     def most_blocks(self, window: int | None, tokens: int) -> int:

@@ -74,5 +74,7 @@ def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:
     """Tokens of the next *chunk* of *sequence* that had been computed before, or are no prompt."""
     computed = sequence.computed
+    if sequence.high_water <= computed and computed + chunk <= sequence.request.prompt_tokens:
+        return 0
     first_time = min(sequence.request.prompt_tokens, computed + chunk) - max(sequence.high_water, computed)
     return chunk - max(0, first_time)

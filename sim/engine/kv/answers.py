@@ -7,26 +7,23 @@ from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.sequence import Sequence
 
 
-class Answers:
+class Answers(dict[Sequence, None]):
     """Decoding sequences whose answers are shared. A step changes none of them; they are named when that matters."""
 
-    __slots__ = ("_decoding", "_pool")
+    __slots__ = ("_pool",)
 
     def __init__(self, pool: NamedBlocks) -> None:
+        super().__init__()
         self._pool = pool
-        self._decoding: dict[Sequence, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._decoding)
 
     def add(self, sequence: Sequence) -> None:
         """*sequence* starts to decode."""
         if sequence.request.shared_tokens > sequence.request.prompt_tokens:
-            self._decoding[sequence] = None
+            self[sequence] = None
 
     def remove(self, sequence: Sequence) -> None:
         """*sequence* stops."""
-        self._decoding.pop(sequence, None)
+        self.pop(sequence, None)
 
     def name(self, step: int, ahead: Collection[Sequence] = ()) -> None:
         """Names what is filled once contexts are base + *step*, one token more for those *ahead*, in the order in
@@ -34,7 +31,7 @@ class Answers:
         """
         size = self._pool.block_size
         filled = []
-        for sequence in self._decoding:
+        for sequence in self:
             tokens = min(sequence.base + step + (sequence in ahead), sequence.request.shared_tokens)
             ends = range((self._pool.named(sequence) + 1) * size, tokens + 1, size)
             filled += [(end - sequence.base, sequence.admission, end, sequence) for end in ends]
@@ -48,7 +45,7 @@ class Answers:
         pool = self._pool
         size = pool.block_size
         steps = inf
-        for other in self._decoding:
+        for other in self:
             block = (other.base + step) // size
             end = (block + 1) * size
             known = end <= other.request.shared_tokens and block < pool.sought(sequence)

@@ -32,8 +32,8 @@ class Flight:
         self.admissions = rank.admissions
         """Who was admitted later is not in it."""
         self.recomputed_in_step = rank.recomputed_in_step
-        self.chunks = dict(rank.chunks)
-        self.parts = chunk_parts(rank.chunks) if self.chunks else []
+        self.chunks = dict(chunks := rank.chunks)
+        self.parts = chunk_parts(chunks) if chunks else []
         self.prompts_only = rank.prompts_only
         self.standing = rank.standing
         self.leap = leap

@@ -123,7 +123,7 @@ class Rank(RankSchedule):
             if self.waiting or self.joining:
                 self._name_answers(True)
                 decoding = (self._decoding - len(still)) * self._per_decode - self._short
-                taken = decoding + sum(chunk for _, chunk in self._chunks)
+                taken = decoding + sum([chunk for _, chunk in self._chunks])
                 self._admit(self._max_num_batched_tokens - taken, now)
             if self._interval > 1 and not self._prompts_wait:
                 self._left_waiting = bool(self.waiting)
@@ -183,7 +183,7 @@ class Rank(RankSchedule):
 
     def _serve_one_by_one(self) -> list[Sequence]:
         """`_serve_running` where blocks or budget may be short: in admission order; victims are preempted."""
-        pool, step = self.pool, self._step
+        pool, step, per_decode = self.pool, self._step, self._per_decode
         order = list(self.running)
         served: dict[Sequence, int] = {}
         budget, position = self._max_num_batched_tokens, 0
@@ -191,7 +191,7 @@ class Rank(RankSchedule):
         while position < len(order) and budget > 0:
             sequence = order[position]
             if sequence.decoding:
-                tokens = min(self._per_decode, budget)
+                tokens = per_decode if per_decode < budget else budget
                 need = self._need(sequence, tokens)
             elif self._prompts_wait or sequence not in self._prefilling:
                 position += 1
