@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.report.charts.fonts import glyphs
-from sim.report.charts.labels import GLYPH_WIDTH
+from sim.report.charts.fonts import glyphs, shortened
+from sim.report.charts.labels import BOLDER, GLYPH_WIDTH
 from sim.report.charts.layout import INK as INK
 from sim.report.charts.layout import Text, lay_out, on_the_edge
 from sim.report.charts.panels import ChartCurve, Limit, Panel, Span
@@ -22,6 +22,10 @@ LEAST_STEP = 24.0
 """Between two numbers below it [points]; long ones take as much as they are wide."""
 PLATE: dict[str, Any] = {"bbox": {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}}
 """Behind a text that may cover a limit's line."""
+HEADING_LEFT, HEADING_RIGHT = 26.0, 10.0
+"""How far a heading reaches beyond the plot area [points]."""
+PROSE_WIDTH = 0.46
+"""Mean width of a character of a sentence in units of the font size."""
 
 
 def draw(axes: Any, panel: Panel) -> None:
@@ -78,8 +82,12 @@ def _frame(axes: Any, panel: Panel, x_scale: Scale, y_scale: Scale, moved: float
     axes.spines["bottom"].set(color=SOFT, linewidth=0.6)
     axes.set_xlabel(panel.x_label, fontsize=SMALL, color=SOFT, loc="left")
     above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    axes.annotate(panel.title, (0, 1), (-26 - moved, 24), fontsize=HEAD, color=INK, fontweight="bold", **above)
-    axes.annotate(panel.subtitle, (0, 1), (-26 - moved, 11), fontsize=SMALL, color=SOFT, **above)
+    room = HEADING_LEFT + moved + axes.bbox.width * 72.0 / axes.figure.dpi + HEADING_RIGHT
+    title = shortened(panel.title, room / (GLYPH_WIDTH * BOLDER * HEAD))
+    subtitle = shortened(panel.subtitle, room / (PROSE_WIDTH * SMALL))
+    left = -HEADING_LEFT - moved
+    axes.annotate(title, (0, 1), (left, 24), fontsize=HEAD, color=INK, fontweight="bold", **above)
+    axes.annotate(subtitle, (0, 1), (left, 11), fontsize=SMALL, color=SOFT, **above)
 
 
 def _spaced(axes: Any, ticks: Sequence[float], step: float) -> list[float]:

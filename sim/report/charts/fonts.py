@@ -120,6 +120,16 @@ def glyphs(text: str) -> float:
     return len(text) + (WIDE - 1) * wide
 
 
+def shortened(text: str, most: float) -> str:
+    """*text* in at most *most* mean glyphs: what is longer ends with an ellipsis."""
+    if glyphs(text) <= most:
+        return text
+    kept = text
+    while kept and glyphs(kept) > most - 1:
+        kept = kept[:-1]
+    return f"{kept.rstrip()}…"
+
+
 def lines_of(text: str, most: int) -> list[str]:
     """*text* in lines of at most *most* glyphs; what has no blanks is divided anywhere."""
     filled = re.sub(r"(.)", lambda found: found[1] + "\0" * (east_asian_width(found[1]) in "WF"), text)

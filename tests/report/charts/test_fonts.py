@@ -4,7 +4,7 @@ import threading
 
 import matplotlib as mpl
 
-from sim.report.charts.fonts import SETTINGS, settings
+from sim.report.charts.fonts import SETTINGS, glyphs, settings, shortened
 
 
 def test_threads_do_not_leave_their_settings_to_one_another() -> None:
@@ -29,3 +29,9 @@ def test_threads_do_not_leave_their_settings_to_one_another() -> None:
     for thread in threads:
         thread.join(5)
     assert {name: mpl.rcParams[name] for name in SETTINGS} == usual
+
+
+def test_texts_are_cut_where_they_do_not_fit() -> None:
+    assert shortened("hardware price", 14) == "hardware price"
+    assert shortened("hardware price", 10) == "hardware…"
+    assert glyphs(shortened("四块显卡的硬件价格", 8)) <= 8

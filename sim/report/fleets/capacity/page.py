@@ -147,7 +147,7 @@ def _cells(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
         value, half = row[name], row.get(f"{name}_ci95")
         around = spread(half, value) if half and value else ""
         cells.append(("" if value is None else show(value), f"± {around}" if around else ""))
-    limit = LIMITS.get(row["limited_by"], row["limited_by"])
+    limit = _(LIMITS.get(row["limited_by"], row["limited_by"]) or "")
     return {"fleet": row["fleet"], "reason": row["reason"], "cells": cells, "limited_by": limit}
 
 

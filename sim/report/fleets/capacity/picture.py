@@ -194,7 +194,7 @@ def _side_bar(
 def _value_text(row: Mapping[str, Any], column: str, value: float, half: float | None) -> str:
     dollars = column == GOOD_COST
     around = f" ± {plain(half, 2)}" if half else ""
-    limit = "" if dollars else f"  {LIMITS.get(row['limited_by'], row['limited_by'])}"
+    limit = "" if dollars else f"  {_(LIMITS.get(row['limited_by'], row['limited_by']) or '')}"
     return f"{cash(row[column]) if dollars else plain(value)}{around}{limit}"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sim.language import N_, _
 from sim.report.charts.curves import GLYPH, LEFT, MARGIN, PANEL_IN, RIGHT, TOP, figure_of, plot, wrapped
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
-from sim.report.charts.fonts import glyphs, settings
+from sim.report.charts.fonts import glyphs, settings, shortened
 from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.charts.tornado import TornadoBar, draw_tornado, side_bars, tornado_height_in
 from sim.report.fleets.futures.sentences import bars, where
@@ -71,11 +71,12 @@ class Tornado:
         if self.zero and low < 0 < high:
             axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=3)
         top = (y + self.height_in - TOP) / height
-        for text, above_in, look in (
-            (self.title, 24 / 72, {"fontsize": HEAD, "color": INK, "fontweight": "bold"}),
-            (self.subtitle, 11 / 72, {"fontsize": SMALL, "color": SOFT}),
+        for text, above_in, size, look in (
+            (self.title, 24 / 72, HEAD, {"color": INK, "fontweight": "bold"}),
+            (self.subtitle, 11 / 72, SMALL, {"color": SOFT}),
         ):
-            figure.text((x + LEFT - 26 / 72) / width, top + above_in / height, text, **look)
+            fitted = shortened(text, (PANEL_IN[0] - LEFT) / (GLYPH * size))
+            figure.text((x + LEFT - 26 / 72) / width, top + above_in / height, fitted, fontsize=size, **look)
 
     @property
     def figure(self) -> PageFigure:

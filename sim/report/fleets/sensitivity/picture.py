@@ -1,14 +1,14 @@
 """Tornado charts of every fleet and of a difference, and the waterfall from one fleet's cost to another's."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sim.language import N_, _
-from sim.report.charts.curves import MARGIN, figure_of, wrapped, write_png
+from sim.report.charts.curves import GLYPH, MARGIN, figure_of, wrapped, write_png
 from sim.report.charts.draw import FAINT, HEAD, INK, NORMAL, SMALL, SOFT
-from sim.report.charts.fonts import settings
+from sim.report.charts.fonts import settings, shortened
 from sim.report.charts.tornado import (
     AT_HIGH,
     AT_LOW,
@@ -52,9 +52,14 @@ def tornado_chart(title: str, base: float, bars: Sequence[TornadoBar], unit_labe
         title,
         BOTH_ENDS,
         tornado_height_in(bars),
-        lambda ax: draw_tornado(ax, base, bars, unit_label),
+        lambda ax: draw_tornado(ax, base, [replace(bar, label=_label(bar.label)) for bar in bars], unit_label),
         bar_figure(title, BOTH_ENDS, side_bars(base, bars), unit_label, base),
     )
+
+
+def _label(text: str) -> str:
+    """What fits beside the bars."""
+    return shortened(text, LABELS_IN / (GLYPH * SMALL))
 
 
 def gap_chart(title: str, gap: Gap) -> Chart:
@@ -103,7 +108,7 @@ def draw_waterfall(ax: Any, bars: Sequence[SideBar]) -> None:
         ax.annotate(bar.text, (bar.text_at, -row), (4, 0), **style)
     ax.set_xlim(min(0.0, *ends), max(ends) + ROOM * reach)
     ax.set_ylim(0.6 - len(bars), 0.6)
-    ax.set_yticks([-bar.row for bar in bars], [bar.label for bar in bars])
+    ax.set_yticks([-bar.row for bar in bars], [_label(bar.label) for bar in bars])
     _dress(ax)
     ax.set_xlabel(in_code(_("USD per million output tokens")), fontsize=SMALL, color=SOFT, loc="left")
 
@@ -148,7 +153,8 @@ def picture(charts: Sequence[Chart], question: str, answers: Sequence[str]) -> A
 def _place(figure: Any, chart: Chart, x: float, top: float) -> None:
     """Draw *chart* with its upper left corner at (x, top) [inches]."""
     width, height = figure.get_size_inches()
-    figure.text((x + MARGIN) / width, (top - 0.08) / height, chart.title, fontsize=NORMAL + 1, color=INK, va="top")
+    title = shortened(chart.title, (WIDTH_IN - MARGIN) / (GLYPH * (NORMAL + 1)))
+    figure.text((x + MARGIN) / width, (top - 0.08) / height, title, fontsize=NORMAL + 1, color=INK, va="top")
     figure.text((x + MARGIN) / width, (top - 0.28) / height, chart.subtitle, fontsize=SMALL, color=SOFT, va="top")
     bottom = top - TITLE_IN - chart.height_in + BOTTOM_IN
     size = (WIDTH_IN - LABELS_IN - RIGHT_IN, chart.height_in - BOTTOM_IN)

@@ -83,7 +83,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     line = ChartCurve("", SOFT, x, y, fleet=_("the front"), keys=called, names=called)
     return Panel(
         _("Cost against {words}", words=words),
-        in_code(_("USD a month; filled: meets the service level, hollow: misses it (least cost); line: the front")),
+        in_code(_("USD a month; filled: meets the SLO, hollow: misses it (least cost); line: the front")),
         f"{part} {words} [{unit}]",
         (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, on_front)),
         y_format=money_mark,
@@ -101,7 +101,7 @@ def _late(found: Sizing, scenario: Scenario) -> Panel:
     allowed = round(1.0 - scenario.slo.attainment, 9)
     return Panel(
         _("Cost against requests that come too late"),
-        in_code(_("USD a month; filled: meets the service level, hollow: misses it (least cost)")),
+        in_code(_("USD a month; filled: meets the SLO, hollow: misses it (least cost)")),
         _("share of the requests out of the service level"),
         _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
         x_format=percent,
