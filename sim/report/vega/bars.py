@@ -91,8 +91,8 @@ def _text() -> dict[str, Any]:
 
 def _domain(bars: Sequence[SideBar], base: float) -> dict[str, Any]:
     """All bars, with room for their texts on either side in a plot of any width."""
-    ends = [base, *(end for bar in bars for end in (bar.start, bar.end + bar.half))]
-    reach = (max(ends) - min(ends)) or abs(base) or 1.0
+    ends = [float(end) for end in (base, *(end for bar in bars for end in (bar.start, bar.end + bar.half)))]
+    reach = (max(ends) - min(ends)) or abs(ends[0]) or 1.0
     before, after = (_room([bar.text for bar in bars if bar.rightwards == side]) for side in (False, True))
     each = f"{reach!r} / max(width - {before} - {after}, width / 4)"
     return {

@@ -74,7 +74,7 @@ def test_no_text_stands_beside_a_point_without_a_value() -> None:
 @pytest.mark.parametrize("width", [240.0, 330.0, 600.0])
 def test_texts_beside_bars_have_room_in_a_plot_of_any_width(width: float) -> None:
     text = "95.45 per kW and month"
-    bars = [SideBar(0, "a", 1.0, end, "#000", text, end, end > 1) for end in (0.9, 1.3)]
+    bars = [SideBar(0, "a", 1.0, np.float64(end), "#000", text, end, end > 1) for end in (0.9, 1.3)]
     scale = bar_figure("t", "", bars, "USD", 1.0).spec["encoding"]["x"]["scale"]
     known = {"width": width, "max": max, "min": min, "floor": floor}
     low, high = (eval(scale[end]["expr"], known) for end in ("domainMin", "domainMax"))  # Python reads them, too
