@@ -99,7 +99,7 @@ class StagesEngine(Unsplit):
     def _enter(self, launch: Launch, now: float) -> None:
         leap = self._steptime.leap(launch.batch)
         launch.stage_s, launch.load = leap.first_s, leap.load
-        ready_s = max(now, *(one.last_end_s for one in launch.chunks))
+        ready_s = max(now, max([one.last_end_s for one in launch.chunks]))
         launch.entered_s = max(ready_s, self._stage_free_s[0])
         launch.end_s = pass_through(self._stage_free_s, ready_s, leap)
         for one in launch.sampled:

@@ -25,6 +25,9 @@ class GroupSchedule(StageSchedule):
 
     pool: GroupPool
 
+    def _goes_on(self, one: Flying) -> bool:
+        return False  # it may give blocks back
+
     def _need(self, one: Flying, new: int) -> int:
         self.pool.give_back(one, max(0, one.computed - one.flying))
         return self.pool.needs(one, one.computed + new)

@@ -175,6 +175,10 @@ class StageSchedule:
                 new = self._cut(one, one.computed, min(new, self._longest_chunk, budget))
                 if not new or self._prompts_wait:
                     continue
+            elif self._goes_on(one):
+                chunks[one] = 1
+                budget -= 1
+                continue
             blocks = self._need(one, new)
             while self.pool.free < blocks:
                 victim = self.waiting.victim(order)
@@ -190,6 +194,15 @@ class StageSchedule:
                 chunks[one] = new
                 budget -= new
         return budget
+
+    def _goes_on(self, one: Flying) -> bool:
+        """Whether the next token of *one*, which decodes, fits into the blocks that it holds: then it has it."""
+        known = one.computed + 1
+        if known > one.held * self.pool.block_size:
+            return False
+        if one.named < one.tokens:
+            self._name(one, known if known < one.tokens else one.tokens)
+        return True
 
     def _need(self, one: Flying, new: int) -> int:
         """Blocks that *one* needs for the next *new* tokens."""
