@@ -32,7 +32,7 @@ from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, Unifi
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
-from sim.fleet.arrivals.intake import IntakeEngine
+from sim.fleet.arrivals.intake import IntakeEngine, TakingTurns
 from sim.memory import KvTier
 from sim.records import Batch
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
@@ -53,9 +53,11 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
     """
     new_tiers = tiers_of(pool) if pool.kv_tiers else None
     engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * engines_per_replica(pool))]
-    if not pool.intake_s:
+    if not pool.intake_s and not pool.turn_s:
         return engines
     limits = rank_limits(pool)
+    if not pool.intake_s:
+        return [TakingTurns(engine, pool.turn_s, limits.serves) for engine in engines]
     return [IntakeEngine(engine, pool.intake_s, limits.serves) for engine in engines]
 
 

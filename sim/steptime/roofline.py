@@ -85,6 +85,11 @@ class Roofline(Spec):
             return 0.0
         return reading.value * self.host_factor
 
+    def turn_s(self, engine: Engine) -> float:
+        """API-server time by which requests that come together reach the engine apart [s]."""
+        turn = known_overheads(engine).request_turn_s
+        return 0.0 if self.in_process or turn is None else turn.value * self.host_factor
+
 
 class RooflineStepTime:
     """The running model. Costs by number of tokens are worked out once each and remembered."""

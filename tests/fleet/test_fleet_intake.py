@@ -12,7 +12,7 @@ import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.vllm import VllmEngine
-from sim.fleet.arrivals.intake import IntakeEngine
+from sim.fleet.arrivals.intake import IntakeEngine, TakingTurns
 from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -50,6 +50,38 @@ def test_the_engine_works_as_if_requests_came_when_they_were_read(workload, kind
     drain(kind(Affine(), limits), plain)
     assert [dates(one) for one in held] == [dates(one) for one in plain]
     assert [one.rejected for one in held] == [one.rejected for one in plain]
+
+
+def handed_over_at(arrivals_s: list[float]) -> list[float]:
+    """When the engine gets requests that arrive then, in this order: at once, or a turn after the one before."""
+    found: list[float] = []
+    for arrived_s in arrivals_s:
+        found.append(max(arrived_s, found[-1] + READING_S) if found else arrived_s)
+    return found
+
+
+@given(workloads(), st.sampled_from([VllmEngine, AsyncEngine]))
+@settings(max_examples=40, deadline=None)
+def test_turns_are_arrivals_apart(workload, kind) -> None:
+    wanted, values = workload
+    limits = RankLimits(**values)
+    held, plain = [Request(**one) for one in wanted], [Request(**one) for one in wanted]
+    drain(TakingTurns(kind(Affine(), limits), READING_S, limits.serves), held)
+    served = [i for i, one in enumerate(held) if not one.rejected]
+    for i, at_s in zip(served, handed_over_at([wanted[i]["arrived_s"] for i in served]), strict=True):
+        plain[i].arrived_s = at_s
+    drain(kind(Affine(), limits), plain)
+    assert [dates(one) for one in held] == [dates(one) for one in plain]
+
+
+def test_who_comes_alone_waits_for_no_turn() -> None:
+    limits = RankLimits(
+        num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000
+    )
+    alone, plain = ([request(i, 10.0 * i) for i in range(5)] for _ in range(2))
+    drain(TakingTurns(VllmEngine(Affine(), limits), READING_S, limits.serves), alone)
+    drain(VllmEngine(Affine(), limits), plain)
+    assert [dates(one) for one in alone] == [dates(one) for one in plain]
 
 
 def engine(reading_s: float = READING_S) -> IntakeEngine:

@@ -37,6 +37,8 @@ class Overheads(Spec):
     per_sequence_in_process_s: Value
     per_request_s: Value
     """API-server time before a request's first token; it does not hold the engine."""
+    request_turn_s: Value | None = None
+    """API-server time by which requests that come together reach the engine apart; None: 0."""
     chat_template_s: Value | None = None
     """API-server time in which it reads a model's chat template anew for each request, one after another; None: the
     template is read once."""

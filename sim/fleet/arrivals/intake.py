@@ -127,3 +127,40 @@ class IntakeEngine:
     def waiting(self) -> int:
         """See `ReplicaEngine.waiting`: of those that the engine has."""
         return self.engine.waiting()
+
+
+class TakingTurns(IntakeEngine):
+    """Requests are read one after another, and the engine gets each as soon as it has been read.
+
+    One that comes alone is not held up here: what reading it takes is part of the time before its first token. Those
+    that come together, as the clients of a benchmark do, get there *intake_s* apart, so that the engine begins with the
+    first while the others are read. Clients that began together fall out of step so.
+    """
+
+    def __init__(self, engine: ReplicaEngine, intake_s: float, serves: Callable[[Sequence], bool]) -> None:
+        super().__init__(engine, intake_s, serves)
+        self._free_s = -inf
+        """When the thread has read all that it was given."""
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `ReplicaEngine.offer`."""
+        if request in self._brought or self._turn_end_s < inf or now < self._free_s:
+            return super().offer(request, now, prompt_only)
+        if self._serves(Sequence(request, prompt_only)):
+            self._free_s = now + self._intake_s
+        return self.engine.offer(request, now, prompt_only)
+
+    def _begin_turn(self, now: float) -> None:
+        self._turn, self._next = self._next[:1], self._next[1:]
+        self._turn_end_s = self._free_s if self._turn else inf
+
+    def advance(self) -> list[Request]:
+        """See `ReplicaEngine.advance`."""
+        if self._turn_end_s <= self._engine_end_s and self._turn:
+            self._free_s = self._turn_end_s + self._intake_s
+        return super().advance()
+
+    def crash(self, now: float) -> None:
+        """See `ReplicaEngine.crash`."""
+        super().crash(now)
+        self._free_s = -inf

@@ -234,10 +234,10 @@ def _pool_plan(
     catalog: Catalog,
 ) -> PoolPlan:
     steptime, layout = pool.steptime, pool.layout
-    overhead_s = intake_s = 0.0
+    overhead_s = intake_s = turn_s = 0.0
     if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
         overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size, pool.gpu)
-        intake_s = steptime.intake_s(pool.engine)
+        intake_s, turn_s = steptime.intake_s(pool.engine), steptime.turn_s(pool.engine)
     return PoolPlan(
         name=name,
         gpu=pool.gpu.id if pool.gpu else "",
@@ -251,6 +251,7 @@ def _pool_plan(
         lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
         request_overhead_s=overhead_s,
         intake_s=intake_s,
+        turn_s=turn_s,
         memory=memory,
         power=power_of(pool, slices, servers, catalog),
         schedule=pool.spec.schedule,

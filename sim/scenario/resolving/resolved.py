@@ -92,6 +92,8 @@ class PoolPlan:
     """API-server time before a request's first token that does not hold the engine."""
     intake_s: float = 0.0
     """API-server time that each request holds up all others with before the engine gets it."""
+    turn_s: float = 0.0
+    """API-server time by which requests that come together reach the engine apart."""
     memory: MemoryFit | None = None
     power: PoolPower | None = None
     schedule: Schedule | None = None
