@@ -1,4 +1,4 @@
-"""What an API server takes to read one chat in: `chat_template_s` in data/engines/vllm-0.11.yaml.
+"""What an API server takes to read one chat in: `chat_template_s` and `request_turn_s` in data/engines.
 
 intake.csv: bursts of 1,000 prompts of 128 tokens and four to answer, all sent at once to one server, as the pages of
 GPUStack's performance lab have them (gpustack/gpustack@47277d79f4; column `page`). An event loop reads all of them
@@ -7,6 +7,7 @@ of what is left of the run, so that reading took twice the mean first token less
 """
 
 import csv
+from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
@@ -19,16 +20,23 @@ def reading_ms(burst: dict[str, str]) -> float:
     return (2 * float(burst["ttft_mean_ms"]) - MS * float(burst["duration_s"])) / float(burst["requests"])
 
 
+def kind_of(burst: dict[str, str]) -> str:
+    """The engine, and whether it reads a model's template anew for each chat."""
+    engine = burst["serve"].split()[0]
+    return f"{engine}, template read anew" if burst["reads_template"] == "yes" else engine
+
+
 def main() -> None:
-    """Prints each burst, and the middle of the servers that read the template anew and of those that do not."""
+    """Prints each burst, and the middle of each engine's servers."""
     with BURSTS.open(encoding="utf-8", newline="") as file:
         bursts = list(csv.DictReader(file))
     for burst in bursts:
         print(f"{reading_ms(burst):6.1f} ms  {burst['page']}: {burst['serve']}")
-    for anew in ("yes", "no"):
-        found = [reading_ms(burst) for burst in bursts if burst["reads_template"] == anew]
-        spread = f"{min(found):.1f} to {max(found):.1f} ({len(found)})"
-        print(f"template read anew: {anew}: median {median(found):.1f} ms, {spread}")
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for burst in bursts:
+        kinds[kind_of(burst)].append(reading_ms(burst))
+    for kind, found in kinds.items():
+        print(f"{kind}: median {median(found):.2f} ms, {min(found):.1f} to {max(found):.1f} ({len(found)})")
 
 
 if __name__ == "__main__":

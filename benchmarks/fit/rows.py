@@ -34,10 +34,12 @@ FOR_FIT_ALONE = tuple(
 )
 """`use` being fit. Twelve of the fifteen runs that BLIS was trained on: none of the 38 that docs/fidelity.md compares
 it in, though of their cluster; left out are three whose request rate is not stated (reasoning-lite). Further runs of
-releases of 2026 on a consumer card by a publisher of STRANGERS; of its sweeps over rates with a prefix cache the first
+releases of 2026 on a consumer card by a publisher of PUBLIC; of its sweeps over rates with a prefix cache the first
 alone, as each sends the prompts of the one before again. Known pairs by publishers new to the tables."""
-STRANGERS = tuple(Path(__file__).with_name(name) for name in ("unseen_by_rule.csv", "unseen.csv"))
-"""Pairs that nobody in MEASURED ran, from public sources: learnt from and judged as all others, and shown apart."""
+PUBLIC = tuple(Path(__file__).with_name(f"{name}.csv") for name in ("unseen_by_rule", "unseen", "unseen_2026_11"))
+"""Rows from public sources, no fit having them when they were typed: learnt from and judged as all others."""
+IN_MEASURED = frozenset({"H100-SXM llama3-8b", "A100-SXM-40GB llama3-8b"})
+"""Pairs of PUBLIC that MEASURED has, too. All others nobody in MEASURED ran; they are shown apart."""
 PUBLISHERS = {
     "trtllm_": "NVIDIA/TensorRT-LLM", "argonne": "argonne", "mlenergy": "mlenergy", "blis_training": "inference-sim",
     "cloudrift": "cloudrift-ai", "deplodock": "cloudrift-ai", "gpustack": "gpustack",
@@ -49,9 +51,9 @@ multi-token prediction that the row does not flag."""
 
 
 def read_rows(measured: Path) -> list[BenchRow]:
-    """All rows of *measured*/serving.csv as they were run, of FOR_FIT_ALONE and of STRANGERS."""
+    """All rows of *measured*/serving.csv as they were run, of FOR_FIT_ALONE and of PUBLIC."""
     campaigns = campaigns_of(load_catalog())
-    found = [*read_benchmarks(measured / "serving.csv"), *_typed(*FOR_FIT_ALONE), *_typed(*STRANGERS)]
+    found = [*read_benchmarks(measured / "serving.csv"), *_typed(*FOR_FIT_ALONE), *_typed(*PUBLIC)]
     return [campaigns.as_run(row) for row in found]
 
 
@@ -67,12 +69,12 @@ def _ids(*tables: Path) -> frozenset[str]:
 
 def stranger(row: BenchRow) -> bool:
     """Whether *row* is of a pair that nobody in MEASURED ran."""
-    return row.id in _ids(*STRANGERS)
+    return row.id in _ids(*PUBLIC) and pair(row) not in IN_MEASURED
 
 
 def typed(row: BenchRow) -> bool:
     """Whether *row* stands in a table of the project, whose rules say what may stand there."""
-    return row.id in _ids(*FOR_FIT_ALONE, *STRANGERS)
+    return row.id in _ids(*FOR_FIT_ALONE, *PUBLIC)
 
 
 def publisher_of(row: BenchRow) -> str:
