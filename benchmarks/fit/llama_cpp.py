@@ -72,7 +72,7 @@ def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray, slow: float 
     assert engine.overheads is not None
     overheads = engine.overheads.model_copy(
         update={
-            "per_layer_s": fitted(per_layer_s), "per_step_s": fitted(0), "per_step_in_process_s": fitted(0),
+            "per_layer_s": fitted(per_layer_s), "per_step_s": fitted(0),
             "per_sequence_s": fitted(0), "per_sequence_in_process_s": fitted(0),
             "kv_read_time_factor": fitted(cache_factor),
             "slow_cards": SlowCards(gpus=("",), factor=fitted(slow)),

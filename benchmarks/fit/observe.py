@@ -29,7 +29,7 @@ CALM_WAIT_S = 0.02
 MIDDLE = (0.4, 0.6)
 NEARLY = 0.9
 """A client that is answered this share of the requests per second that it offers is held back by nothing else."""
-OF_HOST = ("per_step_", "per_sequence_", "launch_layer")
+OF_HOST = ("per_step:", "per_sequence_", "launch_layer")
 """Stages that are the host's: what their names begin with."""
 
 

@@ -22,8 +22,7 @@ PRIORS = Path(__file__).with_name("priors.yaml")
 
 OVERHEADS = {
     "per_layer": "per_layer_s",
-    "per_step_served": "per_step_s",
-    "per_step_in_process": "per_step_in_process_s",
+    "per_step": "per_step_s",
     "per_sequence_served": "per_sequence_s",
     "per_sequence_in_process": "per_sequence_in_process_s",
     "per_request": "per_request_s",

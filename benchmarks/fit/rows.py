@@ -28,7 +28,7 @@ argonne_quant (labels that contradict each other by a factor of two), gpustack (
 tokens), lmdeploy (rounded to the millisecond), splitwise (vLLM 0.1), anyscale (its clients send at a given rate, so
 that `concurrency` is not what is in flight)."""
 UNFITTED_ENGINES = ("llama.cpp", "exllamav3", "Deepspeed-MII", "LMDeploy-TurboMind")
-"""Their host times have other sources (data/engines). So have those of Deepspeed, whose rows teach what Gaudi 2 does."""
+"""Their host times have other sources (data/engines). So have those of Deepspeed, though its rows tell of Gaudi 2."""
 FOR_FIT_ALONE = tuple(
     Path(__file__).with_name(f"{name}.csv") for name in ("blis_training", "recent_hosts", "more_campaigns")
 )

@@ -143,7 +143,7 @@ def _experts_share(steptime: RooflineStepTime) -> float:
 
 
 def _of_host(names: Names) -> bool:
-    return names[0].startswith(("per_step_", "per_sequence_", "prompt_token"))
+    return names[0].startswith(("per_step:", "per_sequence_", "prompt_token"))
 
 
 def _links(steptime: RooflineStepTime, steps: Steps) -> tuple[Floats, Floats]:
@@ -245,9 +245,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         layers_s *= 1 - share
     found.plain.append((layers_names, layers_s * ones))
     where, even = "in_process" if steptime.spec.in_process else "served", steptime._even_share
-    step_s = steptime._host_s(overheads.per_step_s, overheads.per_step_in_process_s) * even
-    sequence_s = steptime._host_s(overheads.per_sequence_s, overheads.per_sequence_in_process_s) * even
-    found.plain.append(((f"per_step_{where}:{engine}", *host), step_s * ones))
+    step_s, sequence_s = (steptime._host_s(usual) * even for usual in (overheads.per_step_s, steptime._per_sequence))
+    found.plain.append(((f"per_step:{engine}", *host), step_s * ones))
     if steptime._prompt_token_s:
         found.plain.append((("prompt_token", *pipeline), steptime._prompt_token_s * steps.mean["prefill_tokens"]))
     found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * steps.mean["sampled_seqs"]))

@@ -13,7 +13,7 @@ from sim.spec import Count, NonNegative, Positive, Spec
 from sim.steptime.coefficients import Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs
 
-STEP_OVERHEADS = ("per_layer_s", "per_step_s", "per_step_in_process_s")
+STEP_OVERHEADS = ("per_layer_s", "per_step_s")
 SEQUENCE_OVERHEADS = ("per_sequence_s", "per_sequence_in_process_s", "per_prompt_token_s")
 
 

@@ -196,7 +196,7 @@ class RooflineStepTime:
         """One drafted token for each sequence that decodes: a layer like the model's, and its LM head."""
         layers, sequences = self.inputs.model.layers, batch.decode_seqs
         step, head = self._layers(sequences, batch.replica_tokens), self._head.times(sequences)
-        host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
+        host_s = self._host_s(self._overheads.per_step_s)
         layers_s = step.total_s - host_s * self._even_share + self._decode_s * batch.kv_tokens
         first_s = layers_s / layers + head.compute_s + head.memory_s
         return Leap(first_s, self._decode_s / layers * sequences)
@@ -207,8 +207,8 @@ class RooflineStepTime:
         Where the engine launches its kernels one by one (`draft_layer_s`), the GPU waits for the host or the reverse.
         """
         leap, launch = self.leap(batch), self._overheads.draft_layer_s
-        step_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
-        sequence_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
+        step_s = self._host_s(self._overheads.per_step_s)
+        sequence_s = self._host_s(self._per_sequence)
         even_s = (step_s + sequence_s * batch.sampled_seqs) * self._even_share
         leap.first_s -= even_s + self._prompt_token_s * batch.prefill_tokens
         if launch is not None:
@@ -235,7 +235,7 @@ class RooflineStepTime:
         if known is not None:
             return known
         products = total(self._products, tokens, replica_tokens).scaled(self._layers_share)
-        host_s = self._host_s(self._overheads.per_step_s, self._overheads.per_step_in_process_s)
+        host_s = self._host_s(self._overheads.per_step_s)
         still_s = host_s * self._even_share
         overhead_s = self._layer_overheads_s() * self._layers_share + still_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
@@ -253,7 +253,7 @@ class RooflineStepTime:
             return known
         head = self._head.times(rows).scaled(self._even_share) if rows else Times()
         there, waits_s = all_times(self._head_in_host, rows) if rows else (Times(), 0.0)
-        host_s = self._host_s(self._overheads.per_sequence_s, self._overheads.per_sequence_in_process_s)
+        host_s = self._host_s(self._per_sequence)
         head += Times(memory_s=sequences * self._sort_s * self._even_share)
         still_s = sequences * host_s * self._even_share
         step = Step.of(head + there, 0.0, still_s, waits_s, still_s)
@@ -289,8 +289,13 @@ class RooflineStepTime:
             return self._send.time_s(message)
         return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
-    def _host_s(self, served: Value, in_process: Value) -> float:
-        seconds = (in_process if self.spec.in_process else served).value * self.spec.host_factor * self._contention
+    @property
+    def _per_sequence(self) -> Value:
+        overheads = self._overheads
+        return overheads.per_sequence_in_process_s if self.spec.in_process else overheads.per_sequence_s
+
+    def _host_s(self, usual: Value) -> float:
+        seconds = usual.value * self.spec.host_factor * self._contention
         return seconds * self._overheads.recent_host_factor.value if self.inputs.recent_host else seconds
 
     def _layer_overheads_s(self) -> float:

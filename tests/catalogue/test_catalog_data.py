@@ -166,3 +166,9 @@ def test_assumed_nameplates_hold_all_parts_at_their_limits() -> None:
         if server.max_power_w.kind == "assumed":
             drawn_w = server.gpu_slots.value * limit.value + server.base_power_w.value
             assert server.max_power_w.value >= 0.999 * drawn_w / server.psu_efficiency.value, name
+
+
+@pytest.mark.parametrize("name", CATALOG.ids("engines"))
+def test_a_sequence_costs_no_more_in_process_than_behind_an_api_server(name: str) -> None:
+    overheads = CATALOG.engine(name).overheads
+    assert overheads is None or overheads.per_sequence_in_process_s.value <= overheads.per_sequence_s.value

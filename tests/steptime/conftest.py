@@ -44,7 +44,7 @@ def coefficients():
 @pytest.fixture(scope="session")
 def engine():
     overheads = {
-        "per_layer_s": 50e-6, "per_step_s": 1e-3, "per_step_in_process_s": 1e-3,
+        "per_layer_s": 50e-6, "per_step_s": 1e-3,
         "per_sequence_s": 40e-6, "per_sequence_in_process_s": 8e-6, "per_request_s": 12e-3,
         "moe_layer_factor": 1.6, "mla_layer_factor": 1.1, "blackwell_layer_factor": 0.65,
         "hopper_layer_factor": 0.9, "recent_host_factor": 0.8,

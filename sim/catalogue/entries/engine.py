@@ -29,9 +29,7 @@ class Overheads(Spec):
 
     per_layer_s: Value
     per_step_s: Value
-    """Behind an API server."""
-    per_step_in_process_s: Value
-    """Called as a library (offline)."""
+    """Behind an API server and called as a library (offline)."""
     per_sequence_s: Value
     """Sampling, detokenising and streaming of one sequence in one step, behind an API server."""
     per_sequence_in_process_s: Value

@@ -120,8 +120,8 @@ def _parameters(model: Model) -> Value:
 def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact]:
     engine, model, given = pool.engine, pool.model, pool.spec.batching
     if computed and engine.overheads is not None and model is not None:
-        unused = ["per_step_s", "per_sequence_s", "per_prompt_token_s", "per_request_s"] if _in_process(pool) else []
-        unused += [] if _in_process(pool) else ["per_step_in_process_s", "per_sequence_in_process_s"]
+        unused = ["per_sequence_s", "per_prompt_token_s", "per_request_s"] if _in_process(pool) else []
+        unused += [] if _in_process(pool) else ["per_sequence_in_process_s"]
         unused += [] if isinstance(pool.steptime, Roofline) and pool.steptime.chat_template else ["chat_template_s"]
         unused += [name for name in type(engine.overheads).model_fields if _does_not_apply(name, pool)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
