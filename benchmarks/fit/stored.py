@@ -66,8 +66,8 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
         | {what: kernel(field, lambda _: any_kernel) for what, field in SHARED_KERNELS.items()}
         | {what: (lambda _, field=field: getattr(coefficients, field).value) for what, field in COEFFICIENTS.items()}
         | {
-            "compute": lambda gpu: coefficients.gpus[gpu].compute.value,
-            "memory": lambda gpu: coefficients.gpus[gpu].memory.value,
+            "compute": lambda gpu: coefficients.efficiency(catalog.gpu(gpu)).compute.value,
+            "memory": lambda gpu: coefficients.efficiency(catalog.gpu(gpu)).memory.value,
             "allreduce": lambda rule: coefficients.allreduce_time_factors[int(rule)].factor.value,
         }
         | {
