@@ -72,6 +72,12 @@ class RooflineInputs:
         return graphics or self.kernel.compute_time_factor
 
     @property
+    def fast_experts(self) -> Value | None:
+        """What the engine's faster kernels for experts of this format do on the card; None: it has no faster ones."""
+        known = known_overheads(self.engine).fast_experts if self.server_blackwell else ()
+        return next((one.factor for one in known if one.kernel == self.kernel.id), None)
+
+    @property
     def recent_host(self) -> bool:
         """Servers of these cards have processors of 2022 or later, those of older cards often have not."""
         return self.gpu.hopper or self.gpu.blackwell
@@ -164,8 +170,9 @@ class Rates:
         kernel = self.inputs.kernel
         factor = self.inputs.kernel_compute.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role == "expert":
-            factor *= kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
-        return factor
+            return factor * kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
+        older = kernel.server_blackwell_compute_factor if self.inputs.server_blackwell else None
+        return factor * older.value if older is not None and covers(self.inputs.quantization, matrix) else factor
 
     def weight_time_factor(self, matrix: Matrix) -> float:
         """Time to read *matrix* against stored bytes / reachable bandwidth.
@@ -192,7 +199,9 @@ class Rates:
     def _experts(self) -> float:
         """Arithmetic of grouped products over experts: the engine's factor, and that of the card's generation."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
-        return self.overheads.moe_gemm_time_factor.value * (generation.value if generation else 1.0)
+        fast = self.inputs.fast_experts
+        factor = self.overheads.moe_gemm_time_factor.value * (fast.value if fast else 1.0)
+        return factor * (generation.value if generation else 1.0)
 
     def _grouped(self) -> float:
         """Arithmetic and reading of grouped products over experts: the model's factor, and that of spread experts."""

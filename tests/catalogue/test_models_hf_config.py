@@ -135,7 +135,10 @@ CONFIGS |= {
     | {"num_global_key_value_heads": 2, "global_head_dim": 512, "attention_k_eq_v": True}
     | {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
 }
-NAMES = {"id", "name", "aliases", "hf_id", "family", "dimensions", "params_quoted", "params_active_quoted"}
+NAMES = {
+    "id", "name", "aliases", "hf_id", "family", "dimensions", "params_quoted", "params_active_quoted",
+    "published_nvfp4",
+}  # fmt: skip
 
 
 def write(folder: Path, keys: object) -> Path:

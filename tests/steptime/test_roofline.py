@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.entries.engine import SlowCards
+from sim.catalogue.entries.engine import FastExperts, SlowCards, at_version
 from sim.catalogue.entries.model import params_active, params_total
 from sim.records import Batch
 from sim.steptime import Roofline
@@ -312,3 +312,30 @@ def test_a_kernel_of_the_graphics_cards_own_counts_there_alone(build):
         inputs = replace(plain.inputs, kernel=own)
         assert inputs.kernel_compute.value == factor * kernel.compute_time_factor.value
         assert (plain.spec.build(inputs).leap(prompt(2048)).first_s < plain.leap(prompt(2048)).first_s) == (factor < 1)
+
+
+def test_4_bit_weights_for_16_bit_arithmetic_are_read_sooner_and_compute_later_on_b200_alone(build):
+    for card, longer in (("b200-180gb-sxm", 3.5), ("h100-80gb-sxm", 1.0)):
+        plain, int4 = build(card=card), build(card=card, weights="int4")
+        factor = int4.inputs.kernel.compute_time_factor.model_copy(update={"value": 3.5})
+        kernel = int4.inputs.kernel.model_copy(update={"server_blackwell_compute_factor": factor})
+        own = int4.spec.build(replace(int4.inputs, kernel=kernel))
+        assert gpu_s(own, decode(1)) < 0.6 * gpu_s(plain, decode(1))
+        assert gpu_s(own, prompt(8192)) == pytest.approx(longer * gpu_s(plain, prompt(8192)), rel=0.15)
+
+
+def test_faster_kernels_for_experts_count_for_their_format_on_server_blackwell_from_their_release_on(build, engine):
+    half = engine.overheads.moe_layer_factor.model_copy(update={"value": 0.5})
+
+    def longer(card, version, kernel="k"):
+        fast = FastExperts(kernel=kernel, versions="0.5.8 to 0.5.99", factor=half)
+        overheads = engine.overheads.model_copy(update={"fast_experts": (fast,)})
+        own = at_version(engine.model_copy(update={"overheads": overheads}), version)
+        one = build("mixtral-8x7b", card)
+        return (
+            one.spec.build(replace(one.inputs, engine=own)).leap(prompt(8192)).first_s / one.leap(prompt(8192)).first_s
+        )
+
+    assert longer("b200-180gb-sxm", (0, 5, 9)) < 0.7
+    assert longer("b200-180gb-sxm", (0, 5, 7)) == longer("h100-80gb-sxm", (0, 5, 9)) == 1
+    assert longer("b200-180gb-sxm", (0, 5, 9), "another") == 1

@@ -24,6 +24,17 @@ class SlowCards(Spec):
         return gpu.id.startswith(self.gpus)
 
 
+class FastExperts(Spec):
+    """Grouped products that the engine runs with faster kernels on B200, B300 and their kin than it has for others."""
+
+    kernel: str
+    """Their id in data/kernels."""
+    versions: str
+    """Releases that do."""
+    factor: Value
+    """On the time of their arithmetic."""
+
+
 class Overheads(Spec):
     """Host time that adds to the GPU's time."""
 
@@ -61,6 +72,7 @@ class Overheads(Spec):
     """Cards on which the engine reads weights more slowly than others do; None: none."""
     moe_gemm_time_factor: Value
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
+    fast_experts: tuple[FastExperts, ...] = ()
     per_prompt_token_s: Value | None = None
     """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
     per_boundary_s: Value | None = None
@@ -269,8 +281,11 @@ def at_version(engine: Engine, version: Version) -> Engine:
     for one in changes:
         limits |= one.limits | ({} if one.larger_gpus is None else {"larger_gpus": one.larger_gpus})
     memory = {name: value for one in changes for name, value in one.memory.items()}
+    fast = engine.overheads.fast_experts if engine.overheads else ()
+    fast = tuple(one for one in fast if not any(outside(one.versions, version)))
     return engine.model_copy(
         update={
+            "overheads": engine.overheads.model_copy(update={"fast_experts": fast}) if engine.overheads else None,
             "limits": engine.limits.model_copy(update=limits) if engine.limits else None,
             "memory": engine.memory.model_copy(update=memory) if engine.memory else None,
         }

@@ -16,6 +16,8 @@ class Kernel(Spec):
     compute_time_factor: Value
     graphics_compute_time_factor: Value | None = None
     """Arithmetic on graphics cards of the Blackwell family, where it is not that of its server cards."""
+    server_blackwell_compute_factor: Value | None = None
+    """Multiplies `compute_time_factor` of dense products on B200, B300 and their kin; None: 1."""
     weight_time_factor: Value
     moe_compute_time_factor: Value
     """Grouped matrix products over experts, on top of `compute_time_factor`."""

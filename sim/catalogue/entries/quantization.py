@@ -15,7 +15,7 @@ KvCacheDtype = Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5
 
 FEED_FORWARD = ("mlp", "shared_expert")
 """Roles of matrices of blocks that every token passes."""
-BESIDE_EXPERTS = ("attention", *FEED_FORWARD)
+BESIDE = ("attention", *FEED_FORWARD)
 
 
 class Quantization(Spec):
@@ -32,8 +32,8 @@ class Quantization(Spec):
     applies_to: Literal["linear", "feed_forward", "experts", "all"] = "linear"
     """linear: attention and feed-forward matrices; feed_forward: without attention; experts: routed experts alone;
     all: embeddings and LM head too. Routers, norms and biases stay at 16 bit, as does all that is not covered."""
-    beside_experts_bits_per_weight: Value | None = None
-    """With `experts`: bits of attention, dense and shared blocks, whose arithmetic is fp8; None: 16."""
+    beside_bits_per_weight: Value | None = None
+    """With `experts` or `feed_forward`: bits of attention and the blocks beside them, in fp8 arithmetic; None: 16."""
     embedding_bits_per_weight: Value | None = None
     """With `all`: the embedding's own bits."""
     lm_head_bits_per_weight: Value | None = None
@@ -82,16 +82,16 @@ def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
             return own.value
     if covers(quantization, matrix):
         return quantization.bits_per_weight.value
-    beside = quantization.beside_experts_bits_per_weight
-    return beside.value if beside is not None and matrix.role in BESIDE_EXPERTS else 16.0
+    beside = quantization.beside_bits_per_weight
+    return beside.value if beside is not None and matrix.role in BESIDE else 16.0
 
 
 def arithmetic(quantization: Quantization, matrix: Matrix) -> ComputeType:
     """The tensor rate that *matrix* uses where the GPU has it."""
     if covers(quantization, matrix):
         return quantization.compute
-    beside = quantization.beside_experts_bits_per_weight
-    return "fp8" if beside is not None and matrix.role in BESIDE_EXPERTS else "fp16"
+    beside = quantization.beside_bits_per_weight
+    return "fp8" if beside is not None and matrix.role in BESIDE else "fp16"
 
 
 def covers(quantization: Quantization, matrix: Matrix) -> bool:

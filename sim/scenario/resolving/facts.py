@@ -181,6 +181,8 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
     inputs = roofline_inputs(pool, catalog)
     graphics = inputs.kernel_compute is inputs.kernel.graphics_compute_time_factor
     unused = ["compute_time_factor" if graphics else "graphics_compute_time_factor"]
+    if not inputs.server_blackwell:
+        unused.append("server_blackwell_compute_factor")
     if inputs.model.moe is None:
         unused += ["moe_compute_time_factor", "moe_weight_time_factor", "moe_weight_time_factor_blackwell"]
     yield from _all(f"{prefix}.kernel", inputs.kernel, tuple(unused))

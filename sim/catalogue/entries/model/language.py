@@ -48,6 +48,9 @@ class Model(Spec):
     native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
     native_quantization: str = ""
     """Id of the format that the published weights have, where `native_dtype` does not tell it; empty: it does."""
+    published_nvfp4: str = ""
+    """Id of the format that the published checkpoint called NVFP4 has, which tables of runs mean; empty: nvfp4 in all
+    linear layers."""
     gated_mlp: bool = True
     """SwiGLU-like: three matrices instead of two."""
     tie_embeddings: bool = False

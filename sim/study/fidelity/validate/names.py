@@ -81,6 +81,8 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
         quantization = catalog.quantization(row.precision or stored_in(row.model, catalog) or "none").id
         if model is not None and quantization in NATIVE_NAMES.get(model.native_quantization or model.native_dtype, ()):
             quantization = "none"
+        elif model is not None and quantization == "nvfp4":
+            quantization = model.published_nvfp4 or quantization
     except UnknownId:
         missing.append(f"unknown precision {row.precision!r}")
     kv = KV_DTYPES.get(row.kv_dtype.lower())
