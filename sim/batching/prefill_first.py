@@ -25,6 +25,9 @@ class PrefillFirstLimits(QueueLimits):
     overlap_schedule: bool | None = None
     """The next step is formed while one runs; a request that arrives waits one step more (SGLang's overlap scheduler).
     Left out: as the engine does."""
+    late_output: bool = False
+    """A step's tokens reach the client when the next step ends: vLLM 0.6 and 0.7 with the engine in the client's
+    process (AsyncLLMEngine)."""
     scheduler_recv_interval: Annotated[int, Field(ge=1, le=1000)] = 1
     """Decode steps from one look for new requests to the next (SGLang) [steps]. Whoever has just computed prompts, or
     has nothing to do, looks at once."""

@@ -85,6 +85,8 @@ class CampaignFact(Sourced):
     """Prompts and answers are uniform between this share of the nominal length and all of it."""
     lengths_cv: Positive | None = None
     """Prompts and answers are lognormal with this standard deviation over mean, as those of a chat data set."""
+    prompt_cv: Positive | None = None
+    """Prompts are lognormal with this standard deviation over mean, where the row has no `prompt_cv`."""
     output_cap: Count | None = None
     """Answers end by themselves or at this many tokens: an exponential cut there, with the row's mean."""
     requests_per_client: Positive | None = None
@@ -115,6 +117,8 @@ class CampaignFact(Sourced):
     """Whether the engine was called as a library."""
     one_process: bool | None = None
     """Whether the API server ran in the engine's process."""
+    late_output: bool | None = None
+    """Whether vLLM's V0 engine ran in the client's process, which sees tokens when the next step ends."""
     cuda_graphs: bool | None = None
     """False: the server was told to launch kernels one by one."""
     sorts_logits: bool | None = None
@@ -184,6 +188,7 @@ class Setup:
     prompts_held_steps: int | None = None
     in_process: bool | None = None
     one_process: bool = False
+    late_output: bool = False
     sorts_logits: bool = False
     cuda_graphs: bool = True
     chat_template: bool = False
@@ -192,6 +197,7 @@ class Setup:
     measured_at: str = "client"
     lengths_from_share: float | None = None
     lengths_cv: float | None = None
+    prompt_cv: float | None = None
     output_cap: int | None = None
     tpot_is_itl: bool = False
     steady: bool = False
@@ -252,6 +258,7 @@ class Campaigns(Spec):
             prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
             in_process=_last(fact.in_process for fact in facts),
             one_process=bool(_last(fact.one_process for fact in facts)),
+            late_output=bool(_last(fact.late_output for fact in facts)),
             sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
             cuda_graphs=_last(fact.cuda_graphs for fact in facts) is not False,
             chat_template=bool(_last(fact.chat_template for fact in facts)),
@@ -260,6 +267,7 @@ class Campaigns(Spec):
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
             lengths_cv=_last(fact.lengths_cv for fact in facts),
+            prompt_cv=row.prompt_cv or _last(fact.prompt_cv for fact in facts),
             output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),
             tpot_is_itl=bool(_last(fact.tpot_is_itl for fact in facts)),
             steady=bool(_last(fact.steady for fact in facts)),

@@ -1,7 +1,7 @@
 """One replica: a rank's schedule on a clock, with decode-only stretches taken in one leap."""
 
 from copy import copy
-from math import inf
+from math import inf, nan
 
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
@@ -191,3 +191,63 @@ class VllmEngine:
     def waiting(self) -> int:
         """See `Engine.waiting`."""
         return self._rank.queued()
+
+
+class LateOutputEngine(VllmEngine):
+    """A step's tokens are there for the client when the next step ends, or at once where there is none.
+
+    vLLM 0.6 and 0.7 turn a step's tokens into answers while the GPU computes the next one, in a thread of the process
+    that the client's event loop runs in; the loop wakes up when that step is done.
+    """
+
+    __slots__ = ("_first", "_left")
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
+        super().__init__(steptime, limits, schedule)
+        self._first: list[Request] = []
+        """Whose first token nobody has seen yet."""
+        self._left: list[Request] = []
+        """Whose last token nobody has seen yet: their seats and blocks are free."""
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`: the step that somebody's tokens wait for is taken by itself."""
+        begins = not self._steps
+        super().plan(now)
+        if begins and (self._first or self._left):
+            if self._steps:
+                self._shorten(1)
+            else:
+                self._end_s = now
+        return self._end_s
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        end_s, seen, gone = self._end_s, self._first, self._left
+        self._first, self._left = [], []
+        if self._steps:
+            self._left = super().advance()
+            here = (*self._left, *(sequence.request for sequence in self._rank.running))
+            self._first = [request for request in here if request.first_token_s == end_s]
+            for request in self._first:
+                request.first_token_s = nan
+            for request in self._left:
+                request.finished_s = nan
+        for request in seen:
+            request.first_token_s = end_s
+        for request in gone:
+            request.finished_s = end_s
+        return gone
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        if request in self._first:
+            self._first.remove(request)
+        if request in self._left:
+            self._left.remove(request)
+            return Progress(request.prompt_tokens + request.output_tokens - 1, request.output_tokens)
+        return super().evict(request, now)
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`: nobody sees what has not been handed over."""
+        super().crash(now)
+        self._first, self._left = [], []

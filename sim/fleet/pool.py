@@ -30,7 +30,7 @@ from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.static import StaticRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.vllm import LateOutputEngine, VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
 from sim.fleet.arrivals.intake import IntakeEngine, TakingTurns
 from sim.memory import KvTier
@@ -138,6 +138,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         return AsyncEngine(pool.steptime, limits)
     if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
         return AsyncEngine(pool.steptime, limits, OverlapRank)
+    if isinstance(batching, PrefillFirst) and batching.late_output:
+        return LateOutputEngine(pool.steptime, limits, schedule)
     return VllmEngine(pool.steptime, limits, schedule)
 
 

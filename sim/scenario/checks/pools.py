@@ -152,6 +152,9 @@ def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Ite
             yield Complaint((*place, key), "needs one pipeline stage, and ranks that do not step together")
         elif limits.schedule_conservativeness is None:
             yield Complaint((*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler")
+    if limits.late_output and (several or limits.overlap_schedule or limits.schedule_conservativeness is not None):
+        text = "needs one pipeline stage, ranks that do not step together, and another scheduler than SGLang's"
+        yield Complaint((*place, "late_output"), text)
     if limits.max_queued_requests is not None and limits.scheduler_recv_interval > 1:
         yield Complaint((*place, "max_queued_requests"), "needs scheduler_recv_interval: 1")
     threshold = "priority_scheduling_preemption_threshold"

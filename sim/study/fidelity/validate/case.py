@@ -170,6 +170,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "enable_prefix_caching": setup.prefix_caching,
         "policy": "prefill_first" if setup.scheduler_recv_interval else "vllm" if setup.chunked_prefill else None,
         "scheduler_recv_interval": setup.scheduler_recv_interval,
+        "late_output": setup.late_output or None,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
     if (setup.repeated_prompts or setup.prompts_sent_before or setup.cached_share) and names.engine.batching == "vllm":
@@ -251,7 +252,7 @@ def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
             name: _uniform(mean, setup.lengths_from_share) for name, mean in (("prompt", prompt), ("output", output))
         }
     return {
-        "prompt": _lognormal(prompt, row.prompt_cv) if row.prompt_cv else _fixed(prompt),
+        "prompt": _lognormal(prompt, setup.prompt_cv) if setup.prompt_cv else _fixed(prompt),
         "output": _lognormal(output, row.output_cv) if row.output_cv else _capped(output, setup.output_cap),
     }
 
