@@ -69,7 +69,7 @@ def plain_roofline(measured: Path) -> list[Line]:
     ones = {
         f"{what}:" for what in ("kv_read", "moe", "kernel_compute", "kernel_graphics", "kernel_weight", "allreduce")
     }
-    ones |= {*SHARED_OVERHEADS, "moe_compute", "moe_blackwell", "serving_compute", "prefill_attention", "pipeline"}
+    ones |= {*SHARED_OVERHEADS, "moe_compute", "serving_compute", "prefill_attention", "pipeline"}
 
     def bare(name: str, value: float) -> float:
         if name.startswith(tuple(free)):

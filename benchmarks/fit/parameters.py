@@ -57,7 +57,6 @@ KERNELS = {
 SHARED_KERNELS = {
     "moe_compute": "moe_compute_time_factor",
     "moe_weight": "moe_weight_time_factor",
-    "moe_blackwell": "moe_weight_time_factor_blackwell",
 }
 COEFFICIENTS = {
     "serving_compute": "serving_compute_time_factor",

@@ -190,7 +190,7 @@ def _product(
         if inputs.spreads_experts:
             grouped = (*grouped, *("expert_parallel",) * round(log2(inputs.expert_ranks)))
         compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime), *grouped)
-        weights = (*weights, "moe_weight", *(("moe_blackwell",) if inputs.server_blackwell else ()), *grouped)
+        weights = (*weights, "moe_weight", *grouped)
     return (
         compute, product.compute_s_per_token * here * scale,
         weights, np.maximum(product.weight_s * touched, product.least_read_s * np.minimum(here, 1.0)) * scale,

@@ -186,10 +186,7 @@ class Rates:
             factor *= slow.factor.value
         if matrix.role != "expert":
             return max(factor, self.fastest_read)
-        factor *= kernel.moe_weight_time_factor.value * self._grouped()
-        if self.inputs.server_blackwell:
-            factor *= kernel.moe_weight_time_factor_blackwell.value
-        return factor
+        return factor * kernel.moe_weight_time_factor.value * self._grouped()
 
     @property
     def fastest_read(self) -> float:

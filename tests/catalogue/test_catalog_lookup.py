@@ -16,7 +16,6 @@ compute_time_factor: {value: 1, source: sheet, kind: quoted}
 weight_time_factor: {value: 1, source: sheet, kind: quoted}
 moe_compute_time_factor: {value: 1, source: sheet, kind: quoted}
 moe_weight_time_factor: {value: 1, source: sheet, kind: quoted}
-moe_weight_time_factor_blackwell: {value: 1, source: sheet, kind: quoted}
 """
 
 

@@ -71,12 +71,7 @@ def build(gpu, link, language_model, coefficients, engine):
         tp=1, pp=1, dp=1, ep=False, kv_bytes=2.0, spec=None,
     ):  # fmt: skip
         bits, compute = FORMATS[weights]
-        factors = (
-            "compute_time_factor",
-            "weight_time_factor",
-            "moe_weight_time_factor",
-            "moe_weight_time_factor_blackwell",
-        )
+        factors = ("compute_time_factor", "weight_time_factor", "moe_weight_time_factor")
         kernel = Kernel(id="k", name="k", moe_compute_time_factor=value(2.4), **{name: value(1.0) for name in factors})
         inputs = RooflineInputs(
             gpu=gpu(card),

@@ -23,5 +23,3 @@ class Kernel(Spec):
     """Grouped matrix products over experts, on top of `compute_time_factor`."""
     moe_weight_time_factor: Value
     """Reading expert weights, on top of `weight_time_factor`."""
-    moe_weight_time_factor_blackwell: Value
-    """Reading expert weights on B200, B300 and their kin, on top of both."""

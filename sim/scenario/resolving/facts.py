@@ -184,7 +184,7 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
     if not inputs.server_blackwell:
         unused.append("server_blackwell_compute_factor")
     if inputs.model.moe is None:
-        unused += ["moe_compute_time_factor", "moe_weight_time_factor", "moe_weight_time_factor_blackwell"]
+        unused += ["moe_compute_time_factor", "moe_weight_time_factor"]
     yield from _all(f"{prefix}.kernel", inputs.kernel, tuple(unused))
     options = pool.steptime.values(inputs.coefficients) if isinstance(pool.steptime, Roofline) else {}
     for name, value in (used_values(inputs) | options).items():
