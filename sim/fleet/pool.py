@@ -15,6 +15,7 @@ from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
+from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.parallel.stages import StagesEngine
 from sim.engine.parallel.swapping import SwappingEngine
@@ -126,6 +127,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if pool.pipeline_parallel_size > 1:
         lanes, piece_tokens = (1, MICRO_BATCH_TOKENS) if isinstance(pool.batching, Slots) else (None, None)
         return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
+    if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
+        return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
     if isinstance(batching, VllmLimits) and batching.speculative is not None:
@@ -208,4 +211,5 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
-    return RankLimits(**values, block_size=batching.block_size, window=pool.steptime.window)
+    values |= {"block_size": batching.block_size, "window": pool.steptime.window, "graph_tokens": pool.graph_tokens}
+    return RankLimits(**values)

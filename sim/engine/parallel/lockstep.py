@@ -10,7 +10,7 @@ from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_sh
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Progress, Request, Span, StepTime
+from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
 
 
 class LockstepEngine:
@@ -119,9 +119,10 @@ class LockstepEngine:
                 steps = min(steps, possible) if steps else possible
                 forming.append(rank)
                 self._meters.cached_tokens += rank.cached_in_step
-        tokens = sum(rank.batch.decode_seqs + rank.batch.prefill_tokens for rank in forming)
+        idle = [Batch()] * (len(self._ranks) - len(forming))
+        gathered = gathered_tokens([*(rank.batch for rank in forming), *idle], self._limits.graph_tokens)
         for rank in forming:
-            rank.batch.replica_tokens = tokens
+            rank.batch.replica_tokens = gathered
             self._stepping.append((rank, copy(self._steptime.leap(rank.batch))))
         if not steps:
             self._end_s = inf
@@ -201,6 +202,17 @@ class LockstepEngine:
     def waiting(self) -> int:
         """See `Engine.waiting`."""
         return sum(len(rank.waiting) + len(rank.joining) for rank in self._ranks)
+
+
+def gathered_tokens(batches: list[Batch], graph_tokens: int) -> int:
+    """New tokens that the experts see in a step of all ranks, of which each has one of *batches*.
+
+    Up to *graph_tokens* a step runs from a CUDA graph, and all ranks are padded to the fullest one (vLLM:
+    v1/worker/dp_utils.py); larger ones gather what each has.
+    """
+    tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
+    most = max(tokens)
+    return most * len(tokens) if most <= graph_tokens else sum(tokens)
 
 
 def slowest(leaps: list[Leap]) -> Leap:
