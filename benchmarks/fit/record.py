@@ -76,6 +76,10 @@ class Recorder:
 def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
     """The batches that the engine is about to advance, with the steps they take."""
     one: Any = engine
+    if hasattr(engine, "_runs"):  # ranks that step together, one ahead: the fullest has most to do
+        runs = one._runs
+        busiest = [max((flight.batch for _, flight in runs.working()), key=_tokens)] if runs is not None else []
+        return [(batch, runs.steps) for batch in busiest if runs.closed]
     if hasattr(engine, "_flight"):  # the end of a leap; elsewhere only its last step begins
         return [(one._flight.batch, one._flight.steps)] if one._flight is not None and one._flight.closed else []
     if hasattr(engine, "_flying"):
@@ -85,6 +89,10 @@ def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
     if hasattr(engine, "_stepping"):
         return [(rank.batch, one._steps) for rank, _ in one._stepping[:1]]
     return [(one._rank.batch, one._steps)]
+
+
+def _tokens(batch: Batch) -> int:
+    return batch.decode_seqs + batch.prefill_tokens
 
 
 def _behind_intake(replica: Any) -> Any:

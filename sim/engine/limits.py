@@ -72,8 +72,8 @@ class RankLimits:
     """Makes a rank's slots for LoRA adapters; None: no request asks for one."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
-    graph_tokens: int = 0
-    """Steps of at most so many tokens run from CUDA graphs; ranks that step together are padded to the fullest then."""
+    padded_tokens: int = 0
+    """Ranks that step together are padded to the fullest of them in steps of at most so many tokens."""
 
     @property
     def caches_states(self) -> bool:

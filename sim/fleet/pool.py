@@ -211,5 +211,5 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
-    values |= {"block_size": batching.block_size, "window": pool.steptime.window, "graph_tokens": pool.graph_tokens}
+    values |= {"block_size": batching.block_size, "window": pool.steptime.window, "padded_tokens": pool.padded_tokens}
     return RankLimits(**values)

@@ -171,8 +171,10 @@ class EngineLimits(Spec):
     schedule_conservativeness: Value | None = None
     """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
     graph_tokens: Value | None = None
-    """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does. vLLM: and of
-    at most twice max_num_seqs."""
+    """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does."""
+    padded_tokens: Value | None = None
+    """Ranks that step together are padded to the fullest one in steps of at most so many tokens, and of at most twice
+    max_num_seqs; 0: in all steps; None: in steps of at most max_num_seqs tokens, that is, where all decode."""
     mamba_full_memory_ratio: Value | None = None
     """Memory of recurrent states over that of the KV cache, where they have a cache of their own (SGLang); None: they
     have none."""

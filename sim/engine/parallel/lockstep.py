@@ -120,7 +120,7 @@ class LockstepEngine:
                 forming.append(rank)
                 self._meters.cached_tokens += rank.cached_in_step
         idle = [Batch()] * (len(self._ranks) - len(forming))
-        gathered = gathered_tokens([*(rank.batch for rank in forming), *idle], self._limits.graph_tokens)
+        gathered = gathered_tokens([*(rank.batch for rank in forming), *idle], self._limits.padded_tokens)
         for rank in forming:
             rank.batch.replica_tokens = gathered
             self._stepping.append((rank, copy(self._steptime.leap(rank.batch))))
@@ -204,15 +204,14 @@ class LockstepEngine:
         return sum(len(rank.waiting) + len(rank.joining) for rank in self._ranks)
 
 
-def gathered_tokens(batches: list[Batch], graph_tokens: int) -> int:
+def gathered_tokens(batches: list[Batch], padded_tokens: int) -> int:
     """New tokens that the experts see in a step of all ranks, of which each has one of *batches*.
 
-    Up to *graph_tokens* a step runs from a CUDA graph, and all ranks are padded to the fullest one (vLLM:
-    v1/worker/dp_utils.py); larger ones gather what each has.
+    In steps of up to *padded_tokens*, which run from CUDA graphs, all ranks are padded to the fullest one.
     """
     tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
     most = max(tokens)
-    return most * len(tokens) if most <= graph_tokens else sum(tokens)
+    return most * len(tokens) if most <= padded_tokens else sum(tokens)
 
 
 def slowest(leaps: list[Leap]) -> Leap:

@@ -173,7 +173,7 @@ class AsyncLockstepEngine:
             possible = [rank.form(begins_s) for rank in self._ranks]
         if not any(possible):
             return None
-        gathered = gathered_tokens([rank.batch for rank in self._ranks], self._limits.graph_tokens)
+        gathered = gathered_tokens([rank.batch for rank in self._ranks], self._limits.padded_tokens)
         leaps = [
             self._leap(rank, gathered) if steps else Leap(0.0)
             for rank, steps in zip(self._ranks, possible, strict=True)

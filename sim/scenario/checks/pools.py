@@ -135,8 +135,6 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model")
     if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):
         yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
-    if limits.async_scheduling and together:
-        yield Complaint((*place, "async_scheduling"), "must be off with ranks that step together")
 
 
 def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Iterator[Complaint]:

@@ -28,7 +28,7 @@ from sim.scenario.resolving.hardware.slices import Slicing
 from sim.scenario.resolving.offload import host_link_of, offload_of
 from sim.scenario.resolving.scheduler.drafts import DraftModelPlan, bind_drafts
 from sim.scenario.resolving.scheduler.states import state_cache, with_state_bits
-from sim.scenario.resolving.scheduler.switches import switched
+from sim.scenario.resolving.scheduler.switches import AHEAD, switched
 from sim.steptime import Affine, Calibration, Roofline, has_rate
 
 USUAL_ENGINE = "vllm-0.14"
@@ -129,9 +129,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
         batching = switched(
             _shared_out(_with_defaults(batching, engine, gpu, max_model_len, model), pool),
             engine if computed else None,
-            pool.pipeline_parallel_size == 1
-            and (pool.data_parallel_size == 1 or not pool.enable_expert_parallel)
-            and not pool.kv_tiers,
+            _formed_ahead(pool),
             model is not None and model.linear_attention is not None,
         )
     return BoundPool(
@@ -234,6 +232,14 @@ def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
     chunk, boldness = batching.chunked_prefill_size, batching.schedule_conservativeness * BOLDER_TOGETHER
     part = chunk and max(1, chunk // pool.data_parallel_size)
     return batching.model_copy(update={"chunked_prefill_size": part, "schedule_conservativeness": boldness})
+
+
+def _formed_ahead(pool: Pool) -> tuple[str, ...]:
+    """Switches by which *pool* can form a step while one runs."""
+    if pool.pipeline_parallel_size > 1 or pool.kv_tiers:
+        return ()
+    together = pool.enable_expert_parallel and pool.data_parallel_size > 1
+    return ("async_scheduling",) if together else AHEAD
 
 
 def _grouped(

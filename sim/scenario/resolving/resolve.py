@@ -35,6 +35,7 @@ from sim.scenario.resolving.resolved import Fact, PoolPlan
 from sim.scenario.resolving.rooflines import roofline_inputs
 from sim.scenario.resolving.scheduler.drafts import draft_memory
 from sim.scenario.resolving.scheduler.states import seated, state_note
+from sim.scenario.resolving.scheduler.switches import padded_tokens
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline, RooflineStepTime
 from sim.workload import Workload
@@ -234,6 +235,7 @@ def _pool_plan(
     catalog: Catalog,
 ) -> PoolPlan:
     steptime, layout = pool.steptime, pool.layout
+    uses_graphs = isinstance(steptime, Roofline) and steptime.cuda_graphs
     overhead_s = intake_s = turn_s = 0.0
     if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
         overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size, pool.gpu)
@@ -248,8 +250,8 @@ def _pool_plan(
         steptime=_steptime(pool, catalog),
         pipeline_parallel_size=layout.pipeline_parallel_size,
         data_parallel_size=layout.data_parallel_size,
-        lockstep=(together := layout.enable_expert_parallel and layout.data_parallel_size > 1),
-        graph_tokens=graph_tokens(pool) if together else 0,
+        lockstep=layout.enable_expert_parallel and layout.data_parallel_size > 1,
+        padded_tokens=padded_tokens(pool.batching, pool.engine, pool.gpu) if uses_graphs else 0,
         request_overhead_s=overhead_s,
         intake_s=intake_s,
         turn_s=turn_s,

@@ -1,7 +1,10 @@
 """What an engine has on or off where the scenario leaves it open."""
 
+from sys import maxsize
+
 from sim.batching import Scheduler
 from sim.catalogue.entries.engine import Engine, default_limit
+from sim.catalogue.entries.gpu import Gpu
 from sim.scenario.resolving.scheduler.states import overlaps
 
 AHEAD = ("async_scheduling", "overlap_schedule")
@@ -11,19 +14,28 @@ OPEN_SWITCHES = {"enable_prefix_caching": False, **dict.fromkeys(AHEAD, False), 
 a pool with a step time of its own has no engine."""
 
 
-def switched(batching: Scheduler, engine: Engine | None, one_rank: bool, states: bool) -> Scheduler:
+def switched(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: bool) -> Scheduler:
     """*batching* with what *engine* has on where it leaves that open.
 
-    Steps are formed ahead by default on *one_rank* alone, without drafts and without tiers of KV; with *states* in the
-    prefix cache where the engine can.
+    Steps are formed ahead by default where the pool is *able* to, and without drafts; with *states* in the prefix cache
+    where the engine can.
     """
     filled: dict[str, bool] = {}
     for name, otherwise in OPEN_SWITCHES.items():
         if getattr(batching, name, False) is None:
             usual = default_limit(engine, None, name) if engine else None
-            able = name not in AHEAD or (one_rank and getattr(batching, "speculative", None) is None)
-            filled[name] = (otherwise if usual is None else bool(usual.value)) and able
+            can = name not in AHEAD or (name in able and getattr(batching, "speculative", None) is None)
+            filled[name] = (otherwise if usual is None else bool(usual.value)) and can
     if states and engine and "overlap_schedule" in filled and not overlaps(engine):
         caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
         filled["overlap_schedule"] = filled["overlap_schedule"] and not caches
     return batching.model_copy(update=filled)
+
+
+def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int:
+    """Tokens of the largest step in which ranks that step together are padded to the fullest one of them."""
+    seats = getattr(batching, "max_num_seqs", None) or 0
+    most = default_limit(engine, gpu, "padded_tokens")
+    if most is None:
+        return seats
+    return min(int(most.value), 2 * seats) or maxsize
