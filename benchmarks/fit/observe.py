@@ -78,8 +78,9 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
     case = ready.prepared.case
     fleet_log, steps = simulate(plan)
     run = Run(fleet_log, case)
-    if case.paced is not None and run.answered and run.metrics()["req_s"] > (case.row.rate_req_s or 0.0):
-        fleet_log, steps = simulate(replace(plan, workload=case.paced))
+    offered = case.paced(run.metrics()["req_s"]) if run.answered else None
+    if offered is not None:
+        fleet_log, steps = simulate(replace(plan, workload=offered))
         run = Run(fleet_log, case)
     if not run.answered:
         return None

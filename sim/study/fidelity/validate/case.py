@@ -44,11 +44,16 @@ class BenchCase:
     notes: tuple[str, ...] = ()
     """What the simulation leaves out, a phrase each."""
 
-    @property
-    def paced(self) -> Workload | None:
-        """For a closed loop with a request rate as well: the open loop at that rate."""
+    def paced(self, answered_req_s: float) -> Workload | None:
+        """The open loop at the request rate of a closed loop that has one as well and would be answered at
+        *answered_req_s* without it; None: no such rate, or the number of clients is what binds.
+
+        As many clients as requests never wait for each other: the rate alone spreads them, however short the run.
+        """
         rate = self.row.rate_req_s
         if self.row.load != "closed_loop" or rate is None or rate > UNLIMITED_RATE:
+            return None
+        if answered_req_s <= rate and (self.row.concurrency or 0) < self.simulated_requests:
             return None
         arrivals = _at_rate(self.row, "poisson", self.simulated_requests)
         return Workload.model_validate(self.data["workload"] | {"arrivals": arrivals})

@@ -159,10 +159,8 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
 def _run(plan: CasePlan, case: BenchCase) -> "Run":
     """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
     run = Run(RunningFleet(with_client_pause(plan)).run(), case)
-    offered = case.paced
-    if offered is None or not run.answered or run.metrics()["req_s"] <= (case.row.rate_req_s or 0.0):
-        return run
-    return Run(RunningFleet(replace(plan, workload=offered)).run(), case)
+    offered = case.paced(run.metrics()["req_s"]) if run.answered else None
+    return run if offered is None else Run(RunningFleet(replace(plan, workload=offered)).run(), case)
 
 
 def with_client_pause(plan: CasePlan) -> CasePlan:
