@@ -171,7 +171,7 @@ def thinned(rows: Iterable[BenchRow], wanted: Callable[[BenchRow], bool]) -> lis
     strata: dict[tuple[object, ...], dict[tuple[object, ...], BenchRow]] = {}
     for row in rows:
         if wanted(row):
-            stratum = (pair(row), row.source_key, row.engine, row.load, row.precision, row.tp, row.pp, row.dp)
+            stratum = (pair(row), row.source_key, row.engine, row.load, row.precision, row.tp, row.pp, row.dp, row.ep)
             setting = (row.isl, row.osl, row.concurrency, row.rate_req_s, row.max_num_batched_tokens)
             strata.setdefault(stratum, {})[setting] = row
     return [row for settings in strata.values() for row in _evenly(list(settings.values()))]

@@ -131,7 +131,8 @@ class CampaignFact(Sourced):
     """Whether the scheduler cut prompts, where this is not the engine's usual way."""
     measured_at: str | None = None
     gpus_squared: bool = False
-    """More than eight GPUs stand for their square root: n_gpus and dp were multiplied by the GPUs of the box."""
+    """n_gpus, and dp or ep, were multiplied by the GPUs of the box: more than eight stand for their square root, as do
+    those of a row whose experts are spread over all of them and whose dp is that root."""
     rate_req_s: Positive | None = None
     """Requests per second that the client sends, where the rows do not give them."""
     rate_alone: bool = False
@@ -230,6 +231,8 @@ class Campaigns(Spec):
         """*row* as it was run, where its columns say something else."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         row = replace(row, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
+        if any(fact.gpus_squared for fact in facts):
+            row = _in_one_box(row)
         if any(fact.rate_alone for fact in facts):
             row = replace(row, load="constant", concurrency=None)
         if not any(fact.one_sequence for fact in facts):
@@ -240,8 +243,7 @@ class Campaigns(Spec):
     def setup(self, row: BenchRow) -> Setup:
         """What holds for *row*: its own columns before the facts."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
-        squared = any(fact.gpus_squared for fact in facts) and row.n_gpus > LARGEST_BOX
-        box = isqrt(row.n_gpus) if squared else row.n_gpus
+        box = row.n_gpus
         apart = bool(_last(fact.attention_dp for fact in facts))
         return Setup(
             num_requests=row.num_requests or self._num_requests(row, facts),
@@ -280,7 +282,7 @@ class Campaigns(Spec):
             num_speculative_tokens=_last(fact.num_speculative_tokens for fact in facts),
             rate_req_s=row.rate_req_s or _last(fact.rate_req_s for fact in facts),
             n_gpus=box,
-            dp=box if apart else max(1, row.dp // box) if squared else row.dp,
+            dp=box if apart else row.dp,
             ep=box if apart else min(row.ep or 1, box),
             layers_in_turn=bool(_last(fact.layers_in_turn for fact in facts)),
             isl=row.isl or _last(fact.isl for fact in facts),
@@ -298,6 +300,14 @@ class Campaigns(Spec):
         if any(fact.concurrency_is_seats for fact in facts):
             return row.concurrency
         return _noted("max_num_seqs", row, facts) or _last(fact.max_num_seqs for fact in facts)
+
+
+def _in_one_box(row: BenchRow) -> BenchRow:
+    """*row* with the GPUs that it ran on, where its own are their square."""
+    if row.n_gpus <= LARGEST_BOX and not row.ep == row.n_gpus == row.dp**2 > 1:
+        return row
+    box = isqrt(row.n_gpus)
+    return replace(row, n_gpus=box, dp=max(1, row.dp // box), ep=min(row.ep or 1, box))
 
 
 def load_campaigns(path: Path) -> Campaigns:

@@ -78,11 +78,20 @@ def test_figures_in_the_note() -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "tp", "dp", "ep", "box"),
-    [(16, 4, 4, 16, (4, 1, 4)), (16, 1, 16, 4, (4, 4, 4)), (64, 1, 64, 8, (8, 8, 8)), (8, 8, 1, 8, (8, 1, 8))],
+    [
+        (16, 4, 4, 16, (4, 1, 4)),
+        (4, 2, 2, 4, (2, 1, 2)),
+        (16, 1, 16, 4, (4, 4, 4)),
+        (64, 1, 64, 8, (8, 8, 8)),
+        (8, 8, 1, 8, (8, 1, 8)),
+    ],
 )
 def test_boxes_counted_twice(gpus: int, tp: int, dp: int, ep: int, box: tuple[int, int, int]) -> None:
-    setup = campaigns({"gpus_squared": True}).setup(replace(ROW, n_gpus=gpus, tp=tp, dp=dp, ep=ep))
-    assert (setup.n_gpus, setup.dp, setup.ep) == box
+    known = campaigns({"gpus_squared": True})
+    run = known.as_run(replace(ROW, n_gpus=gpus, tp=tp, dp=dp, ep=ep))
+    assert (run.n_gpus, run.dp, run.ep) == box
+    assert known.as_run(run) == run
+    assert known.setup(run).n_gpus == box[0]
 
 
 def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
