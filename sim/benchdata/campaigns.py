@@ -83,6 +83,8 @@ class CampaignFact(Sourced):
     match: Match
     lengths_from_share: Positive | None = None
     """Prompts and answers are uniform between this share of the nominal length and all of it."""
+    lengths_uniform: bool = False
+    """Prompts and answers are equally likely from one token to twice the row's mean."""
     lengths_cv: Positive | None = None
     """Prompts and answers are lognormal with this standard deviation over mean, as those of a chat data set."""
     prompt_cv: Positive | None = None
@@ -197,6 +199,7 @@ class Setup:
     chunked_prefill: bool = False
     measured_at: str = "client"
     lengths_from_share: float | None = None
+    lengths_uniform: bool = False
     lengths_cv: float | None = None
     prompt_cv: float | None = None
     output_cap: int | None = None
@@ -268,6 +271,7 @@ class Campaigns(Spec):
             chunked_prefill=bool(_last(fact.chunked_prefill for fact in facts)),
             measured_at=row.measured_at or _last(fact.measured_at for fact in facts) or "client",
             lengths_from_share=_last(fact.lengths_from_share for fact in facts),
+            lengths_uniform=any(fact.lengths_uniform for fact in facts),
             lengths_cv=_last(fact.lengths_cv for fact in facts),
             prompt_cv=row.prompt_cv or _last(fact.prompt_cv for fact in facts),
             output_cap=_noted("output_cap", row, facts) or _last(fact.output_cap for fact in facts),

@@ -252,10 +252,11 @@ def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
     if row.load == "trace" or setup.lengths_cv is not None:
         cv = setup.lengths_cv or REPLAY_CV
         return {"prompt": _lognormal(prompt, cv), "output": _lognormal(output, cv)}
+    both = (("prompt", prompt), ("output", output))
     if setup.lengths_from_share is not None:
-        return {
-            name: _uniform(mean, setup.lengths_from_share) for name, mean in (("prompt", prompt), ("output", output))
-        }
+        return {name: _uniform(nominal, setup.lengths_from_share) for name, nominal in both}
+    if setup.lengths_uniform:
+        return {name: _uniform(2 * mean - 1, 0.0) for name, mean in both}
     return {
         "prompt": _lognormal(prompt, setup.prompt_cv) if setup.prompt_cv else _fixed(prompt),
         "output": _lognormal(output, row.output_cv) if row.output_cv else _capped(output, setup.output_cap),

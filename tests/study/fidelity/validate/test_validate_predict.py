@@ -173,6 +173,20 @@ def test_capped_answers_keep_the_rows_mean() -> None:
     assert found["output_tok_s"] / found["req_s"] == pytest.approx(350, rel=0.1)
 
 
+def test_lengths_of_a_random_data_set_end_at_twice_their_mean() -> None:
+    row = replace(ROW, isl=500, osl=505, prompt_cv=0.58, output_cv=0.58, id="a-c100-500-505")
+    limits = {"distribution": "uniform", "min": 1, "max": 1009}
+    known_source = case_of(replace(row, source_key="sgl-project/sgl-cookbook"), CATALOG, CAMPAIGNS)
+    assert known_source.data["workload"]["lengths"]["output"] == limits
+    assert case_of(row, CATALOG, CAMPAIGNS).data["workload"]["lengths"]["output"]["distribution"] == "lognormal"
+
+
+def test_a_client_with_a_connection_for_every_request_sends_at_its_rate() -> None:
+    row = replace(ROW, load="closed_loop", concurrency=20, num_requests=20, rate_req_s=10.0)
+    assert known(row)["req_s"] < 13
+    assert known(replace(row, rate_req_s=None))["req_s"] > 20
+
+
 def test_recorded_requests_are_replayed(tmp_path: Path) -> None:
     replay = tmp_path / "replay.csv"
     replay.write_text("# settings\nid,arrival_s,prompt_tokens,output_tokens,ttft_ms\na,0,100,11,9\nb,5.0,100,11,9\n")
