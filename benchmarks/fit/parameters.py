@@ -66,6 +66,8 @@ COEFFICIENTS = {
 }
 EXPERTS = {"experts": "experts_time_factors", "experts_of": "models_experts_time_factors"}
 """Parameter of a generation of cards, or of a family of models -> its table."""
+EXPERTS_IN = "experts_in"
+"""Parameter of an engine's kernels for a format, `<engine>/<kernel>` -> an entry of its `experts_by_kernel`."""
 EFFICIENCIES = ("compute", "memory", "prefill_attention")
 """Rates, not times: the factor divides them."""
 HOSTS = ("host", "host_request")
@@ -155,6 +157,8 @@ def _inputs(inputs: RooflineInputs, priors: Priors, theta: Mapping[str, float]) 
         overheads |= new(
             engine.overheads, {f"{what}:{family_of(engine.id)}": field for what, field in FAMILIES.items()}
         )
+    if by_kernel := experts_by_kernel(engine.id, priors, theta):
+        overheads["experts_by_kernel"] = by_kernel
     kernels = new(kernel, {f"{what}:{kernel.id}": field for what, field in KERNELS.items()} | SHARED_KERNELS)
     return replace(
         inputs,
@@ -162,6 +166,13 @@ def _inputs(inputs: RooflineInputs, priors: Priors, theta: Mapping[str, float]) 
         kernel=kernel.model_copy(update=kernels),
         coefficients=_coefficients(inputs, new(inputs.coefficients, COEFFICIENTS), priors, theta),
     )
+
+
+def experts_by_kernel(engine: str, priors: Priors, theta: Mapping[str, float]) -> dict[str, Value]:
+    """Table of *engine*, by kernel."""
+    start = f"{EXPERTS_IN}:{engine}/"
+    names = [name for name in priors.values if name.startswith(start)]
+    return {name.removeprefix(start): _value(None, priors.value(name, theta)) for name in names}
 
 
 def _coefficients(

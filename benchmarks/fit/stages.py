@@ -186,7 +186,7 @@ def _product(
         arithmetic = f"{'kernel_graphics' if of_card else 'kernel_compute'}:{kernel}"
         compute, weights = (*compute, arithmetic), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
-        grouped = (f"experts_of:{inputs.model.family or inputs.model.id}",)
+        grouped = (f"experts_of:{inputs.model.family or inputs.model.id}", f"experts_in:{engine}/{kernel}")
         if inputs.spreads_experts:
             grouped = (*grouped, *("expert_parallel",) * round(log2(inputs.expert_ranks)))
         compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime), *grouped)

@@ -8,6 +8,7 @@ from parameters import (
     COEFFICIENTS,
     EFFICIENCIES,
     EXPERTS,
+    EXPERTS_IN,
     FAMILIES,
     KERNELS,
     LAUNCHES,
@@ -53,6 +54,11 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
     def kernel(field: str, id_of: Callable[[str], str]) -> Figure:
         return lambda owner: getattr(catalog.kernel(id_of(owner)), field).value
 
+    def experts_in(owner: str) -> float:
+        engine, _, kernel = owner.partition("/")
+        known = catalog.engine(engine).overheads.experts_by_kernel
+        return known[kernel].value if kernel in known else 1.0
+
     def own(owner: str) -> str:
         return owner
 
@@ -70,6 +76,7 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
             "memory": lambda gpu: coefficients.efficiency(catalog.gpu(gpu)).memory.value,
             "allreduce": lambda rule: coefficients.allreduce_time_factors[int(rule)].factor.value,
         }
+        | {EXPERTS_IN: experts_in}
         | {
             what: (lambda owner, field=field: getattr(coefficients, field)[owner].value)
             for what, field in EXPERTS.items()

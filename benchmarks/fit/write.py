@@ -7,6 +7,7 @@ from pathlib import Path
 from parameters import (
     COEFFICIENTS,
     EXPERTS,
+    EXPERTS_IN,
     FAMILIES,
     KERNELS,
     LAUNCHES,
@@ -86,6 +87,11 @@ def _write_engine(path: Path, entry: _Entries) -> None:
     text = path.read_text(encoding="utf-8")
     lines |= launches
     written = "".join(f"  {field}: {lines[field]}\n" for field in (*order, *launches))
+    start = f"{EXPERTS_IN}:{engine}/"
+    if formats := [name for name in entry.priors.values if name.startswith(start)]:
+        table = "".join(f"    {name.removeprefix(start)}: {entry.of(name)}\n" for name in formats)
+        lines["experts_by_kernel"] = table
+        written += f"  experts_by_kernel:\n{table}"
 
     def fitted_and_held(found: re.Match[str]) -> str:
         entries = re.finditer(r"^  (\w+):.*\n(?:   .*\n)*", found[0], flags=re.MULTILINE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log2
+from math import log2, prod
 
 from sim.catalogue.entries.engine import Engine, Overheads
 from sim.catalogue.entries.gpu import Gpu
@@ -76,6 +76,11 @@ class RooflineInputs:
         """What the engine's faster kernels for experts of this format do on the card; None: it has no faster ones."""
         known = known_overheads(self.engine).fast_experts if self.server_blackwell else ()
         return next((one.factor for one in known if one.kernel == self.kernel.id), None)
+
+    @property
+    def experts_kernel(self) -> Value | None:
+        """What experts of this format take in the engine's kernels, against those of others; None: the same."""
+        return known_overheads(self.engine).experts_by_kernel.get(self.kernel.id)
 
     @property
     def recent_host(self) -> bool:
@@ -201,11 +206,11 @@ class Rates:
         return factor * (generation.value if generation else 1.0)
 
     def _grouped(self) -> float:
-        """Arithmetic and reading of grouped products over experts: the model's factor, and that of spread experts."""
+        """Arithmetic and reading of grouped products over experts: of the model, the engine's kernel, spread experts."""
         coefficients = self.inputs.coefficients
-        of_model = coefficients.model_experts_factor(self.inputs.model)
+        known = coefficients.model_experts_factor(self.inputs.model), self.inputs.experts_kernel
         spread = coefficients.expert_parallel_time_factor_per_doubling if self.inputs.spreads_experts else None
-        factor = of_model.value if of_model else 1.0
+        factor = prod(one.value for one in known if one)
         return factor * spread.value ** log2(self.inputs.expert_ranks) if spread else factor
 
     def weight_bytes(self, matrix: Matrix) -> float:

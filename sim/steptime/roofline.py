@@ -325,7 +325,8 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.model.moe is not None:
         values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
-        values |= {"fast_experts": inputs.fast_experts} if inputs.fast_experts else {}
+        by_kernel = {"fast_experts": inputs.fast_experts, "experts_kernel": inputs.experts_kernel}
+        values |= {name: value for name, value in by_kernel.items() if value}
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
     values |= attention_values(Rates.of(inputs))

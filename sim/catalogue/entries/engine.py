@@ -73,6 +73,8 @@ class Overheads(Spec):
     moe_gemm_time_factor: Value
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
     fast_experts: tuple[FastExperts, ...] = ()
+    experts_by_kernel: dict[str, Value] = Field(default_factory=dict)
+    """By a format's kernel: arithmetic and reading of grouped products over experts, against the usual; others: 1."""
     per_prompt_token_s: Value | None = None
     """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
     per_boundary_s: Value | None = None
