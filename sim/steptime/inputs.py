@@ -206,7 +206,7 @@ class Rates:
         return factor * (generation.value if generation else 1.0)
 
     def _grouped(self) -> float:
-        """Arithmetic and reading of grouped products over experts: of the model, the engine's kernel, spread experts."""
+        """Arithmetic and reading of grouped products over experts: by model, engine and format, and where spread."""
         coefficients = self.inputs.coefficients
         known = coefficients.model_experts_factor(self.inputs.model), self.inputs.experts_kernel
         spread = coefficients.expert_parallel_time_factor_per_doubling if self.inputs.spreads_experts else None
