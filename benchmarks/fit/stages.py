@@ -123,6 +123,8 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
     if inputs.model.mla is not None:
         names = (*names, "mla_layer")
+    if inputs.gpu.cdna:
+        names = (*names, "cdna_layer")
     experts = _experts_share(steptime)
     for kernels, share in ((names, 1 - experts), ((*names, "moe_layer"), experts)):
         masked.plain += [

@@ -56,7 +56,7 @@ class Overheads(Spec):
     blackwell_layer_factor: Value
     hopper_layer_factor: Value
     cdna_layer_factor: Value | None = None
-    """On AMD's Instinct cards; None: 1. It and the four before multiply `per_layer_s`."""
+    """On AMD's Instinct cards; None: 1. It and the four before multiply `per_layer_s`, it `launch_layer_s` as well."""
     recent_host_factor: Value
     """Multiplies the time per step and per sequence."""
     tp_request_factor: Value

@@ -42,6 +42,8 @@ class Launches:
         mean_s = overheads.launch_layer_s.value * kernel_layers(inputs) / model.layers * host_factor * layers_share
         if inputs.recent_host:
             mean_s *= overheads.recent_host_factor.value
+        if inputs.gpu.cdna and overheads.cdna_layer_factor is not None:
+            mean_s *= overheads.cdna_layer_factor.value
         linear = overheads.launch_linear_factor
         return cls(
             heads_s=mean_s * (model.layers - model.linear_attention_layers),
