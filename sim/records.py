@@ -6,8 +6,7 @@ from math import inf, nan
 from operator import attrgetter
 from typing import Any, Protocol, SupportsIndex, TypeVar, cast
 
-ONLY_SERVICE = "default"
-"""Where a scenario has but one service."""
+ONLY_SERVICE = "default"  # where a scenario has but one
 T = TypeVar("T")
 
 
@@ -204,9 +203,10 @@ class Batch:
     accepted_tokens: float = 0.0
     """Drafted tokens that hold: what the decoding sequences yield beyond one token each."""
     adapters: int = 0
-    """Different LoRA adapters that its sequences ask for."""
+    """Different LoRA adapters that its sequences ask for; `adapted_tokens`: new tokens of those sequences."""
     adapted_tokens: int = 0
-    """New tokens, of prompts and answers, of the sequences that ask for one."""
+    standing_seqs: int = 0
+    """Sequences of other batches in flight that the scheduler goes through when it forms this one."""
     replica_tokens: int = 0
     """New tokens of all data-parallel ranks that take the step together; 0: as many on each as on this one."""
 

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 FIELDS = (
     "decode_seqs", "sampled_seqs", "kv_tokens", "windowed_kv_tokens", "prefill_seqs", "prefill_tokens",
-    "prefill_context_tokens", "prefill_attention_pairs",
+    "prefill_context_tokens", "prefill_attention_pairs", "standing_seqs",
 )  # fmt: skip
 
 

@@ -252,6 +252,9 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     if steptime._prompt_token_s:
         found.plain.append((("prompt_token", *pipeline), steptime._prompt_token_s * steps.mean["prefill_tokens"]))
     found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * steps.mean["sampled_seqs"]))
+    if steptime.inputs.pipeline_parallel_size > 1:
+        scheduling_s = steptime._standing_s * steps.mean["standing_seqs"]
+        found.plain.append(((f"per_sequence_in_process:{engine}", *host), scheduling_s))
 
 
 def request_names(steptime: RooflineStepTime) -> Names:

@@ -126,7 +126,8 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncGroupRank)
     if pool.pipeline_parallel_size > 1:
         lanes, piece_tokens = (1, MICRO_BATCH_TOKENS) if isinstance(pool.batching, Slots) else (None, None)
-        return PipelineEngine(pool.steptime, limits, pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
+        lane_of = (pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
+        return PipelineEngine(pool.steptime, limits, *lane_of, one_scheduler=isinstance(batching, Reserve))
     if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
         return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
     if pool.lockstep:

@@ -111,6 +111,7 @@ class RooflineStepTime:
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
         rates = Rates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
+        self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._least_pairs = least_pairs(rates)
         self._set_attention(Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share))
@@ -133,10 +134,11 @@ class RooflineStepTime:
         tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
         step = self._by_tokens.get((tokens, batch.replica_tokens)) or self._layers(tokens, batch.replica_tokens)
         head = self._by_samples.get((batch.sampled_seqs, batch.draft_tokens)) or self._sampling(batch)
-        first_s = step.total_s + head.total_s + self._decode_s * batch.kv_tokens
+        standing_s = self._standing_s * batch.standing_seqs
+        first_s = step.total_s + head.total_s + standing_s + self._decode_s * batch.kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
         stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
-        still_s, reading_s = step.still_s + head.still_s, 0.0
+        still_s, reading_s = step.still_s + head.still_s + standing_s, 0.0
         growth_s, valid_steps = self._decode_s * batch.decode_seqs, inf
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
@@ -155,7 +157,7 @@ class RooflineStepTime:
             first_s += moved_s + scanned_s
             peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
-        last_s = self._alone_stages * (head.total_s + step.still_s + reading_s)
+        last_s = self._alone_stages * (head.total_s + step.still_s + standing_s + reading_s)
         if batch.prefill_tokens or self._launches.decode_s:
             waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, first_s - still_s)
         else:
@@ -183,7 +185,7 @@ class RooflineStepTime:
         still_s = step.still_s + head.still_s
         gpu_s = step.total_s + head.total_s + attention_s - still_s
         waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s)
-        reading_s = self._prompt_token_s * batch.prefill_tokens
+        reading_s = self._prompt_token_s * batch.prefill_tokens + self._standing_s * batch.standing_seqs
         return {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
-from sim.engine.parallel.lockstep import LockstepEngine, slowest
+from sim.engine.parallel.lockstep import LockstepEngine, gathered_tokens, slowest
+from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
@@ -69,12 +71,15 @@ def test_one_rank_and_one_stage_are_the_plain_engine(rows: list[Request]) -> Non
     plain = dates(VllmEngine(Affine(), LIMITS), rows)
     assert dates(LockstepEngine(Affine(), LIMITS, 1), rows) == plain
     assert dates(PipelineEngine(Affine(), LIMITS, 1), rows) == plain
+    ahead, alone = AsyncLockstepEngine(Affine(), LIMITS, 1), AsyncEngine(Affine(), LIMITS)
+    assert dates(ahead, rows) == dates(alone, rows)
+    assert ahead.meters(1e9) == alone.meters(1e9)
 
 
-@given(requests, st.integers(2, 4), st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_tokens_and_time_are_conserved(rows: list[Request], size: int, lockstep: bool) -> None:
-    engine = (LockstepEngine if lockstep else PipelineEngine)(Affine(), LIMITS, size)
+@given(requests, st.integers(2, 4), st.sampled_from([LockstepEngine, AsyncLockstepEngine, PipelineEngine]))
+@settings(max_examples=90, deadline=None)
+def test_tokens_and_time_are_conserved(rows: list[Request], size: int, kind: type) -> None:
+    engine = kind(Affine(), LIMITS, size)
     assert all(first <= last for first, last in dates(engine, rows))
     totals = engine.meters(1e9)
     assert totals.prompt_tokens == sum(r.prompt_tokens for r in rows)
@@ -96,7 +101,34 @@ def test_stages_overlap_when_there_is_a_batch_for_each() -> None:
 def test_the_slowest_rank_decides() -> None:
     rows = [Request(0, 0.0, 8, 5), Request(1, 0.0, 30, 5)]
     long_alone = dates(VllmEngine(Affine(), LIMITS), rows[1:])
-    assert dates(LockstepEngine(Affine(), LIMITS, 2), rows)[1] == long_alone[0]
+    for kind in (LockstepEngine, AsyncLockstepEngine):
+        assert dates(kind(Affine(), LIMITS, 2), rows)[1] == long_alone[0]
+
+
+def test_who_comes_waits_a_step_more_where_ranks_form_one_ahead() -> None:
+    # a step lasts a second; the second rank is empty when the request comes within the first rank's step
+    rows = [Request(0, 0.0, 8, 9), Request(1, 0.5, 8, 2)]
+    assert dates(LockstepEngine(Constant(), LIMITS, 2), rows)[1][0] == 2.0
+    assert dates(AsyncLockstepEngine(Constant(), LIMITS, 2), rows)[1][0] == 3.0
+
+
+def test_ranks_are_padded_to_the_fullest_where_steps_run_from_graphs() -> None:
+    batches = [Batch(decode_seqs=5), Batch(decode_seqs=3, prefill_tokens=20), Batch()]
+    assert gathered_tokens(batches, padded_tokens=23) == 3 * 23
+    assert gathered_tokens(batches, padded_tokens=22) == 5 + 23
+
+
+def test_one_scheduler_goes_through_the_sequences_of_all_batches() -> None:
+    seen = []
+
+    class Listening(Constant):
+        def leap(self, batch: Batch) -> Leap:
+            seen.append((batch.decode_seqs + batch.prefill_seqs, batch.standing_seqs))
+            return Leap(1.0)
+
+    rows = [Request(i, 0.0, 32, 3) for i in range(3)]
+    dates(PipelineEngine(Listening(), LIMITS, 3, one_scheduler=True), rows)
+    assert seen[:4] == [(1, 0), (1, 1), (1, 2), (1, 2)]
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 1), st.floats(0, 0.1)), min_size=1, max_size=4))

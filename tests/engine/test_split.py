@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import LockstepEngine
+from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
 from sim.engine.vllm import VllmEngine
 from sim.records import BusyTime, Request
 
@@ -23,6 +24,7 @@ ENGINES = {
     "one rank": lambda limits: VllmEngine(Affine(), limits),
     "one ahead": lambda limits: AsyncEngine(Affine(), limits),
     "lockstep": lambda limits: LockstepEngine(Affine(), limits, 2),
+    "lockstep ahead": lambda limits: AsyncLockstepEngine(Affine(), limits, 2),
 }
 
 

@@ -55,15 +55,18 @@ class PipelineEngine(Unsplit):
         schedule: type[RankSchedule] = Rank,
         lanes: int | None = None,
         piece_tokens: int | None = None,
+        one_scheduler: bool = False,
     ) -> None:
-        """*piece_tokens*: prompt tokens of a piece, where prompts flow in pieces."""
+        """*piece_tokens*: prompt tokens of a piece, where prompts flow in pieces; *one_scheduler* goes through all that
+        run for each batch.
+        """
         self._steptime = steptime
         self._limits = limits
         self._waiting = limits.new_queue()
         self._pool = limits.new_pool()
         self._lanes = [Lane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._stage_free_s = [0.0] * stages
-        self._piece_tokens = piece_tokens
+        self._piece_tokens, self._one_scheduler = piece_tokens, one_scheduler
         self._meters = Meters()
         self._sharing = False
 
@@ -103,6 +106,7 @@ class PipelineEngine(Unsplit):
     def _launch(self, lane: Lane, now: float) -> None:
         rank = lane.rank
         running = sum(len(other.rank.running) for other in self._lanes)
+        others = running - len(rank.running)
         free_seats = self._limits.max_num_seqs - running
         share = -(-(running + len(self._waiting)) // len(self._lanes))
         rank.seats = min(len(rank.running) + free_seats, share)
@@ -111,6 +115,7 @@ class PipelineEngine(Unsplit):
             rank.blocked_by = ""
         if not steps:
             return
+        rank.batch.standing_seqs = others if self._one_scheduler else 0
         leap = self._steptime.leap(rank.batch)
         lane.stage_s, lane.load = leap.first_s, leap.load
         lane.entered_s = max(now, self._stage_free_s[0])
