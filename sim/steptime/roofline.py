@@ -158,10 +158,9 @@ class RooflineStepTime:
             peak_s += self._beside.token_peak_s * batch.prefill_tokens
             stream_s += moved_s
         last_s = self._alone_stages * (head.total_s + step.still_s + standing_s + reading_s)
+        waits_s = 0.0
         if batch.prefill_tokens or self._launches.decode_s:
             waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, first_s - still_s)
-        else:
-            waits_s = 0.0
         if waits_s:
             first_s += waits_s
             still_s += waits_s
