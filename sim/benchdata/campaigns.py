@@ -98,6 +98,8 @@ class CampaignFact(Sourced):
     """By `<isl>/<osl>`."""
     max_num_seqs: Count | None = None
     max_num_batched_tokens: Count | None = None
+    trtllm_bench_limits: bool | None = None
+    """Both were left to trtllm-bench, which works them out of memory and lengths."""
     interconnect: str = ""
     """What the GPUs really talked over, where the rows name what is built in."""
     server: str = ""
@@ -181,6 +183,7 @@ class Setup:
     requests_per_client: float | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    trtllm_bench_limits: bool = False
     gpu_memory_utilization: float | None = None
     interconnect: str = ""
     server: str = ""
@@ -253,6 +256,7 @@ class Campaigns(Spec):
             requests_per_client=_last(fact.requests_per_client for fact in facts),
             max_num_seqs=row.max_num_seqs or self._seats(row, facts),
             max_num_batched_tokens=row.max_num_batched_tokens or _last(fact.max_num_batched_tokens for fact in facts),
+            trtllm_bench_limits=bool(_last(fact.trtllm_bench_limits for fact in facts)),
             gpu_memory_utilization=row.gpu_memory_utilization or _last(fact.gpu_memory_utilization for fact in facts),
             interconnect=_last(fact.interconnect or None for fact in facts) or row.interconnect,
             server=_last(fact.server or None for fact in facts) or "",

@@ -10,6 +10,7 @@ from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.schema import Scenario
 from sim.study.fidelity.validate.names import Names, match
+from sim.study.fidelity.validate.tuned import trtllm_bench_limits
 from sim.workload import Workload
 
 REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
@@ -166,6 +167,10 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "enable_expert_parallel": experts and names.model.moe is not None,
         "steptime": {"model": "roofline", **host_of(row, setup)},
     } | ({"server": setup.server} if setup.server else {})
+    if setup.trtllm_bench_limits and row.isl and row.osl:
+        seats, tokens = trtllm_bench_limits(names, setup.n_gpus, pp, row.isl, row.osl)
+        row = replace(row, max_num_batched_tokens=tokens)
+        setup = replace(setup, max_num_seqs=seats)
     seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
     batching = {
         "max_num_seqs": seats,
