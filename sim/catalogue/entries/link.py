@@ -1,5 +1,8 @@
 """The link between the GPUs of one server (or between servers): data/links/<id>.yaml."""
 
+from bisect import bisect_right
+from math import log
+
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
 
@@ -11,6 +14,22 @@ class AllReduceTable(Sourced):
     bytes: tuple[float, ...]
     """Message size per GPU, rising."""
     time_s: tuple[float, ...]
+
+    def at(self, size: float) -> float:
+        """Seconds of a message of *size* bytes: log-log between points, flat before the first, in proportion after the
+        last.
+        """
+        after = bisect_right(self.bytes, size)
+        if after in (0, len(self.bytes)):
+            return self.time_s[0] if after == 0 else self.time_s[-1] * size / self.bytes[-1]
+        (left, right), (low, high) = self.bytes[after - 1 : after + 1], self.time_s[after - 1 : after + 1]
+        return low * (high / low) ** (log(size / left) / log(right / left))
+
+    def no_faster_than(self, other: "AllReduceTable") -> "AllReduceTable":
+        """The slower of both at every point of either: what goes further takes no less, whatever host was measured."""
+        sizes = tuple(sorted({*self.bytes, *other.bytes}))
+        times = tuple(max(self.at(size), other.at(size)) for size in sizes)
+        return self.model_copy(update={"bytes": sizes, "time_s": times})
 
 
 class Link(Spec):
@@ -45,10 +64,10 @@ class Link(Spec):
     """All-reduces of NCCL between GPUs that hang on two CPUs, half of them on each."""
 
     def across_sockets(self) -> "Link":
-        """The link between GPUs on two CPUs; numbers of GPUs that were not measured there are as on one."""
+        """The link between GPUs on two CPUs: never faster than on one, and as on one where nobody measured."""
         crossed = {table.gpus: table for table in self.socket_tables}
         changed = {
-            name: tuple(crossed.get(table.gpus, table) for table in getattr(self, name))
+            name: tuple(crossed.get(table.gpus, table).no_faster_than(table) for table in getattr(self, name))
             for name in ("allreduce_tables", "nccl_tables")
         }
         return self.model_copy(update={"name": f"{self.name}, across two CPUs", **changed})
