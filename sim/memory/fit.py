@@ -243,11 +243,12 @@ def _activation_bytes(
 ) -> float:
     tp = layout.tensor_parallel_size
     gates = 2 if model.gated_mlp else 1
-    forward = (gates + 1) * model.intermediate / tp
+    forward = tokens * (gates + 1) * model.intermediate / tp
     if model.moe is not None:
         inner = model.moe.moe_intermediate / (1 if layout.enable_expert_parallel else tp)
-        forward = max(forward, model.moe.experts_per_token * (max(gates * inner, model.hidden) + inner))
-    peak = 2.0 * tokens * (need.forward_hidden_rows.value * model.hidden + forward)
+        at_once = tokens if need.expert_chunk_tokens is None else min(tokens, need.expert_chunk_tokens.value)
+        forward = max(forward, at_once * model.moe.experts_per_token * (max(gates * inner, model.hidden) + inner))
+    peak = 2.0 * (tokens * need.forward_hidden_rows.value * model.hidden + forward)
     if not samples:
         return peak
     sampling = need.sampling_bytes_per_logit.value * seats * model.vocab

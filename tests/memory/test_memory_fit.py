@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.entries.engine import default_share
+from sim.catalogue.entries.model import Model
 from sim.memory import Layout, MemoryFit, check_parallel, fit, stage_layers, what_fits
 
 Fit = Callable[..., MemoryFit]
@@ -151,3 +152,15 @@ def test_sglang_keeps_free_what_chunks_and_graphs_take(release, gpu, share):
     engine = catalog.engine(f"sglang-{release}")
     assert engine.memory is not None
     assert default_share(engine, engine.memory, catalog.gpu(gpu)) == pytest.approx(share, abs=0.003)
+
+
+def test_experts_take_the_tokens_of_a_long_step_in_turn() -> None:
+    engine, mixture = CATALOG.engine("vllm-0.6"), CATALOG.model("mixtral-8x7b")
+
+    def activations(tokens: int, model: Model = mixture) -> float:
+        return fit(
+            A100, model, FORMATS[0], engine, tensor_parallel_size=8, max_num_seqs=1, max_num_batched_tokens=tokens
+        ).activations_bytes
+
+    assert activations(131072) - activations(65536) < activations(32768)
+    assert activations(131072, DENSE) - activations(65536, DENSE) == pytest.approx(2 * activations(32768, DENSE))

@@ -111,6 +111,8 @@ class EngineMemory(Spec):
     """Communication buffers on PCIe cards, which have no multicast buffers and mostly no custom all-reduce."""
     forward_hidden_rows: Value
     """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
+    expert_chunk_tokens: Value | None = None
+    """Tokens that go through routed experts at once; None: all of a step."""
     sampling_bytes_per_logit: Value
     """Per sequence and vocabulary entry while tokens are sampled: logits, their sort and sums."""
     sampling_hidden_rows: Value

@@ -133,7 +133,7 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
         unused = [] if given.gpu_memory_utilization is None and free is None else ["gpu_memory_utilization"]
         if given.gpu_memory_utilization is None and free is not None:
             yield Fact(f"{prefix}.limits.kept_free_bytes", free)
-        unused += _other_comms(pool)
+        unused += [*_other_comms(pool), *(() if model.moe is not None else ("expert_chunk_tokens",))]
         yield from _all(f"{prefix}.memory", engine.memory, tuple(unused))
     if engine.limits is not None:
         for name in (*OPEN_LIMITS, *OPEN_SWITCHES, "max_model_len"):
