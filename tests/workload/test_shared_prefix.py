@@ -27,7 +27,7 @@ fleets:
   - name: a
     pools:
       - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-4, per_context_token_s: 0}
-        batching: {policy: vllm, num_gpu_blocks: 20000, enable_prefix_caching: %s}
+        batching: {policy: vllm, num_gpu_blocks: 20000, enable_prefix_caching: %s%s}
 """
 
 
@@ -66,8 +66,8 @@ def test_texts_are_drawn_evenly_and_request_by_request() -> None:
     assert workload.block_hashes(STREAMS, 1000, table.prompt_tokens[1000:1100]) == table.block_hashes[1000:1100]
 
 
-def served(tmp_path: Path, process: str, prefix: str, caching: bool) -> CaseResult:
-    (tmp_path / "s.yaml").write_text(SCENARIO % (process, prefix, str(caching).lower()))
+def served(tmp_path: Path, process: str, prefix: str, caching: bool, more: str = "") -> CaseResult:
+    (tmp_path / "s.yaml").write_text(SCENARIO % (process, prefix, str(caching).lower(), more))
     catalog = load_catalog()
     scenario = load(tmp_path / "s.yaml", (), catalog=catalog)
     result = run_case(scenario, cases(scenario)[0], catalog)
@@ -103,6 +103,13 @@ def test_prompts_that_were_sent_before_are_not_computed_again(tmp_path: Path, pr
     assert first_s == pytest.approx([0.01 + 1e-4 * 8] * 3 + [0.01 + 0.1] * 6)
     without = served(tmp_path, process, "sent_before: 3", caching=False)
     assert {request.cached_tokens for request in without.log.requests} == {0}
+
+
+@pytest.mark.parametrize("groups", ["{window: null}, {window: 64}", "{window: null}, {window: 0}"])
+def test_prompts_sent_before_lie_in_each_group_of_layers(tmp_path: Path, groups: str) -> None:
+    process = "closed_loop, concurrency: 1, num_requests: 9"
+    result = served(tmp_path, process, "sent_before: 3", True, f", kv_groups: [{groups}]")
+    assert [request.cached_tokens for request in result.log.requests] == [992] * 3 + [0] * 6
 
 
 def test_of_more_prompts_than_the_cache_holds_the_last_ones_are_there(tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ class NamedBlocks(BlockPool):
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
 
+    def remember(self, sequence: Sequence) -> None:
+        """*sequence* has been here before: its prompt is cached, as of the last one that left, if there is room."""
+
     def forget(self, sequence: Sequence) -> None:
         """*sequence*, which holds no blocks, will not come back: its names need not be kept."""
         self._names_of.pop(sequence, None)
@@ -295,7 +298,7 @@ class PrefixCache(NamedBlocks):
         return 0.0 if self._tiers is None else self._tiers.read(self._names(sequence, hits + below)[hits:])
 
     def remember(self, sequence: Sequence) -> None:
-        """*sequence* has been here before: its prompt is cached, as of the last one that left, if there is room."""
+        """See `NamedBlocks.remember`."""
         blocks = -(-sequence.tokens // self.block_size)
         if blocks <= self.free:
             self.take(blocks)

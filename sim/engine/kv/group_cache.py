@@ -332,6 +332,15 @@ class GroupCache(NamedBlocks):
                 self._queue.insert(others, entry)
         self._queue.remove(entry)
 
+    def remember(self, sequence: Sequence) -> None:
+        """See `NamedBlocks.remember`; where states are kept, nothing is."""
+        places = -(-sequence.tokens // self.block_size)
+        if self._caches and not self.states and places * self.growing <= self.free:
+            self.claim(sequence, 0)
+            self.take(places * self.growing)
+            self.name(sequence, sequence.tokens)
+            self.release(sequence, places, False, sequence.tokens)
+
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         for entry in self._queue:

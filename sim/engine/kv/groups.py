@@ -175,6 +175,16 @@ class GroupPool(NamedBlocks):
         if self.listener is not None and group == self._reported:
             self.listener([name], stored)
 
+    def remember(self, sequence: Sequence) -> None:
+        """See `NamedBlocks.remember`: with a state behind its last whole block, where states are kept."""
+        whole = sequence.tokens // self.block_size * self.block_size
+        self.claim(sequence, 0)
+        if self.needs(sequence, sequence.tokens) <= self.free:
+            self.grow(sequence, whole)
+            self.name(sequence, whole)
+            self.give_back(sequence, whole)
+        self.release(sequence, 0, False, whole)
+
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         for block in self._queue:

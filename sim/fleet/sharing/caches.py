@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.engine.kv.blocks import NamedBlocks, PrefixCache
+from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.sequence import Sequence as EngineSequence
 from sim.fleet.arrivals.source import Clock
 from sim.fleet.replica import Replica
@@ -44,7 +44,7 @@ def fill_caches(replicas: Sequence[Replica], workload: Workload, streams: Stream
         request.block_hashes, request.hash_block_tokens = ids, HASH_BLOCK_TOKENS
         for replica in replicas:
             for cache in replica.engine.caches():
-                if isinstance(cache, PrefixCache):
+                if isinstance(cache, NamedBlocks):
                     cache.remember(EngineSequence(request))
 
 

@@ -183,8 +183,6 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "late_output": setup.late_output or None,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
-    if (setup.repeated_prompts or setup.prompts_sent_before or setup.cached_share) and names.engine.batching == "vllm":
-        batching["enable_prefix_caching"] = True
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
     return pool
 
