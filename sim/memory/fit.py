@@ -218,7 +218,7 @@ class _Stage:
         activations += near_layer_bytes * (last - first)
         graphs = need.graph_bytes_per_layer.value * (last - first)
         buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
-        comms = buffers.value if layout.gpus > 1 else 0.0
+        comms = buffers.value if layout.joined > 1 else 0.0
         library = need.library_bytes.value
         device = gpu.memory_bytes.value - need.driver_reserved_bytes.value
         if gpu.usable_memory_fraction is not None:

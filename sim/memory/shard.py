@@ -25,6 +25,12 @@ class Layout:
     enable_expert_parallel: bool = False
 
     @property
+    def joined(self) -> int:
+        """GPUs that exchange anything: data-parallel ranks only where they share experts."""
+        ranks = self.data_parallel_size if self.enable_expert_parallel else 1
+        return self.tensor_parallel_size * self.pipeline_parallel_size * ranks
+
+    @property
     def gpus(self) -> int:
         """GPUs of one replica."""
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size

@@ -167,3 +167,10 @@ def test_experts_take_the_tokens_of_a_long_step_in_turn() -> None:
 
     assert per_token(65536, 131072) < 0.4 * per_token(16384, 32768)
     assert per_token(65536, 131072, DENSE) == pytest.approx(per_token(16384, 32768, DENSE))
+
+
+def test_ranks_that_exchange_nothing_keep_no_memory_for_it() -> None:
+    engine, mixture = CATALOG.engine("vllm-0.11"), CATALOG.model("mixtral-8x7b")
+    apart = fit(A100, mixture, FORMATS[0], engine, tensor_parallel_size=1, data_parallel_size=2)
+    together = fit(A100, mixture, FORMATS[0], engine, data_parallel_size=2, enable_expert_parallel=True)
+    assert apart.comms_bytes == 0.0 < together.comms_bytes
