@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from observe import prepare
 from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
-from rows import judged, read_rows, thinned
+from rows import judged, left_out, read_rows, thinned
 from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
@@ -113,15 +113,18 @@ def _summary(medians: list[float]) -> str:
     return f"{len(medians)}: {np.median(medians):.1%}, {mean:.1%}, {np.percentile(medians, 90):.0%}"
 
 
-def ranking(lines: list[Line], measured: Path, scheme: str, name: str) -> str:
-    """How often the faster of two servers is named, each predicted with its group left out."""
+def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: bool = False) -> str:
+    """How often the faster of two servers is named, each predicted with its group left out.
+
+    *trusted*: of rows that the fit may learn from.
+    """
     rows = {row.id: row for row in read_rows(measured)}
     entrants = []
     for line in lines:
         row = rows[line["id"]]
         paced = line["metric"] == "tput" and row.load in OPEN_LOADS
         asked = line["scheme"] == scheme and line["table"] == name
-        if asked and row.isl and row.osl and not paced:
+        if asked and row.isl and row.osl and not paced and not (trusted and left_out(row)):
             column = next(name for name, value in row.measured.items() if value == float(line["measured"]))
             task = (row.model_family, row.load, row.concurrency, row.rate_req_s, row.num_requests, column)
             server = (row.gpu, row.n_gpus)
@@ -180,6 +183,7 @@ def main(measured: Path, errors: Path, image: Path) -> None:
     for scheme in ("in-sample", "pairs", "gpus"):
         for name in TABLES:
             print(f"\nranking, {scheme}, {name}: {ranking(lines, measured, scheme, name)}")
+    print(f"\nranking, pairs, rows that teach: {ranking(lines, measured, 'pairs', 'measured', trusted=True)}")
     for name in TABLES:
         own = [line for line in lines if line["table"] == name]
         for metric in LABELS:
