@@ -72,6 +72,12 @@ class RooflineInputs:
         return graphics or self.kernel.compute_time_factor
 
     @property
+    def slow_weights(self) -> Value | None:
+        """What the engine's kernels for this format do to reading dense weights on the card; None: nothing."""
+        known = known_overheads(self.engine).slow_weights if "GB20x" in self.gpu.architecture else ()
+        return next((one.factor for one in known if one.kernel == self.kernel.id), None)
+
+    @property
     def fast_experts(self) -> Value | None:
         """What the engine's faster kernels for experts of this format do on the card; None: it has no faster ones."""
         known = known_overheads(self.engine).fast_experts if self.server_blackwell else ()
@@ -190,7 +196,8 @@ class Rates:
         if slow is not None and slow.holds(self.inputs.gpu):
             factor *= slow.factor.value
         if matrix.role != "expert":
-            return max(factor, self.fastest_read)
+            older = self.inputs.slow_weights if covers(self.inputs.quantization, matrix) else None
+            return max(factor * (older.value if older else 1.0), self.fastest_read)
         return factor * kernel.moe_weight_time_factor.value * self._grouped()
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.entries.engine import FastExperts, SlowCards, at_version
+from sim.catalogue.entries.engine import Changed, FastExperts, SlowCards, SlowWeights, at_version
 from sim.catalogue.entries.model import params_active, params_total
 from sim.records import Batch
 from sim.steptime import Roofline
@@ -339,3 +339,19 @@ def test_faster_kernels_for_experts_count_for_their_format_on_server_blackwell_f
     assert longer("b200-180gb-sxm", (0, 5, 9)) < 0.7
     assert longer("b200-180gb-sxm", (0, 5, 7)) == longer("h100-80gb-sxm", (0, 5, 9)) == 1
     assert longer("b200-180gb-sxm", (0, 5, 9), "another") == 1
+
+
+def test_weights_of_a_format_are_read_more_slowly_on_graphics_cards_of_blackwell_until_a_release_mends_it(
+    build, engine
+):
+    factor = engine.overheads.moe_layer_factor.model_copy(update={"value": 1.6})
+    slow = Changed(versions="0.11 to 0.22", slow_weights=(SlowWeights(kernel="k", factor=factor),))
+    own = engine.model_copy(update={"changed": (slow,)})
+
+    def longer(card, version):
+        one = build(card=card, weights="fp8")
+        changed = one.spec.build(replace(one.inputs, engine=at_version(own, version)))
+        return gpu_s(changed, decode(1)) / gpu_s(one, decode(1))
+
+    assert 1.3 < longer("rtx-5090", (0, 12)) < 1.6
+    assert longer("rtx-5090", (0, 24)) == longer("rtx-4090", (0, 12)) == 1

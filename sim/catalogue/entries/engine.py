@@ -24,6 +24,15 @@ class SlowCards(Spec):
         return gpu.id.startswith(self.gpus)
 
 
+class SlowWeights(Spec):
+    """A format whose dense weights the engine's kernels read more slowly on graphics cards of the Blackwell family."""
+
+    kernel: str
+    """Its id in data/kernels."""
+    factor: Value
+    """On the time to read weights."""
+
+
 class FastExperts(Spec):
     """Grouped products that the engine runs with faster kernels on B200, B300 and their kin than it has for others."""
 
@@ -72,6 +81,7 @@ class Overheads(Spec):
     """Cards on which the engine reads weights more slowly than others do; None: none."""
     moe_gemm_time_factor: Value
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
+    slow_weights: tuple[SlowWeights, ...] = ()
     fast_experts: tuple[FastExperts, ...] = ()
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)
     """By a format's kernel: arithmetic and reading of grouped products over experts, against the usual; others: 1."""
@@ -205,6 +215,8 @@ class Changed(Spec):
     larger_gpus: tuple[LargerGpus, ...] | None = None
     """None: as in the entry."""
     memory: dict[str, Value | bool] = Field(default={})
+    slow_weights: tuple[SlowWeights, ...] = ()
+    """Beside those of the entry."""
 
     @model_validator(mode="after")
     def _names_fields(self) -> Self:
@@ -288,11 +300,12 @@ def at_version(engine: Engine, version: Version) -> Engine:
     for one in changes:
         limits |= one.limits | ({} if one.larger_gpus is None else {"larger_gpus": one.larger_gpus})
     memory = {name: value for one in changes for name, value in one.memory.items()}
-    fast = engine.overheads.fast_experts if engine.overheads else ()
-    fast = tuple(one for one in fast if not any(outside(one.versions, version)))
+    own = engine.overheads
+    fast = tuple(one for one in own.fast_experts if not any(outside(one.versions, version))) if own else ()
+    slow = (*own.slow_weights, *(weights for one in changes for weights in one.slow_weights)) if own else ()
     return engine.model_copy(
         update={
-            "overheads": engine.overheads.model_copy(update={"fast_experts": fast}) if engine.overheads else None,
+            "overheads": own.model_copy(update={"fast_experts": fast, "slow_weights": slow}) if own else None,
             "limits": engine.limits.model_copy(update=limits) if engine.limits else None,
             "memory": engine.memory.model_copy(update=memory) if engine.memory else None,
         }
