@@ -87,6 +87,25 @@ class Reserve(_Whole):
         return super()._hold(one, one.request.prompt_tokens + one.request.output_tokens - 1)
 
 
+class Holding(Reserve):
+    """Prompts that could be computed are left out of a step until they and the decodes have enough tokens."""
+
+    def __init__(self, *args, batch_wait_steps=0, batch_wait_tokens=0.0, **limits):
+        super().__init__(*args, **limits)
+        self.most, self.enough, self.waited = batch_wait_steps, batch_wait_tokens, 0
+
+    def _schedule(self) -> dict[Tracked, int]:
+        scheduled = super()._schedule()
+        decodes = {one: new for one, new in scheduled.items() if one.decoding}
+        if not decodes or len(decodes) == len(scheduled):
+            return scheduled
+        if self.waited >= self.most or sum(scheduled.values()) >= self.enough:
+            self.waited = 0
+            return scheduled
+        self.waited += 1
+        return decodes
+
+
 class MaxUtilization(_Whole):
     """Blocks on demand, and an answer is found once it is complete."""
 

@@ -113,7 +113,9 @@ class CampaignFact(Sourced):
     scheduler_recv_interval: Count | None = None
     """Decode steps from one look for new requests to the next, as the server was told."""
     prompts_held_steps: Count | None = None
-    """The server held prompts back for up to so many steps, until more had come; that is not simulated."""
+    """The server held prompts back for up to so many steps, until more had come; not simulated without their share."""
+    prompts_held_ratio: Positive | None = None
+    """Share of the tokens of a step from which on prompts were held back no longer."""
     gpu_memory_utilization: Positive | None = None
     concurrency_is_seats: bool = False
     """The concurrency column holds max_num_seqs."""
@@ -192,6 +194,7 @@ class Setup:
     async_scheduling: bool | None = None
     scheduler_recv_interval: int | None = None
     prompts_held_steps: int | None = None
+    prompts_held_ratio: float | None = None
     in_process: bool | None = None
     one_process: bool = False
     late_output: bool = False
@@ -265,6 +268,7 @@ class Campaigns(Spec):
             async_scheduling=_last(fact.async_scheduling for fact in facts),
             scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
             prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
+            prompts_held_ratio=_last(fact.prompts_held_ratio for fact in facts),
             in_process=_last(fact.in_process for fact in facts),
             one_process=bool(_last(fact.one_process for fact in facts)),
             late_output=bool(_last(fact.late_output for fact in facts)),

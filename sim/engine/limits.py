@@ -41,6 +41,10 @@ class RankLimits:
     """Most tokens of one prompt in a step while others run or wait; 0: only the step's budget limits them."""
     reserve_full_isl: bool = True
     """A request joins only where the blocks of all its tokens are free; else those of its first chunk are enough."""
+    batch_wait_steps: int = 0
+    """Most steps that prompts wait for others, where the policy holds them back and somebody decodes."""
+    batch_wait_tokens: float = 0.0
+    """Tokens of a step, those of decodes included, from which on they do not."""
     prefill_schedule_interval: int = 1
     """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
     scheduler_recv_interval: int = 1

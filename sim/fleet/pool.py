@@ -29,7 +29,7 @@ from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.prefill_first.sglang import SglangRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, UnifiedRank
+from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import LateOutputEngine, VllmEngine
 from sim.fleet.arrivals.drafts import Acceptance, Draws
@@ -168,6 +168,8 @@ def _schedule(pool: PoolPlan) -> Any:
     batching = pool.batching
     if isinstance(batching, Reserve) and batching.capacity_scheduler_policy == "max_utilization":
         return MaxUtilizationRank
+    if isinstance(batching, Reserve) and batching.batch_wait_timeout_iters:
+        return HoldingRank
     if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is not None:
         return SglangRank
     if isinstance(batching, Slots) and batching.kv_unified:
@@ -212,5 +214,7 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["longest_prefix_first"] = batching.schedule_policy == "lpm"
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
+        values["batch_wait_steps"] = batching.batch_wait_timeout_iters
+        values["batch_wait_tokens"] = batching.batch_wait_max_tokens_ratio * (batching.max_num_batched_tokens or 0)
     values |= {"block_size": batching.block_size, "window": pool.steptime.window, "padded_tokens": pool.padded_tokens}
     return RankLimits(**values)

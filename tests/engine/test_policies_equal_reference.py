@@ -12,7 +12,7 @@ from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import rank as prefill_first
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
-from sim.engine.schedulers.reserve import MaxUtilizationRank, ReserveRank, UnifiedRank
+from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Request
@@ -31,7 +31,7 @@ from engine_workloads import (
     workloads,
 )
 from reference_engine import drain, drain_evicting
-from reference_policies import LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static, Unified
+from reference_policies import Holding, LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static, Unified
 
 POLICIES = {
     "prefill_first": (PrefillFirstRank, PrefillFirst),
@@ -55,6 +55,22 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
         assert dates(ours) == dates(theirs)
         assert ours.preemptions == theirs.request.preemptions
         assert ours.cached_tokens == theirs.cached_tokens
+    assert engine.meters(1e9).steps == reference.steps
+    assert_conserved(engine, fast)
+
+
+@given(workloads(), st.booleans(), st.integers(1, 5), st.integers(2, 80))
+@settings(max_examples=60, deadline=None)
+def test_prompts_that_are_held_back_agree_exactly(workload, chunked, steps, tokens) -> None:
+    requests, limits = workload
+    limits |= {"enable_prefix_caching": False, "chunked_prefill": chunked, "scheduling": "fcfs"}
+    limits |= {"batch_wait_steps": steps, "batch_wait_tokens": min(tokens, limits["max_num_batched_tokens"])}
+    fast = [Request(**r) for r in requests]
+    engine = VllmEngine(Affine(), RankLimits(**limits), HoldingRank)
+    drain(engine, fast)
+    reference = Holding(Affine().leap, **limits)
+    slow = reference.run([Request(**r) for r in requests])
+    assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert engine.meters(1e9).steps == reference.steps
     assert_conserved(engine, fast)
 

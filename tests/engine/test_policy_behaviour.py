@@ -8,7 +8,7 @@ from sim.engine.parallel.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.reserve import ReserveRank
+from sim.engine.schedulers.reserve import HoldingRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
 from sim.engine.vllm import VllmEngine
 from sim.records import Batch, Leap, Request
@@ -53,6 +53,15 @@ def test_reserved_blocks_keep_others_waiting_and_nobody_is_pushed_out() -> None:
     rows = [(0.0, 5, 5), (0.0, 5, 5)]
     assert dates(ReserveRank, rows, num_gpu_blocks=1 + 17) == [(1.0, 5.0), (6.0, 10.0)]
     assert dates(ReserveRank, rows, num_gpu_blocks=1 + 18) == [(1.0, 5.0), (1.0, 5.0)]
+
+
+def test_prompts_wait_until_they_fill_a_step_or_for_so_many_steps() -> None:
+    rows = [(0.0, 5, 20), (1.0, 4, 1), (2.0, 4, 1)]
+    hold = {"batch_wait_steps": 3, "batch_wait_tokens": 9.0}
+    # nobody decodes at first; then two prompts and a decode have 9 tokens together at 2 s
+    assert dates(HoldingRank, rows, **hold) == [(1.0, 20.0), (3.0, 3.0), (3.0, 3.0)]
+    # one alone is computed after three steps
+    assert dates(HoldingRank, rows[:2], **hold) == [(1.0, 20.0), (5.0, 5.0)]
 
 
 def test_slots_answer_so_many_at_a_time_and_reject_what_is_longer_than_a_slot() -> None:

@@ -60,6 +60,40 @@ class ReserveRank(RankSchedule):
         return self._steps_until_finish() if self._decoding else 0
 
 
+class HoldingRank(ReserveRank):
+    """Prompts wait until they fill a step, or for so many steps (`py_executor.py`, `_waiting_requests`).
+
+    Those who could be computed have their seats and blocks meanwhile. Where nobody decodes, nobody waits.
+    """
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._most_steps = limits.batch_wait_steps
+        self._enough_tokens = limits.batch_wait_tokens
+        self._waited = 0
+        """Steps that prompts have waited for others to come."""
+        self._holds = False
+        """The step formed last leaves out who could have computed a prompt."""
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        self._chunks.append((sequence, chunk))
+
+    def _fill_chunks(self) -> None:
+        tokens = self._decoding + sum(chunk for _, chunk in self._chunks)
+        self._holds = 0 < self._decoding < tokens < self._enough_tokens and self._waited < self._most_steps
+        if self._holds:
+            self._waited += 1
+            self._chunks.clear()
+        elif self._chunks and self._decoding:
+            self._waited = 0
+        for sequence, chunk in self._chunks:
+            self.pool.name(sequence, sequence.computed + chunk)
+        super()._fill_chunks()
+
+    def _steps_until_finish(self) -> int:
+        return 1 if self._holds else super()._steps_until_finish()
+
+
 class MaxUtilizationRank(Rank):
     """One rank whose requests take KV blocks as they need them; an answer is found by others once it is complete."""
 

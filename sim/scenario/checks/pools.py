@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from sim.batching import Dynamic, PrefillFirst, Slots, Vllm, foreign
+from sim.batching import Dynamic, PrefillFirst, Reserve, Slots, Vllm, foreign
 from sim.catalogue.catalog import Catalog
 from sim.memory import check_parallel
 from sim.scenario.checks.offload import adapter_complaints, offload_complaints, tier_complaints
@@ -119,6 +119,8 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield from _sglang_complaints(limits, together or layout.pipeline_parallel_size > 1, place)
         for key in (key for key in STATE_OPTIONS if getattr(limits, key) is not None and pool.state_cache is None):
             yield Complaint((*place, key), "needs a model with recurrent states on an engine that has a cache for them")
+    if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and together:
+        yield Complaint((*place, "batch_wait_timeout_iters"), "must be off with ranks that step together")
     if not isinstance(limits, Vllm):
         return
     if limits.kv_groups is not None and limits.kv_groups != "mean":

@@ -86,7 +86,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
     notes = _left_out(row, power, drafts)
     if (known.isl, known.osl) != (row.isl, row.osl):
         notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
-    if setup.prompts_held_steps:
+    if setup.prompts_held_steps and setup.prompts_held_ratio is None:
         notes.append(f"prompts were held back for up to {setup.prompts_held_steps} steps, which is not simulated")
     row = known
     wanted = 0 if row.replay else _run_requests(row, setup)
@@ -181,6 +181,8 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "policy": "prefill_first" if setup.scheduler_recv_interval else "vllm" if setup.chunked_prefill else None,
         "scheduler_recv_interval": setup.scheduler_recv_interval,
         "late_output": setup.late_output or None,
+        "batch_wait_timeout_iters": setup.prompts_held_steps if setup.prompts_held_ratio else None,
+        "batch_wait_max_tokens_ratio": setup.prompts_held_ratio,
         "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
     }
     pool["batching"] = {name: value for name, value in batching.items() if value is not None}
