@@ -72,6 +72,14 @@ class RooflineInputs:
         return graphics or self.kernel.compute_time_factor
 
     @property
+    def kernel_values(self) -> dict[str, Value]:
+        """What the engine's kernels for this format do on the card, by name."""
+        found = {"slow_weights": self.slow_weights}
+        if self.model.moe is not None:
+            found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
     def slow_weights(self) -> Value | None:
         """What the engine's kernels for this format do to reading dense weights on the card; None: nothing."""
         known = known_overheads(self.engine).slow_weights if "GB20x" in self.gpu.architecture else ()

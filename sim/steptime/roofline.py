@@ -326,10 +326,7 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.model.moe is not None:
         values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
-        by_kernel = {"fast_experts": inputs.fast_experts, "experts_kernel": inputs.experts_kernel}
-        values |= {name: value for name, value in by_kernel.items() if value}
-    if inputs.slow_weights:
-        values["slow_weights"] = inputs.slow_weights
+    values |= inputs.kernel_values
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
     values |= attention_values(Rates.of(inputs))
