@@ -23,7 +23,7 @@ class AllReduceTable(Sourced):
         if after in (0, len(self.bytes)):
             return self.time_s[0] if after == 0 else self.time_s[-1] * size / self.bytes[-1]
         (left, right), (low, high) = self.bytes[after - 1 : after + 1], self.time_s[after - 1 : after + 1]
-        return low * (high / low) ** (log(size / left) / log(right / left))
+        return low * float((high / low) ** (log(size / left) / log(right / left)))
 
     def no_faster_than(self, other: "AllReduceTable") -> "AllReduceTable":
         """The slower of both at every point of either: what goes further takes no less, whatever host was measured."""

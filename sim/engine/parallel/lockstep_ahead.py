@@ -265,8 +265,11 @@ class AsyncLockstepEngine:
 
     def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`: one of each rank that works."""
-        spans, runs = [], self._runs
-        for rank, one in runs.working() if runs is not None else ():
+        spans: list[Span] = []
+        runs = self._runs
+        if runs is None:
+            return spans
+        for rank, one in runs.working():
             one.steps, one.start_s = runs.steps, runs.start_s
             spans.append(rank.flying(one, asked))
         return spans

@@ -168,9 +168,9 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
         "steptime": {"model": "roofline", **host_of(row, setup)},
     } | ({"server": setup.server} if setup.server else {})
     if setup.trtllm_bench_limits and row.isl and row.osl:
-        seats, tokens = trtllm_bench_limits(names, setup.n_gpus, pp, row.isl, row.osl)
-        row = replace(row, max_num_batched_tokens=tokens)
-        setup = replace(setup, max_num_seqs=seats)
+        most_seats, most_tokens = trtllm_bench_limits(names, setup.n_gpus, pp, row.isl, row.osl)
+        row = replace(row, max_num_batched_tokens=most_tokens)
+        setup = replace(setup, max_num_seqs=most_seats)
     seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
     batching = {
         "max_num_seqs": seats,
