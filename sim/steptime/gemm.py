@@ -106,7 +106,7 @@ class Product:
 
     def least_s(self, tokens: float) -> float:
         """What reading for *tokens* takes at least [s]: the fewest experts that they may touch, at full bandwidth."""
-        touched = 1 - (1 - self.touch_probability) ** (self.least_tokens * tokens)
+        touched: float = 1 - (1 - self.touch_probability) ** (self.least_tokens * tokens)
         return self.least_read_s * max(touched, self.touch_probability * min(tokens, 1.0))
 
     def times(self, tokens: int, replica_tokens: int = 0) -> Times:

@@ -112,9 +112,9 @@ def test_a_mixture_reads_few_experts_for_one_token_and_all_of_them_for_many(buil
 def test_experts_are_read_no_faster_than_the_memory_delivers(build, gpu, model, card):
     product = next(one for one in build(model, card, "nvlink4-nvswitch", "fp8")._products if one.expert)
     assert product.times(0).memory_s == 0
-    for tokens in (1, 64, 4096):
-        touched = 1 - (1 - product.touch_probability) ** tokens
-        assert product.least_read_s * product.count * touched <= product.times(tokens).memory_s
+    all_s = product.least_read_s * product.count
+    assert all_s * product.touch_probability <= product.times(1).memory_s < product.times(64).memory_s
+    assert all_s <= product.times(4096).memory_s
 
 
 def test_experts_add_arithmetic_and_reading_where_a_dense_product_hides_one_behind_the_other(build):
@@ -174,7 +174,8 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
         build(spec=Roofline(sorts_logits=True)).breakdown(decode(100))["memory"]
         - build().breakdown(decode(100))["memory"]
     )
-    assert sorted_s == pytest.approx(100 * 128256 * 390 / (2.039e12 * 0.82), rel=0.02)
+    efficiency = build().values["memory_efficiency"].value
+    assert sorted_s == pytest.approx(100 * 128256 * 390 / (2.039e12 * efficiency), rel=0.01)
     assert overhead_s(one_process=True, in_process=True) == overhead_s(in_process=True)
     assert set(Roofline(one_process=True, sorts_logits=True).values(coefficients)) == {
         "one_process_host_time_factor",
@@ -232,7 +233,7 @@ def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model, g
 def test_values_name_what_the_time_rests_on(build, coefficients):
     assert "allreduce_time_factor" not in build().values
     assert build(tp=2).values["allreduce_time_factor"] == coefficients.allreduce_time_factors[0].factor
-    assert build(card="gaudi2").values["compute_efficiency"].weak
+    assert build(card="gaudi3").values["compute_efficiency"].weak
 
 
 def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_bit_one(build):
