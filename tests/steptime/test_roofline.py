@@ -38,7 +38,7 @@ def test_one_stream_decodes_at_the_speed_of_reading_the_weights(build, card, ove
     reading_s = weight_bytes / gpu.memory_bytes_per_s.value
     efficiency = steptime.values["memory_efficiency"].value
     assert gpu_s(steptime, decode(1)) == pytest.approx(reading_s / efficiency, rel=0.01)
-    assert steptime.leap(decode(1)).first_s < 1.6 * reading_s
+    assert steptime.leap(decode(1)).first_s < 1.65 * reading_s
 
 
 @pytest.mark.parametrize(("card", "over"), CARDS.items())
@@ -109,12 +109,11 @@ def test_a_mixture_reads_few_experts_for_one_token_and_all_of_them_for_many(buil
 
 
 @pytest.mark.parametrize(("model", "card"), [("gpt-oss-120b", "b200-180gb-sxm"), ("mixtral-8x7b", "h100-80gb-sxm")])
-def test_experts_are_read_no_faster_than_the_memory_delivers(build, gpu, model, card):
+def test_the_experts_of_one_token_are_read_no_faster_than_the_memory_delivers(build, gpu, model, card):
     product = next(one for one in build(model, card, "nvlink4-nvswitch", "fp8")._products if one.expert)
+    fastest_s = product.least_read_s * product.count
     assert product.times(0).memory_s == 0
-    all_s = product.least_read_s * product.count
-    assert all_s * product.touch_probability <= product.times(1).memory_s < product.times(64).memory_s
-    assert all_s <= product.times(4096).memory_s
+    assert fastest_s <= product.times(1).memory_s < product.times(64).memory_s
 
 
 def test_experts_add_arithmetic_and_reading_where_a_dense_product_hides_one_behind_the_other(build):
@@ -233,7 +232,7 @@ def test_an_engine_that_nobody_has_measured_is_refused(engine, language_model, g
 def test_values_name_what_the_time_rests_on(build, coefficients):
     assert "allreduce_time_factor" not in build().values
     assert build(tp=2).values["allreduce_time_factor"] == coefficients.allreduce_time_factors[0].factor
-    assert build(card="gaudi3").values["compute_efficiency"].weak
+    assert build(card="gaudi3").values["memory_efficiency"].weak
 
 
 def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_bit_one(build):
