@@ -124,7 +124,7 @@ def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
         return gpu.link if "pcie" not in said or not gpu.link.startswith("nvlink") else "pcie4-x16"
     plain = f"pcie{found[1]}-x{found[2] or 16}"
     direct = "p2p" in said and "no p2p" not in said
-    staged = gpu.geforce and not direct
+    staged = (gpu.geforce or gpu.link == f"{plain}-no-p2p") and not direct
     known = catalog.ids("links")
     wanted = [f"{plain}-no-p2p", plain] if staged else [f"{plain}-p2p-patched" if gpu.geforce else plain, plain]
     return next((link for link in wanted if link in known), gpu.link)

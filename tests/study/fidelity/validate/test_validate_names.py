@@ -83,6 +83,8 @@ def test_versions_belong_to_eras(engine: str, version: str, era: str) -> None:
         ("rtx-3090", "PCIe3 x16, patched P2P, no NVLink", "pcie3-x16"),
         ("a100-80gb-pcie", "NVLink (topology NV12)", "nvlink3-bridge"),
         ("rtx-5090", "PCIe5 x16", "pcie5-x16-no-p2p"),
+        ("a10g", "PCIe4", "pcie4-x16-no-p2p"),
+        ("a10g", "", "pcie4-x16-no-p2p"),
         ("l40s", "PCIe (topology PIX/PXB)", "pcie4-x16"),
     ],
 )
