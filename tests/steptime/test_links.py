@@ -127,6 +127,28 @@ def test_a_stage_sends_over_its_part_of_the_adapters(link):
     assert network(link).send_s(1e6, 8) == pytest.approx(50e-6 + 4e6 / (2 * 2.942e9))
 
 
+@pytest.mark.parametrize("generation", [3, 4, 5])
+@pytest.mark.parametrize("card", ["a100-80gb-pcie", "l40s", "rtx-pro-6000", "rtx-4090", "rtx-5090"])
+def test_a_way_through_host_memory_is_never_faster(link, gpu, coefficients, card, generation):
+    """From what a token of a small model sends on; 25 %, for the curves of PCIe 5 were measured on two hosts."""
+    direct, staged = link(f"pcie{generation}-x16"), link(f"pcie{generation}-x16-no-p2p")
+    for ranks in (2, 4, 8):
+        short, long = (
+            AllReduce.over(one, ranks, coefficients.allreduce_factor(gpu(card), one).value) for one in (direct, staged)
+        )
+        assert all(long.time_s(2**power) > 0.75 * short.time_s(2**power) for power in range(12, 29))
+
+
+def test_networks_of_one_rate_take_the_same_time_and_faster_ones_less(link):
+    names = ("roce-100g", "roce-200g", "infiniband-hdr", "roce-400g", "infiniband-xdr")
+    for ranks in (2, 4, 8, 16):
+        curves = [AllReduce.over(link(name), ranks, 1.0) for name in names]
+        for message in (2048, 65536, 2**20, 2**26, 2**30):
+            hundred, roce, hdr, faster, fastest = (curve.time_s(message) for curve in curves)
+            assert roce == pytest.approx(hdr, rel=1e-3)
+            assert hundred >= roce >= faster >= fastest
+
+
 def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
     one = build(model="llama3.1-70b", card="h100-80gb-sxm", over="nvlink4-nvswitch", tp=8)
     inputs = replace(one.inputs, network=Network(link("infiniband-hdr"), 4, 4))
