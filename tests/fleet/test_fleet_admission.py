@@ -15,6 +15,7 @@ from sim.engine.schedulers.prefill_first.sglang import SglangRank
 from sim.engine.vllm import VllmEngine
 from sim.failures import Domain, Law
 from sim.fleet.arrivals.doors import Server
+from sim.fleet.arrivals.intake import TakingTurns
 from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog, Request
 from sim.routing.admission import Admission, Ejection, Gate, Shed
@@ -102,6 +103,20 @@ def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
             engine.plan(now)
     # an equal one does not push the second out; the fifth and the sixth push out who is last then
     assert refused == [-1, -1, -1, 3, 1, 2]
+
+
+def test_who_is_being_read_in_stands_in_the_queue_that_is_limited(plan: CasePlan) -> None:
+    limits = RankLimits(99, 4, 1, 64, 99, schedule_conservativeness=1.0)
+    engine = TakingTurns(VllmEngine(plan.pools[0].steptime, limits, SglangRank), 0.001, limits.serves)
+    replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
+    server, refused = Server(PrefillFirst(policy="prefill_first", max_queued_requests=3), [replica]), 0
+    for index in range(20):
+        request = Request(index, 0.0, 8, 10)
+        if server.turns_away(request, replica, 0.0) is None:
+            engine.offer(request, 0.0)
+        else:
+            refused += 1
+    assert (refused, engine.waiting()) == (17, 3)
 
 
 def test_the_limits_of_a_vllm_server_are_those_of_all_its_ranks(plan: CasePlan) -> None:

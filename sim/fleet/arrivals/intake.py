@@ -125,8 +125,8 @@ class IntakeEngine:
         return self.engine.last_waiting()
 
     def waiting(self) -> int:
-        """See `ReplicaEngine.waiting`: of those that the engine has."""
-        return self.engine.waiting()
+        """See `ReplicaEngine.waiting`: also who has yet to be read in."""
+        return len(self._turn) + len(self._next) + self.engine.waiting()
 
 
 class TakingTurns(IntakeEngine):
