@@ -76,8 +76,9 @@ class RankLimits:
     """Makes a rank's slots for LoRA adapters; None: no request asks for one."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
-    padded_tokens: int = 0
-    """Ranks that step together are padded to the fullest of them in steps of at most so many tokens."""
+    padded_tokens: int | None = 0
+    """Ranks that step together are padded to the fullest of them in steps of at most so many tokens; None: where all
+    decode."""
 
     @property
     def caches_states(self) -> bool:

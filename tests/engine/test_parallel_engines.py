@@ -116,6 +116,8 @@ def test_ranks_are_padded_to_the_fullest_where_steps_run_from_graphs() -> None:
     batches = [Batch(decode_seqs=5), Batch(decode_seqs=3, prefill_tokens=20), Batch()]
     assert gathered_tokens(batches, padded_tokens=23) == 3 * 23
     assert gathered_tokens(batches, padded_tokens=22) == 5 + 23
+    assert gathered_tokens(batches, padded_tokens=None) == 5 + 23
+    assert gathered_tokens([Batch(decode_seqs=5), Batch()], padded_tokens=None) == 2 * 5
 
 
 def test_one_scheduler_goes_through_the_sequences_of_all_batches() -> None:

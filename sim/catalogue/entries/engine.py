@@ -188,7 +188,7 @@ class EngineLimits(Spec):
     """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does."""
     padded_tokens: Value | None = None
     """Ranks that step together are padded to the fullest one in steps of at most so many tokens, and of at most twice
-    max_num_seqs; 0: in all steps; None: in steps of at most max_num_seqs tokens, that is, where all decode."""
+    max_num_seqs; 0: in all steps; None: in steps without prompts."""
     mamba_full_memory_ratio: Value | None = None
     """Memory of recurrent states over that of the KV cache, where they have a cache of their own (SGLang); None: they
     have none."""

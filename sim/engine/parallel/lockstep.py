@@ -204,14 +204,17 @@ class LockstepEngine:
         return sum(len(rank.waiting) + len(rank.joining) for rank in self._ranks)
 
 
-def gathered_tokens(batches: list[Batch], padded_tokens: int) -> int:
+def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:
     """New tokens that the experts see in a step of all ranks, of which each has one of *batches*.
 
-    In steps of up to *padded_tokens*, which run from CUDA graphs, all ranks are padded to the fullest one.
+    In steps of up to *padded_tokens* (None: without prompts), which run from CUDA graphs, all ranks are padded to the
+    fullest one.
     """
     tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
     most = max(tokens)
-    return most * len(tokens) if most <= padded_tokens else sum(tokens)
+    prompts = any(batch.prefill_tokens for batch in batches)
+    padded = not prompts if padded_tokens is None else most <= padded_tokens
+    return most * len(tokens) if padded else sum(tokens)
 
 
 def slowest(leaps: list[Leap]) -> Leap:

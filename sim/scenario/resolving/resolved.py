@@ -88,8 +88,8 @@ class PoolPlan:
     data_parallel_size: int = 1
     lockstep: bool = False
     """Data-parallel ranks step together (experts are spread over them)."""
-    padded_tokens: int = 0
-    """Such ranks are padded to the fullest of them in steps of at most so many tokens."""
+    padded_tokens: int | None = 0
+    """Such ranks are padded to the fullest of them in steps of at most so many tokens; None: where all decode."""
     request_overhead_s: float = 0.0
     """API-server time before a request's first token that does not hold the engine."""
     intake_s: float = 0.0

@@ -32,10 +32,12 @@ def switched(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], 
     return batching.model_copy(update=filled)
 
 
-def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int:
-    """Tokens of the largest step in which ranks that step together are padded to the fullest one of them."""
-    seats = getattr(batching, "max_num_seqs", None) or 0
+def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
+    """Tokens of the largest step in which ranks that step together are padded to the fullest one of them; None: they
+    are where all decode.
+    """
     most = default_limit(engine, gpu, "padded_tokens")
     if most is None:
-        return seats
+        return None
+    seats = getattr(batching, "max_num_seqs", None) or 0
     return min(int(most.value), 2 * seats) or maxsize
