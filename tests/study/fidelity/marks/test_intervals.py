@@ -57,7 +57,7 @@ def test_farther_from_measurements_nothing_is_known_better(metric: str) -> None:
     assert all(far.low <= near.low < 1 < near.high <= far.high for near, far in pairwise(ends))
 
 
-@pytest.mark.parametrize("metric", ["throughput", "tpot"])  # of a first token's queue two loads tell little
+@pytest.mark.parametrize("metric", INTERVALS.calibrated)
 def test_of_a_calibrated_server_more_is_known(metric: str) -> None:
     own, near = INTERVALS.calibrated[metric], INTERVALS.of(metric, MARKS[0])
     assert near is not None
