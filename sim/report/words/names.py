@@ -39,7 +39,8 @@ FITS = (N_("fits at {names}"), N_("fits at {names}, or {other}"), N_("fits on {o
 """What helps where a model does not fit."""
 POLICIES = (N_("round robin"), N_("least outstanding"), N_("power of two"), N_("random"), N_("by length"))
 INPUTS = (
-    *(N_("electricity"), N_("hosting"), N_("rack"), N_("discount rate"), N_("life"), N_("residual value"), N_("load")),
+    *(N_("electricity"), N_("hosting"), N_("rent of a rack"), N_("discount rate"), N_("life"), N_("residual value")),
+    N_("load"),
     *(N_("memory bandwidth"), N_("compute"), N_("memory size"), N_("link"), N_("power"), N_("utilisation")),
     *(N_("years"), N_("per year"), N_("of the price"), N_("of today's")),
 )

@@ -21,7 +21,7 @@ INPUTS = {
     "site.electricity_usd_per_kwh": ("electricity", "USD/kWh", 0.0, float("inf")),
     "site.pue": ("PUE", "", 1.0, float("inf")),
     "site.hosting.usd": ("hosting", "USD per kW and month", 0.0, float("inf")),
-    "site.hosting.usd_per_month": ("rack", "USD per month", 0.0, float("inf")),
+    "site.hosting.usd_per_month": ("rent of a rack", "USD per month", 0.0, float("inf")),
     "finance.discount_rate": ("discount rate", "per year", 0.0, 1.0),
     "finance.life_years": ("life", "years", 0.5, 15.0),
     "finance.residual_fraction": ("residual value", "of the price", 0.0, 1.0),
