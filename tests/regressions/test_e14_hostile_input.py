@@ -231,6 +231,7 @@ def test_a_config_of_a_thousand_million_layers_is_read_at_once(tmp_path: Path, k
 
 def config_told(folder: Path, keys: dict[str, Any]) -> tuple[str, str | None]:
     """What is wrong with a config of *keys*, or the model's name."""
+    (folder / "config.json").unlink(missing_ok=True)  # a file that is written over waits for the disk
     (folder / "config.json").write_text(json.dumps(keys))
     try:
         return "", model_from_config(folder).name
