@@ -163,6 +163,10 @@ def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:
     assert params_total(model) - params_total(ungated) == 60 * 4096
 
 
+MIXED = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+W4A16, FP8 = {"quant_algo": "W4A16_NVFP4", "group_size": 16}, {"quant_algo": "FP8"}
+
+
 @pytest.mark.parametrize(
     ("stored", "native"),
     [
@@ -172,6 +176,11 @@ def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:
         ({"quant_method": "fp8", "activation_scheme": "static"}, "fp8"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["model.layers.0.self_attn*"]}, "nvfp4-mlp"),
+        (
+            MIXED | {"quantized_layers": {"model.layers.0.mlp.up_proj": W4A16, "model.layers.0.self_attn.q_proj": FP8}},
+            "nvfp4-w4a16",
+        ),
+        (MIXED | {"quantized_layers": {"model.layers.0.mlp.up_proj": W4A16}}, "modelopt"),
         (
             {"quant_method": "compressed-tensors"}
             | {

@@ -58,14 +58,19 @@ def _format(keys: Config, method: str, mixture: bool) -> str:
 
 
 def _of_layers(keys: Config, mixture: bool) -> str:
-    """Model Optimizer's mixtures, by layer: experts in nvfp4, what stands beside them in 8-bit floats."""
+    """Model Optimizer's mixtures, by layer: feed-forward blocks or experts in nvfp4, what stands beside them in 8-bit
+    floats.
+    """
     layers = keys.get("quantized_layers", dict, {})
     formats: dict[bool, set[str]] = {True: set(), False: set()}
     for name, how in layers.items():
         layer = Config(keys.path, how if isinstance(how, dict) else {})
-        formats["experts" in name].add(layer.get("quant_algo", str, ""))
-    eight_bits = formats[False] & {"FP8", "MXFP8"}
-    return "nvfp4-fp8" if mixture and eight_bits and any("NVFP4" in one for one in formats[True]) else ""
+        formats["experts" in name or (not mixture and ".mlp." in name)].add(layer.get("quant_algo", str, ""))
+    if not formats[False] & {"FP8", "MXFP8"}:
+        return ""
+    if any(one.startswith("W4A16") for one in formats[True]):
+        return "nvfp4-w4a16"
+    return "nvfp4-fp8" if mixture and any("NVFP4" in one for one in formats[True]) else ""
 
 
 def _of_algorithm(algorithm: str, spared: str) -> str:
