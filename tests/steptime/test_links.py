@@ -139,6 +139,17 @@ def test_a_way_through_host_memory_is_never_faster(link, gpu, coefficients, card
         assert all(long.time_s(2**power) > 0.75 * short.time_s(2**power) for power in range(12, 29))
 
 
+@pytest.mark.parametrize(
+    "rising", [("pcie3-x8", "pcie3-x16"), ("pcie4-x4", "pcie4-x8", "pcie4-x16"), ("pcie5-x8", "pcie5-x16", "pcie6-x16")]
+)
+def test_more_lanes_or_a_higher_rate_are_never_slower(link, rising):
+    for ranks in (2, 4, 8):
+        curves = [AllReduce.over(link(name), ranks, 1.0) for name in rising]
+        for power in range(13, 30):
+            times = [curve.time_s(2**power) for curve in curves]
+            assert times == sorted(times, reverse=True)
+
+
 def test_networks_of_one_rate_take_the_same_time_and_faster_ones_less(link):
     names = ("roce-100g", "roce-200g", "infiniband-hdr", "roce-400g", "infiniband-xdr")
     for ranks in (2, 4, 8, 16):
