@@ -27,7 +27,7 @@ LIMITS = {
     "token budget": N_("token budget (max_num_batched_tokens; SGLang: chunked_prefill_size)"),
     "adapter slots": N_("adapter slots (max_loras)"),
     "kv transfer": N_("the ports that carry KV"),
-    "api server": N_("the API server, which reads chats one by one"),
+    "api server": N_("the API server, which reads requests one by one"),
     "load": N_("the load alone"),
     "memory": N_("memory bandwidth"),
     "compute": N_("compute"),

@@ -72,13 +72,14 @@ def _reading_fraction(result: CaseResult) -> float:
     """Part of the window for which the API servers of a pool read what arrives in it, of the pool where it is most."""
     start_s, end_s = result.window_s
     pools, pool_of = result.plan.pools, result.log.pool_of_replica
-    if end_s <= start_s or not any(pool.intake_s for pool in pools):
+    each_s = [pool.intake_s or pool.turn_s for pool in pools]
+    if end_s <= start_s or not any(each_s):
         return 0.0
     replicas, read = Counter(pool_of), Counter[int]()
     for request in result.log.requests:
         read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
     asked = [place for place, pool in enumerate(pools) if pool.role != "decode"]  # answers come past the API server
-    return max(pools[place].intake_s * read[place] / replicas[place] for place in asked) / (end_s - start_s)
+    return max(each_s[place] * read[place] / replicas[place] for place in asked) / (end_s - start_s)
 
 
 def kv_transfers(result: CaseResult, cohort: Cohort) -> KvTransfers | None:

@@ -27,13 +27,14 @@ WAITS = {
     "batch": N_("waits for the end of the batch under way"),
     "spaced": N_("waits for the next step with prompts (prefill_schedule_interval)"),
     "unread": N_("waits until the server looks for new requests (scheduler_recv_interval)"),
-    "intake": N_("waits for the API server, which reads chats one by one (chat_template)"),
+    "intake": N_("waits for the API server, which reads requests one by one"),
 }
 STANDS = {
     "prompts": N_("stands still: prompts go first"),
     "kv": N_("stands still: no KV blocks"),
     "budget": N_("stands still: no token budget left"),
     "spaced": N_("stands still until the next step with prompts (prefill_schedule_interval)"),
+    "held": N_("stands still until more prompts have come (batch_wait_timeout_iters)"),
 }
 ELSEWHERE = {
     "transfer": N_("its KV crosses the network"),

@@ -26,6 +26,8 @@ class Journal:
     """Requests of the run."""
     spaced: bool = False
     """Prompts are computed every few steps only (`prefill_schedule_interval`)."""
+    held: bool = False
+    """Prompts are held back until more have come (`batch_wait_timeout_iters`)."""
     in_batches: bool = False
     """A batch ends before the next one begins (`policy: static`)."""
     pool_of_replica: Sequence[int] = ()
@@ -150,9 +152,11 @@ def journal_of(plan: CasePlan, index: int) -> Journal:
     seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
     if request.left:
         seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
-    spaced = any(rank_limits(pool).prefill_schedule_interval > 1 for pool in plan.pools)
+    limits = [rank_limits(pool) for pool in plan.pools]
+    spaced = any(one.prefill_schedule_interval > 1 for one in limits)
+    held = any(one.batch_wait_steps > 0 for one in limits)
     in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
-    return Journal(plan, request, seen, len(log.requests), spaced, in_batches, log.pool_of_replica)
+    return Journal(plan, request, seen, len(log.requests), spaced, held, in_batches, log.pool_of_replica)
 
 
 def _there(request: Request, replica: int, span: Span) -> bool:

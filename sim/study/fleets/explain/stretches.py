@@ -21,8 +21,9 @@ class Stretch:
     start_s: float
     end_s: float
     why: str = ""
-    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), unread, intake (the
-    API server), prompts (that go first), or nothing but the step under way."""
+    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), held (until
+    more prompts have come), unread, intake (the API server), prompts (that go first), or nothing but the step under
+    way."""
     preempted: bool = False
     tokens: int = 0
     """New ones, of prompts."""
@@ -125,8 +126,8 @@ class _Visit:
         why = span.blocked_by
         if not span.batch.decode_seqs and not mid_prompt:
             why = "prompts"
-        elif mid_prompt and self._journal.spaced and not span.batch.prefill_seqs:
-            why = "spaced"
+        elif mid_prompt and (self._journal.spaced or self._journal.held) and not span.batch.prefill_seqs:
+            why = "spaced" if self._journal.spaced else "held"
         elif why != "kv":
             why = "budget"
         return Stretch("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])

@@ -93,6 +93,13 @@ def test_prompts_wait_for_their_interval(tmp_path: Path) -> None:
     assert lives[1:] == ["prompt 5-6", "stands spaced 6-10", "prompt 10-11", "decodes 11-12"]
 
 
+def test_prompts_are_held_back_until_more_have_come(tmp_path: Path) -> None:
+    waiting = {"policy": "reserve", "async_scheduling": None, "batch_wait_timeout_iters": 3}
+    holding = pool({**waiting, "batch_wait_max_tokens_ratio": 1.0})
+    lives = told(tmp_path, [(0, 8, 9), (1.5, 8, 2)], 1, holding)
+    assert lives == ["waits 1.5-2", "stands held 2-5", "prompt 5-6", "decodes 6-7"]
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_preempted_request_waits_and_starts_over(tmp_path: Path, ahead: bool) -> None:
     requests = [(0, 10, 8), (0.5, 10, 8), (1.5, 10, 5)]
