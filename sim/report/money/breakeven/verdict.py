@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import isclose, isfinite
 
-from sim.language import _, retold
+from sim.language import N_, _, retold
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash
 from sim.report.words.text import difference, listing, percent, plain
@@ -28,9 +28,11 @@ def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
     ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
     (winner, least), rest = ranked[0], ranked[1:]
     at = place_text(answer.axis, answer.load)
-    first = _(
-        "At {at}, {winner} is the cheapest: {cash} a month", at=at, winner=winner, cash=cash(least * HOURS_PER_MONTH)
+    cheapest, alone = (
+        N_("At {at}, {winner} is the cheapest: {cash} a month"),
+        N_("At {at}, {winner} costs {cash} a month"),
     )
+    first = _(cheapest if rest else alone, at=at, winner=winner, cash=cash(least * HOURS_PER_MONTH))
     if rest:
         second, usd_per_h = rest[0]
         same = isclose(least, usd_per_h, rel_tol=ROUNDING)
@@ -169,7 +171,9 @@ def amount(one: Tipping, value: float) -> str:
 
 
 def unmoved(answer: BreakevenAnswer) -> str:
-    """Inputs that never change who is the cheapest."""
+    """Inputs that never change who is the cheapest; of one candidate alone there is nothing to say."""
+    if len(answer.usd_per_h) < 2:
+        return ""
     every = [*answer.tipping, *answer.tipping_of_machines]
     moving = {one.name for one in every if one.below is not None or one.above is not None}
     still = list(dict.fromkeys(retold(one.name) for one in every if one.name not in moving))

@@ -153,6 +153,14 @@ def test_the_command_answers(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out/points").iterdir())) == points
 
 
+def test_one_candidate_alone_is_not_said_to_be_the_cheapest(tmp_path: Path) -> None:
+    alone = ("--set", "api=null", "--set", "breakeven=null", "--set", "horizon_s=5", "--no-report")
+    done = run(tmp_path, SCENARIO, *alone)
+    assert done.code == 0, done.err
+    assert "At 2 req/s, own costs $" in done.out
+    assert "cheapest" not in done.out
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
