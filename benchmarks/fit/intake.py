@@ -4,6 +4,10 @@ intake.csv: bursts of 1,000 prompts of 128 tokens and four to answer, all sent a
 GPUStack's performance lab have them (gpustack/gpustack@47277d79f4; column `page`). An event loop reads all of them
 before the engine has the first, and the engine then answers at an even pace: the mean first token comes in the middle
 of what is left of the run, so that reading took twice the mean first token less the run's duration.
+
+That is how `chat_template_s` is simulated, too. `request_turn_s` is not: there the engine has each request as soon as
+it has been read, and a burst's mean first token hardly tells the turn (four of these, simulated: 0.1 to 0.3 ms by this
+formula at turns of 1.2 and 1.5 ms). Its order of magnitude is known, not its figure.
 """
 
 import csv
