@@ -49,6 +49,9 @@ class YamlError(ValueError):
         self.path, self.line, self.message = path, line, message
         super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.line, self.message)
+
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}

@@ -1,6 +1,7 @@
 """What is wrong with a benchmark file, all of it at once."""
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class BenchdataError(ValueError):
@@ -10,3 +11,6 @@ class BenchdataError(ValueError):
         self.problems = tuple(problems)
         """(file, line or 0, message)."""
         super().__init__("\n".join(f"{path}{f':{line}' if line else ''}: {text}" for path, line, text in self.problems))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.problems,)

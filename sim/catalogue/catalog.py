@@ -71,6 +71,9 @@ class UnknownId(ValueError, KeyError):
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError would quote it
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.kind, self.name, self.suggestions)
+
 
 class CatalogError(ValueError):
     """A data file that does not say what it should: one line an error, `file:line: path: message`."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from sim.catalogue.entries.link import Link
 from sim.catalogue.value import Value
@@ -48,6 +49,9 @@ class StartUnknown(ValueError):
     def __init__(self, key: str, message: str) -> None:
         self.key = key
         super().__init__(message)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.key, str(self))
 
 
 def start_of(spec: ColdStart, replica: Loaded, figures: Figures) -> Start:

@@ -29,6 +29,9 @@ class CostError(ValueError):
         super().__init__("; ".join(f"{problem.path}: {problem.text}" for problem in problems))
         self.problems = problems
 
+    def __reduce__(self) -> Any:
+        return type(self), self.problems
+
 
 class RateMissing(CostError):
     """A price is in a currency that `finance.fx` does not have."""

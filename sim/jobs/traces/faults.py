@@ -10,4 +10,7 @@ class JobTraceError(ValueError):
         self.errors = errors[:SHOWN]
         if len(errors) > SHOWN:
             self.errors.append((errors[0][0], 0, f"and {len(errors) - SHOWN} more"))
-        super().__init__("\n".join(f"{path}:{line}: {text}" for path, line, text in self.errors))
+        super().__init__(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{path}:{line}: {text}" for path, line, text in self.errors)

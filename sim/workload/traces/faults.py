@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ class TraceError(ValueError):
         super().__init__(
             "\n".join(f"{path}:{line}: {text}" if line else f"{path}: {text}" for path, line, text in errors)
         )
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.errors,)
 
 
 class Faults:

@@ -15,7 +15,11 @@ class ConfigError(ValueError):
     """A config.json that cannot be read as a language model: file, key, what is wrong."""
 
     def __init__(self, path: Path, key: str, message: str) -> None:
+        self.path, self.key, self.message = path, key, message
         super().__init__(f"{path}: {key}: {message}" if key else f"{path}: {message}")
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.key, self.message)
 
 
 class Config:
