@@ -35,12 +35,15 @@ class Stages:
     plain: list[tuple[Names, Floats]] = field(default_factory=list)
     products: list[tuple[Names, Floats, Names, Floats, Names, Floats]] = field(default_factory=list)
     """(names, arithmetic, names, weights read, names, activations moved)."""
+    reads: list[tuple[Names, Floats, Floats]] = field(default_factory=list)
+    """Of experts: plain terms that take at least so long."""
 
     def named(self, names: Callable[[Names], Names]) -> "Stages":
         """The same terms, proportional to what *names* makes of their parameters."""
         plain = [(names(by), base) for by, base in self.plain]
+        reads = [(names(by), base, least) for by, base, least in self.reads]
         products = [(names(c), c_s, names(w), w_s, names(a), a_s) for c, c_s, w, w_s, a, a_s in self.products]
-        return Stages(self.exponent, plain, products)
+        return Stages(self.exponent, plain, products, reads)
 
     def seconds(self, theta: dict[str, float]) -> tuple[Floats, dict[str, Floats]]:
         """(time of each group's step, its derivative by each parameter's logarithm)."""
@@ -55,6 +58,10 @@ class Stages:
             part = base * _factor(names, theta)
             total = total + part
             add(names, part)
+        for names, base, least in self.reads:
+            part = base * _factor(names, theta)
+            total = total + np.maximum(part, least)
+            add(names, np.where(part > least, part, 0.0))
         p = self.exponent
         for c_names, c, w_names, w, a_names, a in self.products:
             compute = c * _factor(c_names, theta)
@@ -84,7 +91,9 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
     for product in steptime._products:
         terms = _product(product, steps.tokens, layers, steptime, pipeline)
         if product.expert:
-            found.plain += zip(terms[::2], terms[1::2], strict=True)  # arithmetic and reading add
+            c_names, compute_s, w_names, weights_s, a_names, moved_s = terms  # arithmetic and reading add
+            found.plain += [(c_names, compute_s), (a_names, moved_s)]
+            found.reads.append((w_names, weights_s, _least_read_s(product, steps.tokens) * product.count * layers))
         else:
             found.products.append(terms)
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
@@ -111,13 +120,15 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     prompts_s = launches.heads_s + launches.linear_s
     if not (prompts_s or launches.decode_s):
         return found
-    gpu_s, _ = Stages(found.exponent, [one for one in found.plain if not _of_host(one[0])], found.products).seconds({})
+    gpu = [one for one in found.plain if not _of_host(one[0])]
+    gpu_s, _ = Stages(found.exponent, gpu, found.products, found.reads).seconds({})
     prompts = (steps.mean["prefill_tokens"] > 0) & (steps.tokens > launches.graph_tokens)
     prompts &= prompts_s > launches.decode_s
     hidden[gpu_s < np.where(prompts, prompts_s, launches.decode_s)] = 0.0
     launched = (1 - hidden) * prompts
     masked = Stages(found.exponent)
     masked.plain = [(names, base if _of_host(names) else base * hidden) for names, base in found.plain]
+    masked.reads = [(names, base * hidden, least * hidden) for names, base, least in found.reads]
     masked.products = [(c, c_s * hidden, w, w_s * hidden, a, a_s * hidden) for c, c_s, w, w_s, a, a_s in found.products]
     inputs = steptime.inputs
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
@@ -195,9 +206,14 @@ def _product(
         weights = (*weights, "moe_weight", *grouped)
     return (
         compute, product.compute_s_per_token * here * scale,
-        weights, np.maximum(product.weight_s * touched, product.least_read_s * np.minimum(here, 1.0)) * scale,
+        weights, product.weight_s * touched * scale,
         memory, product.activation_s_per_token * here * scale,
     )  # fmt: skip
+
+
+def _least_read_s(product: Product, tokens: Floats) -> Floats:
+    """See `Product.least_s`."""
+    return np.array([product.least_s(float(here)) for here in tokens * product.tokens_factor])
 
 
 def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:

@@ -56,7 +56,7 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
     names: set[str] = set()
     for one in found:
         names.update(one.request_names)
-        for plain, _ in one.stages.plain:
+        for plain, *_ in (*one.stages.plain, *one.stages.reads):
             names.update(plain)
         for compute, _, weights, _, moved, _ in one.stages.products:
             names.update(compute, weights, moved)

@@ -196,8 +196,7 @@ class Rates:
     def weight_time_factor(self, matrix: Matrix) -> float:
         """Time to read *matrix* against stored bytes / reachable bandwidth.
 
-        A matrix is never read faster than the memory delivers. Experts may seem to be: uniform routing, which the bytes
-        assume, touches more of them than real routing does, but those of a single token.
+        A matrix is never read faster than the memory delivers; for experts the product sees to that.
         """
         kernel, slow = self.inputs.kernel, self.overheads.slow_cards
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
