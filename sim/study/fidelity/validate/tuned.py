@@ -10,7 +10,7 @@ CACHE_SHARE = 0.95
 """Of the memory beside the weights."""
 MOST_REQUESTS, MOST_TOKENS, LEAST_REQUESTS, LEAST_TOKENS = 4096, 32768, 64, 2048
 BITS_BY_FORMAT = (("nvfp4", 4.0), ("fp8", 8.0), ("mxfp4", 8.5))
-"""Of a weight; mxfp4 is unknown to the tool: two bytes for each stored byte, which holds two weights, and for each scale."""
+"""Of a weight; the tool does not know mxfp4: two bytes for each stored byte, of two weights, and for each scale."""
 BITS_PER_BYTE = 8
 
 

@@ -249,7 +249,7 @@ def test_a_calibration_of_a_gpu_that_size_tries_is_used(tmp_path: Path, plan_wit
     [
         (None, "cannot be read"),
         ("gpu: rtx-4090\nrows: 1\nmemory_efficiency:\n  factor: -1\n", "yaml:4: memory_efficiency.factor: must be"),
-        ("gpu: rtx-4090\nmemory: 2\n", "my-gpu.yaml:2: memory: unknown key; known here"),
+        ("gpu: rtx-4090\nmemory: 2\n", "my-gpu.yaml:2: memory: unknown key; did you mean"),
         ("rows: 1\n", "my-gpu.yaml:1: gpu: is missing"),
     ],
 )  # fmt: skip
