@@ -74,6 +74,7 @@ def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, Pa
         pool_of_replica=[positions.index(log.pool_of_replica[i]) for i in replicas],
         end_s=log.end_s,
         kv_sent_bytes={positions.index(p): sent for p, sent in log.kv_sent_bytes.items() if p in positions},
+        numbers=replicas,
     )
     ledger = result.ledger
     if ledger is not None and plan.costs is not None:

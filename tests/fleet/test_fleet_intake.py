@@ -116,6 +116,23 @@ def test_a_server_that_reads_nearly_all_the_time_is_what_limits(rate_rps: int, c
     assert sim.run(scenario, quiet=True).summary.limited_by[0] == limit
 
 
+def test_of_several_services_each_has_the_servers_that_read_its_requests() -> None:
+    """96 chats a second are as many as one server reads; the other service's server reads 20."""
+    lengths = {"prompt": {"distribution": "fixed", "value": 20}, "output": {"distribution": "fixed", "value": 2}}
+    rates = {"quiet": 20, "busy": 95}
+    read_anew = {"gpu": "h100-80gb-sxm", "steptime": {"model": "roofline", "chat_template": True}}
+    scenario = {
+        "name": "chats", "model": "llama3.1-8b", "engine": "vllm-0.11", "horizon_s": 2,
+        "services": [
+            {"name": name, "workload": {"arrivals": {"process": "constant", "rate_rps": rate}, "lengths": lengths}}
+            for name, rate in rates.items()
+        ],
+        "fleets": [{"name": "two", "pools": [read_anew | {"service": name} for name in rates]}],
+    }  # fmt: skip
+    services = sim.run(scenario, quiet=True).services.set_index("service")
+    assert services.limited_by.to_dict() == {"quiet": "load", "busy": "api server"}
+
+
 def test_who_leaves_while_it_is_read_was_never_there() -> None:
     server, leaves = engine(), request(1)
     server.offer(request(0), 0.0)

@@ -69,13 +69,15 @@ def limited_by(result: CaseResult) -> str:
 
 
 def _reading_fraction(result: CaseResult) -> float:
-    """Part of the window for which the API servers of a pool read what arrives in it, of the pool where it is most."""
+    """Part of the window for which the API servers of a pool read what arrives in it, of the pool where it is most; of
+    a service in shared pools what they read of its own requests.
+    """
     start_s, end_s = result.window_s
-    pools, pool_of = result.plan.pools, result.log.pool_of_replica
+    pools, pool_of = result.plan.pools, result.log.pool_by_number
     each_s = [pool.intake_s or pool.turn_s for pool in pools]
     if end_s <= start_s or not any(each_s):
         return 0.0
-    replicas, read = Counter(pool_of), Counter[int]()
+    replicas, read = Counter(pool_of.values()), Counter[int]()
     for request in result.log.requests:
         read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
     asked = [place for place, pool in enumerate(pools) if pool.role != "decode"]  # answers come past the API server
