@@ -1,9 +1,9 @@
 """What a prediction is worth: the index of what was measured, errors of left-out rows, and intervals from both.
 
     python benchmarks/other_loads.py MEASURED/serving.csv --write outputs/fit/other_loads.csv
-    gpufleet validate benchmarks/fit/unseen_2026_11.csv --out outputs/unseen
+    gpufleet validate benchmarks/fit/unseen_2026_12.csv --out outputs/unseen
     python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv outputs/fit/left_out_power.csv --write data
-        --strangers benchmarks/fit/unseen_2026_11.csv outputs/unseen/validation.csv
+        --strangers benchmarks/fit/unseen_2026_12.csv outputs/unseen/validation.csv
         --calibrated outputs/fit/other_loads.csv
 
 Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
