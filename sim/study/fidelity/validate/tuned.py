@@ -27,7 +27,9 @@ def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, ans
 
 def _requests_in_cache(names: Names, gpus: int, tokens: float) -> float:
     """Requests of so many *tokens* that fit beside the weights, as the tool estimates it."""
-    bits = next((bits for start, bits in BITS_BY_FORMAT if names.quantization.startswith(start)), 16)
+    native = names.model.native_quantization or names.model.native_dtype
+    stored = native if names.quantization == "none" else names.quantization
+    bits = next((bits for start, bits in BITS_BY_FORMAT if stored.startswith(start)), 16)
     left = names.gpu.memory_bytes.value * gpus - params_total(names.model) * bits / BITS_PER_BYTE
     return left * CACHE_SHARE / (kv_bytes_per_token(names.model, kv_element_bytes(names.kv_cache_dtype)) * tokens)
 
