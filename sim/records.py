@@ -344,15 +344,7 @@ class FleetLog:
     """Totals inside the window, one per replica."""
     pool_of_replica: list[int]
     """Position of each replica's pool in the plan."""
-    end_s: float
-    """When the last request had finished, or the drain limit."""
+    end_s: float  # when the last request had finished, or the drain limit
     kv_sent_bytes: dict[int, float] = field(default_factory=dict)
     """Position of a pool that computes prompts for others -> KV that it sent inside the window."""
-    numbers: Sequence[int] | None = None
-    """The replicas' numbers in the fleet, by which hops name them; None: 0, 1, 2, ..."""
-
-    @property
-    def pool_by_number(self) -> dict[int, int]:
-        """Position in the plan of the pool of the replica that hops name so."""
-        numbers = range(len(self.pool_of_replica)) if self.numbers is None else self.numbers
-        return dict(zip(numbers, self.pool_of_replica, strict=True))
+    numbers: Sequence[int] | None = None  # of the replicas in the fleet, by which hops name them; None: 0, 1, 2, ...

@@ -73,12 +73,14 @@ def _reading_fraction(result: CaseResult) -> float:
     a service in shared pools what they read of its own requests.
     """
     start_s, end_s = result.window_s
-    pools, pool_of = result.plan.pools, result.log.pool_by_number
+    pools, log = result.plan.pools, result.log
     each_s = [pool.intake_s or pool.turn_s for pool in pools]
     if end_s <= start_s or not any(each_s):
         return 0.0
-    replicas, read = Counter(pool_of.values()), Counter[int]()
-    for request in result.log.requests:
+    numbers = range(len(log.pool_of_replica)) if log.numbers is None else log.numbers
+    pool_of = dict(zip(numbers, log.pool_of_replica, strict=True))
+    replicas, read = Counter(log.pool_of_replica), Counter[int]()
+    for request in log.requests:
         read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
     asked = [place for place, pool in enumerate(pools) if pool.role != "decode"]  # answers come past the API server
     return max(each_s[place] * read[place] / replicas[place] for place in asked) / (end_s - start_s)
