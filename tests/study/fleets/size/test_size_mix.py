@@ -26,7 +26,7 @@ SCENARIO = """\
 name: m
 model: llama3.1-8b
 workload:
-  arrivals: {process: poisson, rate_rps: 6}
+  arrivals: {process: poisson, rate_rps: 4.5}
   lengths:
     prompt: {distribution: lognormal, mean: 1200, cv: 2.0, max: 16000}
     output: {distribution: lognormal, mean: 150, cv: 0.8, max: 800}
@@ -174,7 +174,9 @@ def test_the_winner_runs_and_the_answer_says_where_prompts_go(answered: tuple[Pa
 
 
 def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
-    text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1")
+    text = SCENARIO.replace("max_replicas: 4", "max_replicas: 4\n  spare_replicas: 1").replace(
+        "rate_rps: 4.5", "rate_rps: 6"
+    )
     text = text.replace("replications: 2", "replications: 1").replace(
         "horizon_s: 40\nwarmup_s: 14", "horizon_s: 12\nwarmup_s: 4"
     )
@@ -190,7 +192,7 @@ def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("poisson, rate_rps: 6", "closed_loop, concurrency: 4", "m.yaml:22: size.mixed: needs arrivals"),
+        ("poisson, rate_rps: 4.5", "closed_loop, concurrency: 4", "m.yaml:22: size.mixed: needs arrivals"),
         ("length_classes: 3", "length_classes: 1", "size.mixed.length_classes: "),
         ("length_classes: 3", "most_kinds: 1", "size.mixed.most_kinds: "),
     ],
