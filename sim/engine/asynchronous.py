@@ -11,7 +11,7 @@ from math import inf
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.metering import book, cut_steps, formed_steps, leap_s, steps_within
 from sim.engine.schedulers.ahead import AsyncRank, Flight
 from sim.engine.schedulers.queues.waiting import EntryQueue
 from sim.engine.sequence import Sequence
@@ -58,7 +58,7 @@ class AsyncEngine:
             flight = self._next
         elif flight is not None:
             # the step after the one under way is the last one that can be kept
-            begun = min(2 + steps_within(flight.leap, now - flight.start_s, flight.steps - 1), flight.steps)
+            begun = formed_steps(flight.leap, flight.start_s, now, flight.steps)
         if not self._rank.reserve(request, begun):
             return False
         if flight is not None and flight.steps > 1:
@@ -217,7 +217,7 @@ class AsyncEngine:
         """See `Engine.kv_usage`; the step after the one under way has its blocks already."""
         flight, formed = self._flight, 1
         if flight is not None and not flight.closed and flight.steps > 1:
-            formed = min(2 + steps_within(flight.leap, now - flight.start_s, flight.steps - 1), flight.steps)
+            formed = formed_steps(flight.leap, flight.start_s, now, flight.steps)
         pool = self._pool
         return (pool.usable - pool.free + self._rank.blocks_ahead(formed)) / pool.usable
 

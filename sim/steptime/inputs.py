@@ -1,10 +1,10 @@
 """What the roofline is built from, and the rates that follow from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import log2, prod
 
-from sim.catalogue.entries.engine import Engine, Overheads
+from sim.catalogue.entries.engine import Engine, FastExperts, Overheads, SlowWeights
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
@@ -63,12 +63,17 @@ class RooflineInputs:
     @property
     def server_blackwell(self) -> bool:
         """B200, B300 and their kin, with HBM and the tensor cores that graphics cards of the family lack."""
-        return self.gpu.blackwell and "GB20x" not in self.gpu.architecture
+        return self.gpu.blackwell and not self.graphics_blackwell
+
+    @property
+    def graphics_blackwell(self) -> bool:
+        """RTX 50 and RTX PRO cards."""
+        return "GB20x" in self.gpu.architecture
 
     @property
     def kernel_compute(self) -> Value:
         """Arithmetic time of the weights' kernel on the card's generation."""
-        graphics = self.kernel.graphics_compute_time_factor if "GB20x" in self.gpu.architecture else None
+        graphics = self.kernel.graphics_compute_time_factor if self.graphics_blackwell else None
         return graphics or self.kernel.compute_time_factor
 
     @property
@@ -82,13 +87,14 @@ class RooflineInputs:
     @property
     def slow_weights(self) -> Value | None:
         """What the engine's kernels for this format do to reading dense weights on the card; None: nothing."""
-        known = known_overheads(self.engine).slow_weights if "GB20x" in self.gpu.architecture else ()
-        return next((one.factor for one in known if one.kernel == self.kernel.id), None)
+        return self._for_format(known_overheads(self.engine).slow_weights) if self.graphics_blackwell else None
 
     @property
     def fast_experts(self) -> Value | None:
         """What the engine's faster kernels for experts of this format do on the card; None: it has no faster ones."""
-        known = known_overheads(self.engine).fast_experts if self.server_blackwell else ()
+        return self._for_format(known_overheads(self.engine).fast_experts) if self.server_blackwell else None
+
+    def _for_format(self, known: Iterable[SlowWeights | FastExperts]) -> Value | None:
         return next((one.factor for one in known if one.kernel == self.kernel.id), None)
 
     @property

@@ -13,7 +13,7 @@ from math import inf, nan
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, cut_steps, leap_s, steps_within
+from sim.engine.metering import book, cut_steps, formed_steps, leap_s, steps_within
 from sim.engine.parallel.lockstep import gathered_tokens, slowest
 from sim.engine.schedulers.ahead import AsyncRank, Flight
 from sim.engine.sequence import Sequence
@@ -96,7 +96,7 @@ class AsyncLockstepEngine:
             runs = self._next
         elif runs is not None:
             # the step after the one under way is the last one that can be kept
-            begun = min(2 + runs.whole(now, runs.steps - 1), runs.steps)
+            begun = formed_steps(runs.leap, runs.start_s, now, runs.steps)
         if not rank.reserve(request, begun):
             return False
         if runs is not None and runs.steps > 1:
@@ -286,7 +286,7 @@ class AsyncLockstepEngine:
         """See `Engine.kv_usage`; the step after the one under way has its blocks already."""
         runs, formed = self._runs, 1
         if runs is not None and not runs.closed and runs.steps > 1:
-            formed = min(2 + runs.whole(now, runs.steps - 1), runs.steps)
+            formed = formed_steps(runs.leap, runs.start_s, now, runs.steps)
         used = sum(rank.pool.usable - rank.pool.free + rank.blocks_ahead(formed) for rank in self._ranks)
         return used / sum(rank.pool.usable for rank in self._ranks)
 
