@@ -14,8 +14,8 @@ from sim.catalogue.value import Value
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.host.weights import Host
 from sim.steptime.links.network import Network
+from sim.units import BITS_PER_BYTE
 
-BITS_PER_BYTE = 8
 SIXTEEN_BIT_BYTES = 2.0
 
 

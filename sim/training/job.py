@@ -11,8 +11,6 @@ Recompute = Literal["none", "selective", "full"]
 Method = Literal["full", "lora", "qlora"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
 
-BITS_PER_BYTE = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Parallel:

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from sim.catalogue.entries.model.language import Model
+from sim.units import BITS_PER_BYTE
 
-BITS_PER_BYTE = 8
 CONVOLUTION_ROWS, CONVOLUTION_BYTES = 3, 2
 """Last inputs that a convolution of width 4 before a linear layer keeps, and the bytes of a number."""
 INDEX_SCALE_BYTES = 4

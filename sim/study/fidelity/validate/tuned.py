@@ -5,13 +5,13 @@ from math import ceil
 from sim.catalogue.entries.model import kv_bytes_per_token, params_total
 from sim.catalogue.entries.quantization import kv_element_bytes
 from sim.study.fidelity.validate.names import Names
+from sim.units import BITS_PER_BYTE
 
 CACHE_SHARE = 0.95
 """Of the memory beside the weights."""
 MOST_REQUESTS, MOST_TOKENS, LEAST_REQUESTS, LEAST_TOKENS = 4096, 32768, 64, 2048
 BITS_BY_FORMAT = (("nvfp4", 4.0), ("fp8", 8.0), ("mxfp4", 8.5))
 """Of a weight; the tool does not know mxfp4: two bytes for each stored byte, of two weights, and for each scale."""
-BITS_PER_BYTE = 8
 
 
 def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, answer: float) -> tuple[int, int]:
