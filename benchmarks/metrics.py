@@ -1,6 +1,6 @@
 """Calibration to a server's metrics, fitted on the first half of a recorded run and judged on the second.
 
-    PYTHONPATH=. python benchmarks/metrics.py replay_<gpu>_<model>.csv ... --gpu rtx-pro-6000
+    PYTHONPATH=. python benchmarks/metrics.py replay_<gpu>_<model>.csv ... --gpu rtx-pro-6000-server
 
 A file has a line for each request (arrival_s, queued_s, scheduled_s, prompt_tokens, output_tokens, ttft_ms, tpot_ms,
 e2e_ms) after one with the engine's settings. Until half of the requests have ended, a page of a vLLM server's /metrics

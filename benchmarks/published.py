@@ -137,7 +137,7 @@ def llmservingsim(folder: Path, catalog: Catalog) -> tuple[Table, Rows]:
                 line=0,
                 id="-".join(meta.parts[-4:-2]),
                 source_key="llmservingsim",
-                gpu={"RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000"}[meta.parts[-4]],
+                gpu={"RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000-server"}[meta.parts[-4]],
                 model=asked["model"],
                 precision="bf16",
                 engine="vLLM",

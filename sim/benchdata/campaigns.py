@@ -100,6 +100,8 @@ class CampaignFact(Sourced):
     max_num_batched_tokens: Count | None = None
     trtllm_bench_limits: bool | None = None
     """Both were left to trtllm-bench, which works them out of memory and lengths."""
+    gpu: str = ""
+    """The card that the rows ran on, where they name another one."""
     interconnect: str = ""
     """What the GPUs really talked over, where the rows name what is built in."""
     server: str = ""
@@ -239,7 +241,8 @@ class Campaigns(Spec):
     def as_run(self, row: BenchRow) -> BenchRow:
         """*row* as it was run, where its columns say something else."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
-        row = replace(row, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
+        gpu = _last(fact.gpu or None for fact in facts) or row.gpu
+        row = replace(row, gpu=gpu, osl=_last(fact.osl_as_run for fact in facts) or row.osl)
         if any(fact.gpus_squared for fact in facts):
             row = _in_one_box(row)
         if any(fact.rate_alone for fact in facts):

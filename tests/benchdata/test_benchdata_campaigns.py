@@ -94,10 +94,16 @@ def test_boxes_counted_twice(gpus: int, tp: int, dp: int, ep: int, box: tuple[in
     assert known.setup(run).n_gpus == box[0]
 
 
+def test_the_card_that_rows_ran_on() -> None:
+    assert campaigns({"gpu": "RTX-PRO-6000-Server"}).as_run(ROW).gpu == "RTX-PRO-6000-Server"
+    assert campaigns({"max_num_seqs": 4}).as_run(ROW).gpu == ROW.gpu
+
+
 def test_every_shipped_fact_has_a_source_and_every_name_is_known() -> None:
     for fact in SHIPPED.facts:
         CATALOG.source(fact.source)
         assert fact.where
+        assert not fact.gpu or CATALOG.gpu(fact.gpu)
     for gpu, link in SHIPPED.nvlink_bridges.items():
         assert CATALOG.gpu(gpu).id == gpu
         assert CATALOG.link(link).id == link
