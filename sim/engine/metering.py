@@ -75,11 +75,6 @@ def steps_within(leap: Leap, elapsed_s: float, most: int) -> int:
     return steps
 
 
-def formed_steps(leap: Leap, start_s: float, now: float, steps: int) -> int:
-    """Of *steps* begun at *start_s*, those formed at *now*; each is formed when the one before it begins."""
-    return min(2 + steps_within(leap, now - start_s, steps - 1), steps)
-
-
 def cut_steps(leap: Leap, start_s: float, now: float, most: int) -> int:
     """Steps, 1 to *most*, after which a leap begun at *start_s* first reaches a boundary at or after *now*."""
     steps = max(1, steps_within(leap, now - start_s, most))

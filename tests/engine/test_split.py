@@ -76,7 +76,7 @@ def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
     running = ENGINES[engine](RankLimits(**limits))
     running.share_time(True, 0.0)
     drain_split(running, rows, handed, brought)
-    for pool in [rank.pool for rank in getattr(running, "_ranks", [])] or [running._pool]:
+    for pool in running.caches():
         assert pool.free == pool.usable >= pool.peak
     served = [r for r in rows if not r.rejected]
     assert all(isnan(r.finished_s) == (r.index in handed) for r in served)
@@ -86,3 +86,19 @@ def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
     assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in served if r.index not in brought)
     shared_s = sum(r.busy.prefill_s + r.busy.recompute_s + r.busy.decode_s for r in rows)
     assert shared_s == pytest.approx(meters.busy_s)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_crash_frees_the_blocks_that_were_let_go_in_its_step(engine) -> None:
+    running = ENGINES[engine](RankLimits(40, 1, 4, 64, 100))
+    handed, other = Request(0, 0.0, 5, 4), Request(1, 0.0, 5, 20)
+    running.offer(handed, 0.0, True)
+    now_s = running.plan(0.0)
+    while handed not in running.advance():
+        now_s = running.plan(now_s)
+    running.offer(other, now_s)
+    running.plan(now_s)
+    running.let_go(handed, now_s)
+    running.evict(other, now_s)
+    running.crash(now_s)
+    assert all(pool.free == pool.usable for pool in running.caches())

@@ -5,12 +5,13 @@ request whose last token is being made is in no further step, but keeps its seat
 there. A preempted request still gets the token that was being made.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from math import inf, isnan, nan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.metering import leap_s
+from sim.engine.metering import leap_s, steps_within
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.sequence import Sequence
@@ -18,15 +19,57 @@ from sim.engine.shares import chunk_parts
 from sim.records import Batch, Leap, Progress, Request, Span
 
 
-class Flight:
+class Steps(ABC):
     """Equal steps that follow each other, from their forming to their end."""
 
+    __slots__ = ("closed", "leap", "start_s", "steps")
+
+    def __init__(self, steps: int, leap: Leap) -> None:
+        self.steps = steps
+        self.leap = leap
+        self.start_s = nan
+        """nan until they run."""
+        self.closed = False
+        """The number of steps is settled: the step after the last one has been formed."""
+
+    def whole(self, now: float, most: int) -> int:
+        """Steps, at most *most*, that are over at *now*."""
+        return steps_within(self.leap, now - self.start_s, most)
+
+    def formed(self, now: float) -> int:
+        """Steps whose blocks are taken by *now*: the first, or of those that are not closed the step after the one
+        under way, too, which is formed when that one begins.
+        """
+        return 1 if self.closed or self.steps == 1 else min(2 + self.whole(now, self.steps - 1), self.steps)
+
+    @abstractmethod
+    def working(self) -> "Collection[Flight]":
+        """These steps on each rank that has tokens in them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """No further step is added, and those who were evicted leave before the next one is formed."""
+
+    @abstractmethod
+    def finish(self, end_s: float) -> tuple[list[Request], bool]:
+        """They end at *end_s*: who leaves, and whether a step may change that has been formed since."""
+
+    @abstractmethod
+    def give_up(self, request: Request, whole: int) -> Progress:
+        """See `AsyncRank.give_up`."""
+
+
+class Flight(Steps):
+    """The steps of one rank."""
+
     __slots__ = (
-        "admissions", "batch", "blocked_by", "chunks", "closed", "finished", "first", "leap", "lost", "parts",
-        "prompts_only", "recomputed_in_step", "standing", "start_s", "steps",
+        "admissions", "batch", "blocked_by", "chunks", "finished", "first", "lost", "parts", "prompts_only", "rank",
+        "recomputed_in_step", "standing",
     )  # fmt: skip
 
     def __init__(self, rank: "AsyncRank", steps: int, leap: Leap) -> None:
+        super().__init__(steps, leap)
+        self.rank = rank
         self.batch = rank.batch
         self.blocked_by = rank.blocked_by
         self.admissions = rank.admissions
@@ -36,18 +79,35 @@ class Flight:
         self.parts = chunk_parts(chunks) if chunks else []
         self.prompts_only = rank.prompts_only
         self.standing = rank.standing
-        self.leap = leap
-        self.steps = steps
-        self.start_s = nan
-        """nan until it runs."""
-        self.closed = False
-        """The number of steps is settled: the step after the last one has been formed."""
         self.first: list[Sequence] = []
         """Whose prompts are computed at its end."""
         self.finished: list[Sequence] = []
         """Who gets its last token at its end."""
         self.lost = 0
         """Tokens of its last step that are nobody's."""
+
+    def working(self) -> "tuple[Flight]":
+        """See `Steps.working`."""
+        return (self,)
+
+    def close(self) -> None:
+        """See `Steps.close`."""
+        rank = self.rank
+        rank.close(self)
+        rank.drop_evicted(formed=False)
+        rank.transit.settle()
+
+    def finish(self, end_s: float) -> tuple[list[Request], bool]:
+        """See `Steps.finish`."""
+        rank = self.rank
+        left = rank.finish(self, end_s)
+        changed = rank.drop_evicted(formed=True) or bool(self.finished and rank.queued())
+        rank.transit.settle()
+        return left, changed
+
+    def give_up(self, request: Request, whole: int) -> Progress:
+        """See `Steps.give_up`."""
+        return self.rank.give_up(request, self, whole)
 
 
 class AsyncRank(Rank):
