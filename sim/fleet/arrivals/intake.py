@@ -1,8 +1,6 @@
 """An engine behind an API server whose one thread takes requests in, one turn of its event loop after another."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import chain
 from math import inf
 
 from sim.engine.kv.adapters import AdapterSlots
@@ -103,10 +101,7 @@ class IntakeEngine:
 
     def under_way(self, asked: int = -1) -> list[Span]:
         """See `ReplicaEngine.under_way`."""
-        spans = self.engine.under_way(asked)
-        if any(request.index == asked for request, _ in chain(self._turn, self._next)):
-            return [replace(span, place="intake") for span in spans]
-        return spans
+        return self.engine.under_way(asked)
 
     def caches(self) -> list[BlockPool]:
         """See `ReplicaEngine.caches`."""

@@ -8,6 +8,7 @@ from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
+from sim.fleet.arrivals.intake import IntakeEngine
 from sim.fleet.pool import rank_limits
 from sim.records import Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import CasePlan
@@ -22,6 +23,8 @@ class Journal:
     """Its timestamps are as a client sees them."""
     spans: list[tuple[int, Span]]
     """(replica, steps), in order of their ends."""
+    reached: list[tuple[int, float]]
+    """(replica, when its engine got the request), behind the API server."""
     requests: int
     """Requests of the run."""
     spaced: bool = False
@@ -47,15 +50,25 @@ def takes_part(span: Span, index: int) -> bool:
 class Watched:
     """An engine whose steps are written down as they end."""
 
-    def __init__(self, engine: ReplicaEngine, replica: int, spans: list[tuple[int, Span]], asked: int) -> None:
-        """*asked* is the number of the request whose place is written down, too."""
+    def __init__(
+        self,
+        engine: ReplicaEngine,
+        replica: int,
+        spans: list[tuple[int, Span]],
+        reached: list[tuple[int, float]],
+        asked: int,
+    ) -> None:
+        """*asked* is the number of the request whose place and coming are written down, too."""
         self._engine, self._replica, self._spans, self._asked = engine, replica, spans, asked
+        self._reached = reached
         self._places: dict[float, str] = {}
         """Begin of steps under way -> where the request was when it came or was taken away meanwhile."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `Engine.offer`."""
         moved = self._engine.offer(request, now, prompt_only)
+        if request.index == self._asked:
+            self._reached.append((self._replica, now))
         self._note(request)
         return moved
 
@@ -146,7 +159,17 @@ def journal_of(plan: CasePlan, index: int) -> Journal:
     request = log.requests[index]
     replicas = {hop.replica for hop in request.hops}
     spans: list[tuple[int, Span]] = []
-    RunningFleet(plan, lambda e, replica: Watched(e, replica, spans, index) if replica in replicas else e).run()
+    reached: list[tuple[int, float]] = []
+
+    def watch(engine: ReplicaEngine, replica: int) -> ReplicaEngine:
+        if replica not in replicas:
+            return engine
+        if isinstance(engine, IntakeEngine):  # what the engine does is told from when it has a request
+            engine.engine = Watched(engine.engine, replica, spans, reached, index)
+            return engine
+        return Watched(engine, replica, spans, reached, index)
+
+    RunningFleet(plan, watch).run()
     own_s = [span.end_s for _, span in spans if takes_part(span, index)]
     end_s = log.end_s if isnan(request.finished_s) or not own_s else max(own_s)
     seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
@@ -156,7 +179,7 @@ def journal_of(plan: CasePlan, index: int) -> Journal:
     spaced = any(one.prefill_schedule_interval > 1 for one in limits)
     held = any(one.batch_wait_steps > 0 for one in limits)
     in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
-    return Journal(plan, request, seen, len(log.requests), spaced, held, in_batches, log.pool_of_replica)
+    return Journal(plan, request, seen, reached, len(log.requests), spaced, held, in_batches, log.pool_of_replica)
 
 
 def _there(request: Request, replica: int, span: Span) -> bool:

@@ -74,12 +74,14 @@ class _Visit:
         """*seen*: another replica has computed something of it."""
         request = journal.request
         self._journal, self._index = journal, request.index
-        pools = journal.pool_of_replica
-        self._is_read = bool(pools) and journal.plan.pools[pools[hop.replica]].intake_s > 0
-        self._came_s, self._left_s = hop.came_s, inf if isnan(hop.left_s) else hop.left_s
+        self._sent_s, self._left_s = hop.came_s, inf if isnan(hop.left_s) else hop.left_s
         spans = [span for replica, span in journal.spans if replica == hop.replica]
+        here = (at_s for replica, at_s in journal.reached if replica == hop.replica and at_s >= hop.came_s)
+        known_s = self._left_s if self._left_s < inf else max((span.end_s for span in spans), default=hop.came_s)
+        self._came_s = min(next(here, known_s), self._left_s)
+        """When the engine got it, or how far it is known that the API server had it."""
         self._spans = [span for span in spans if span.end_s > self._came_s and span.start_s < self._left_s]
-        self._own = [span for span in self._spans if takes_part(span, self._index)]
+        self._own = [span for span in self._spans if self._takes_part(span)]
         self.seen = seen
         self._again = seen
         self._runs = self._preempted = False
@@ -88,23 +90,32 @@ class _Visit:
     def stretches(self) -> Iterator[Stretch]:
         """One for each span that concerns it."""
         told_s, last = self._came_s, None
+        if self._came_s > self._sent_s + TINY_S:
+            yield Stretch("waits", self._sent_s, self._came_s, "intake")
         for span in self._spans:
             one: Stretch | None = None
-            idle = told_s == self._came_s or (self._is_read and not self._runs)  # its rank, while others step or read
-            if takes_part(span, self._index):
+            idle = told_s == self._came_s  # its rank, while others step
+            if self._takes_part(span):
                 one = self._took_part(span)
-            elif span.place == "running" and not self._elsewhere(span):
-                one = self._stood(span)
-            elif span.place in ("queued", "unread", "intake"):
+            elif span.place == "running" and self._joined_by(span):
+                one = None if self._elsewhere(span) else self._stood(span)
+            elif span.place:
                 one = self._waited(span, told_s)
             if one is not None:
                 late = one.start_s > told_s + TINY_S
                 if late and idle:
-                    yield Stretch("waits", told_s, one.start_s, "intake" if self._is_read else "")
+                    yield Stretch("waits", told_s, one.start_s)
                 elif late and last is not None and last.what == "waits":  # batches that were formed before go first
                     yield Stretch("waits", told_s, one.start_s, last.why, last.preempted)
                 told_s, last = max(told_s, one.end_s), one
                 yield one
+
+    def _joined_by(self, span: Span) -> bool:
+        """False where *span* began before: if the request is in it, then by an earlier visit that was broken off."""
+        return span.start_s > self._came_s - TINY_S
+
+    def _takes_part(self, span: Span) -> bool:
+        return takes_part(span, self._index) and self._joined_by(span)
 
     def _took_part(self, span: Span) -> Stretch:
         end_s = min(span.end_s, self._left_s)
@@ -140,8 +151,8 @@ class _Visit:
         if end_s <= start_s + TINY_S:
             return None
         why = span.blocked_by
-        if span.place in ("unread", "intake"):
-            why = span.place
+        if span.place == "unread":
+            why = "unread"
         elif span.start_s < self._came_s:
             why = ""
         elif why == "seats" and self._journal.in_batches:

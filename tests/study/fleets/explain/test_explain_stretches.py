@@ -1,5 +1,6 @@
 """What a request did and why it waited, by hand: a step takes a second, requests are (arrival, prompt, answer)."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,15 @@ def pool(batching: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
 
 
 def life(
-    folder: Path, requests: list[Row], index: int, *pools: dict[str, Any], fleet: Any = (), **keys: Any
+    folder: Path,
+    requests: list[Row],
+    index: int,
+    *pools: dict[str, Any],
+    fleet: Any = (),
+    turn_s: float = 0,
+    **keys: Any,
 ) -> list[Stretch]:
+    """*turn_s*: what the API server takes to read a request in."""
     rows = "".join(f"{arrived},{prompt},{answer}\n" for arrived, prompt, answer in requests)
     (folder / "requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + rows)
     scenario = {
@@ -46,8 +54,10 @@ def life(
     (folder / "s.yaml").write_text(yaml.safe_dump(scenario))
     catalog = load_catalog()
     loaded = load(folder / "s.yaml", (), catalog=catalog)
-    journal = journal_of(resolve(loaded, next(iter(cases(loaded))), catalog), index)
-    return list(stretches(journal))
+    plan = resolve(loaded, next(iter(cases(loaded))), catalog)
+    if turn_s:
+        plan = replace(plan, pools=[replace(one, turn_s=turn_s) for one in plan.pools])
+    return list(stretches(journal_of(plan, index)))
 
 
 def told(*args: Any, **keys: Any) -> list[str]:
@@ -83,6 +93,34 @@ def test_a_chat_is_read_before_the_engine_has_it(tmp_path: Path) -> None:
     assert [(one.what, one.why) for one in last][:2] == [("waits", "intake"), ("waits", "")]
     assert last[0].start_s == 0.02
     assert last[1].end_s == last[2].start_s > 11 * 0.0104
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "lives"),
+    [
+        (0.25, ["waits intake 0-0.5", "waits 0.5-1", "prompt 1-2", "decodes 2-3"]),  # while a step runs
+        (2.5, ["waits intake 0-5", "prompt 5-6", "decodes 6-7"]),  # while the engine has nothing to do
+        (1.25, ["waits intake 0-2.5", "waits 2.5-3.25", "prompt 3.25-4.25", "decodes 4.25-5.25"]),  # both
+        (0.0, ["prompt 0-1", "prompt 1-2", "decodes 2-3"]),
+    ],
+)
+def test_requests_that_come_together_are_read_in_turn(tmp_path: Path, turn_s: float, lives: list[str]) -> None:
+    """One alone is passed on at once, so the third is read when two others have been; then it waits for the engine."""
+    together = [(0, 3, 1), (0, 5, 2), (0, 4, 2)]
+    assert told(tmp_path, together, 2, pool(), turn_s=turn_s) == lives
+    assert told(tmp_path, together, 0, pool(), turn_s=turn_s) == ["prompt 0-1"]
+
+
+def test_a_client_gives_up_while_its_request_is_read(tmp_path: Path) -> None:
+    requests = [(0, 8, 6), (0, 8, 2), (0, 8, 2)]
+    lives = told(tmp_path, requests, 2, pool(), turn_s=4, client={"attempts": 1, "timeout_s": 5})
+    assert lives == ["waits intake 0-5"]
+
+
+def test_who_comes_again_during_a_step_waits_although_its_first_attempt_is_in_it(tmp_path: Path) -> None:
+    lives = life(tmp_path, [(0, 8, 20)], 0, pool(), client={"attempts": 2, "timeout_s": 3.5})
+    assert [one.what for one in lives[:5]] == ["prompt", "decodes", "resent", "waits", "again"]
+    assert (lives[1].end_s, lives[3].start_s, lives[3].end_s) == (3.5, lives[2].end_s, 4)
 
 
 def test_prompts_wait_for_their_interval(tmp_path: Path) -> None:
