@@ -111,6 +111,27 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
     assert_conserved(engine, fast)
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("blocks", [2000, 150])
+def test_batches_of_those_who_decode_cost_the_same_however_many_they_are(ahead, blocks) -> None:
+    """Each request is looked at with its prompt, its last tokens and where blocks are short, not for each token."""
+    limits = RankLimits(blocks, 16, 64, 600, 1000)
+    engine, alone = StagesEngine(Affine(), limits, 2, ahead), []
+    form = engine._schedule.form
+
+    def formed(now: float):
+        if launch := form(now):
+            alone.append(len(launch.chunks))
+        return launch
+
+    engine._schedule.form = formed
+    requests = [Request(index, index / 64, 30, 200) for index in range(40)]
+    drain(engine, requests)
+    assert_conserved(engine, requests)
+    assert (sum(one.preemptions for one in requests) > 0) == (blocks == 150)
+    assert sum(alone) < 0.2 * sum(one.output_tokens for one in requests)
+
+
 def test_who_was_passed_over_joins_before_those_who_are_preempted_later() -> None:
     """The third gives way with a token in flight and is passed over; then the second gives way (`skipped_waiting`)."""
     limits = {

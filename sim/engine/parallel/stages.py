@@ -19,7 +19,8 @@ from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.parallel.passage import pass_through
 from sim.engine.schedulers.groups import GroupSchedule, StateSchedule
-from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
+from sim.engine.schedulers.stages.launches import Flying, Launch
+from sim.engine.schedulers.stages.schedule import StageSchedule
 from sim.engine.unsplit import Unsplit
 from sim.records import Meters, Progress, Request, Span, StepTime
 
@@ -61,6 +62,7 @@ class StagesEngine(Unsplit):
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `Engine.evict`: seat and blocks are free when the oldest batch ends."""
+        self._schedule.dissolve()
         waiting = self._waiting.remove(request)
         if isinstance(waiting, Flying):
             self._pool.forget(waiting)
@@ -99,11 +101,14 @@ class StagesEngine(Unsplit):
     def _enter(self, launch: Launch, now: float) -> None:
         leap = self._steptime.leap(launch.batch)
         launch.stage_s, launch.load = leap.first_s, leap.load
-        ready_s = max(now, max([one.last_end_s for one in launch.chunks]))
+        ready_s = max([one.last_end_s for one in launch.chunks], default=now)
+        ready_s = max(now, ready_s, launch.ready_s)
         launch.entered_s = max(ready_s, self._stage_free_s[0])
         launch.end_s = pass_through(self._stage_free_s, ready_s, leap)
         for one in launch.sampled:
             one.last_end_s = launch.end_s
+        if launch.cohort is not None:
+            launch.cohort.last_end_s = launch.end_s
         self._flying.append(launch)
         self._meters.cached_tokens += self._schedule.cached_in_step
 
@@ -154,6 +159,7 @@ class StagesEngine(Unsplit):
     def share_time(self, on: bool, now: float) -> None:
         """See `Engine.share_time`."""
         self._sharing = on
+        self._schedule.by_itself(on)
         for launch in self._flying:
             flown_s = launch.stage_s * launch.flown(now)
             if on:
@@ -163,6 +169,7 @@ class StagesEngine(Unsplit):
 
     def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`."""
+        self._schedule.dissolve()
         return [launch.span(self._schedule.place(asked)) for launch in self._flying]
 
     def caches(self) -> list[BlockPool]:

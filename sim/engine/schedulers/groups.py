@@ -16,13 +16,15 @@ from sim.engine.schedulers.ahead import AsyncRank
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.stages import Flying, Launch, StageSchedule
+from sim.engine.schedulers.stages.launches import Flying, Launch
+from sim.engine.schedulers.stages.schedule import StageSchedule
 from sim.engine.sequence import Sequence
 
 
 class GroupSchedule(StageSchedule):
     """Who is in the next batch, where a request holds blocks in several groups."""
 
+    TOGETHER = False
     pool: GroupPool
 
     def _goes_on(self, one: Flying) -> bool:

@@ -10,89 +10,15 @@ from math import isnan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.queues.waiting import WaitingQueue
-from sim.engine.sequence import Sequence
-from sim.engine.shares import chunk_parts, recomputed_tokens
-from sim.records import Batch, Request, Span
-
-
-class Flying(Sequence):
-    """A request that may be in several batches at once."""
-
-    __slots__ = ("eligible", "flying", "gone", "junction", "last_end_s", "named", "placeholders", "stale")
-
-    def __init__(self, request: Request, prompt_only: bool = False) -> None:
-        super().__init__(request, prompt_only)
-        self.placeholders = 0
-        """Tokens of the answer that are being made, where steps are formed ahead."""
-        self.flying = 0
-        """Scheduled tokens whose batch has not ended."""
-        self.stale = 0
-        """Of these, those scheduled before a preemption."""
-        self.eligible = 0
-        """Call of the scheduler from which on it may decode again, where steps are formed ahead."""
-        self.junction = 0
-        """Tokens of its prompt behind which its state is to be kept, because others have computed as much."""
-        self.named = 0
-        """Tokens whose blocks have their names."""
-        self.last_end_s = 0.0
-        """When its last token leaves the last stage."""
-        self.gone = False
-
-
-class Launch:
-    """A batch in flight."""
-
-    __slots__ = (
-        "batch", "blocked_by", "chunks", "end_s", "entered_s", "load", "parts", "recomputed_in_step", "sampled",
-        "shared_s", "stage_s",
-    )  # fmt: skip
-
-    def __init__(self, chunks: dict[Flying, int], window: int, blocked_by: str) -> None:
-        self.chunks = chunks
-        self.blocked_by = blocked_by
-        self.batch = _batch(chunks, window)
-        prompts = [(one, new) for one, new in chunks.items() if not one.decoding] if self.batch.prefill_seqs else []
-        self.parts = chunk_parts(prompts)
-        self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
-        self.sampled: set[Flying] = set()
-        """Who gets a token at its end."""
-        self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
-
-    def span(self, place: str) -> Span:
-        """The batch, for whoever looks at single steps, and the *place* of a request that is asked about."""
-        prompts = {sequence.request.index for sequence, *_ in self.parts}
-        indices = {one.request.index: new for one, new in self.chunks.items()}
-        chunks = {index: new for index, new in indices.items() if index in prompts}
-        decoding = frozenset(indices) - prompts
-        return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding, place)
-
-    def flown(self, now: float) -> float:
-        """The share of its flight that is over at *now*."""
-        return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
-
-
-def _batch(chunks: dict[Flying, int], window: int) -> Batch:
-    batch = Batch()
-    sampled = kv_tokens = 0
-    for one, new in chunks.items():
-        context = one.computed
-        sampled += context + new == one.tokens + one.placeholders
-        if one.decoding:
-            kv_tokens += context
-            if window:
-                batch.windowed_kv_tokens += min(context, window)
-                batch.windowed_growing_seqs += context < window
-        else:
-            batch.prefill_seqs += 1
-            batch.prefill_tokens += new
-            batch.prefill_context_tokens += context
-            batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
-    batch.decode_seqs, batch.sampled_seqs, batch.kv_tokens = len(chunks) - batch.prefill_seqs, sampled, kv_tokens
-    return batch
+from sim.engine.schedulers.stages.launches import Cohort, Flying, Launch
+from sim.records import Request
 
 
 class StageSchedule:
     """Who is in the next batch."""
+
+    TOGETHER = True
+    """Whether who decodes does so in cohorts."""
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: int) -> None:
         self.limits, self.pool, self.waiting = limits, pool, waiting
@@ -109,6 +35,10 @@ class StageSchedule:
         self._prompts_at = -limits.prefill_schedule_interval
         self._left_waiting = self._prompts_wait = False
         self._longest_chunk = limits.max_model_len
+        self._admissions = 0
+        self._together = self.TOGETHER and not limits.window
+        self._cohorts: list[Cohort] = []
+        """Each with members."""
 
     def form(self, now: float) -> Launch | None:
         """The next batch; None if there is nothing to schedule."""
@@ -124,21 +54,74 @@ class StageSchedule:
         if alone:
             self._longest_chunk = limits.max_model_len
         chunks: dict[Flying, int] = {}
-        budget = self._serve_running(chunks)
+        cohort = self._cohort()
+        budget = self._serve_running(chunks, cohort)
         if self._preempted:
             self.blocked_by = "kv"
         else:
             self._admit(chunks, budget, now)
             if not self._prompts_wait:
                 self._left_waiting = bool(self.waiting)
-        if not chunks:
+        if not chunks and (cohort is None or not cohort.members):
             return None
         launch = Launch(chunks, limits.window or 0, self.blocked_by)
         if launch.batch.prefill_seqs:
             self._prompts_at = self._steps
         self._steps += 1
         self._count(launch)
+        self._gather(launch, cohort)
         return launch
+
+    def by_itself(self, on: bool) -> None:
+        """Whether from now on each request is looked at by itself."""
+        self._together = self.TOGETHER and not self.limits.window and not on
+        self.dissolve()
+
+    def dissolve(self) -> None:
+        """Everybody goes on by itself."""
+        for cohort in self._cohorts:
+            cohort.dissolve()
+        self._cohorts.clear()
+
+    def _cohort(self) -> Cohort | None:
+        """The one that decodes in this batch. Where there are several, or the budget may not last, everybody goes on
+        by itself.
+        """
+        ready = [one for one in self._cohorts if one.members and one.may_go_on(self._calls)]
+        if len(ready) > 1 or (self._cohorts and not self._within_budget(ready)):
+            self.dissolve()
+            return None
+        return ready[0] if ready else None
+
+    def _within_budget(self, ready: list[Cohort]) -> bool:
+        """Whether the budget lasts for all who run, those of the cohorts that are not *ready* apart."""
+        budget = self.limits.max_num_batched_tokens
+        if sum(len(cohort.members) for cohort in self._cohorts) == len(self.running):
+            return all(len(cohort.members) <= budget for cohort in ready)
+        for one in self.running:
+            if one.cohort is None:
+                new = min(one.tokens + one.placeholders - one.computed, self._longest_chunk)
+            else:
+                new = int(one.cohort in ready)
+            if new and budget <= 0:
+                return False
+            budget -= min(new, budget)
+        return True
+
+    def _gather(self, launch: Launch, cohort: Cohort | None) -> None:
+        """Those of *launch* who decode from now on do so together."""
+        if not self._together:
+            return
+        together = cohort if cohort is not None else Cohort(self.pool.block_size, self._ahead > 0)
+        alone = list(launch.chunks)
+        together.board(launch, self._calls + self._ahead)
+        for one in alone:
+            left = one.output_tokens - one.made - (one.placeholders if self._ahead else 1)
+            if one.decoding and left > 0 and one.named >= one.request.shared_tokens:
+                together.join(one, left)
+        if cohort is None:
+            self._cohorts.append(together)
+        self._cohorts = [one for one in self._cohorts if one.members]
 
     def place(self, asked: int) -> str:
         """Where request number *asked* is: running, queued or nowhere (empty)."""
@@ -159,9 +142,14 @@ class StageSchedule:
                     one.placeholders += 1
                     one.eligible = eligible
 
-    def _serve_running(self, chunks: dict[Flying, int]) -> int:
+    def _serve_running(self, chunks: dict[Flying, int], cohort: Cohort | None) -> int:
         """Schedules who runs, in admission order; the budget that is left."""
         budget, order, position, calls = self.limits.max_num_batched_tokens, list(self.running), 0, self._calls
+        if cohort is not None:
+            self._serve(cohort)
+            budget -= len(cohort.members)
+        if self._cohorts:
+            order = [one for one in order if one.cohort is None]
         while position < len(order) and budget > 0:
             one = order[position]
             position += 1
@@ -181,11 +169,15 @@ class StageSchedule:
                 continue
             blocks = self._need(one, new)
             while self.pool.free < blocks:
-                victim = self.waiting.victim(order)
-                place = order.index(victim)
-                del order[place]
-                position -= place < position
-                budget += chunks.pop(victim, 0)
+                victim = self.waiting.victim(list(self.running))
+                if victim.cohort is None:
+                    place = order.index(victim)
+                    del order[place]
+                    position -= place < position
+                    budget += chunks.pop(victim, 0)
+                else:
+                    budget += victim.cohort is cohort
+                    victim.cohort.part(victim)
                 self._preempt(victim)
                 if victim is one:
                     break
@@ -194,6 +186,22 @@ class StageSchedule:
                 chunks[one] = new
                 budget -= new
         return budget
+
+    def _serve(self, cohort: Cohort) -> None:
+        """The members of *cohort* have the blocks for its next batch; where there may be too few for all who run, those
+        who need one part from it.
+        """
+        alone, size = 0, self.pool.block_size
+        for one in self.running if len(self.running) > len(cohort.members) else ():
+            if one.cohort is None:
+                alone += (one.tokens + one.placeholders - one.computed) // size + 1
+        if len(cohort.due) + alone > self.pool.free:
+            for one in list(cohort.due):
+                cohort.part(one)
+        elif cohort.due:
+            self.pool.take(len(cohort.due))
+            for one in cohort.due:
+                one.held += 1
 
     def _goes_on(self, one: Flying) -> bool:
         """Whether the next token of *one*, which decodes, fits into the blocks that it holds: then it has it."""
@@ -279,12 +287,16 @@ class StageSchedule:
         if one.computed > one.high_water:
             self.cached_in_step += min(one.computed, one.request.prompt_tokens) - one.high_water
             one.high_water = one.computed
+        self._admissions += 1
+        one.admission = self._admissions
         self.running[one] = None
 
     def update(self, launch: Launch, end_s: float) -> list[Request]:
         """*launch* leaves the last stage; the requests that leave with it."""
         left, sampled = [], launch.sampled
-        for one, new in launch.chunks.items():
+        if launch.cohort is not None:
+            launch.cohort.land()
+        for one, new in launch.in_order():
             one.flying -= new
             stale = one.stale > 0
             if stale:
