@@ -32,7 +32,8 @@ def check(
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
-        from sim.report.check.resolved import overview, space
+        from sim.report.check.candidates import candidates, workload_told
+        from sim.report.check.resolved import overview
         from sim.report.fleets.futures.tables import inputs_told
         from sim.report.page.document import as_json, check_document
         from sim.report.words.price_age import price_age_note
@@ -59,10 +60,11 @@ def check(
         typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
     else:
         asked = [loaded.question] if loaded.question else []
-        told = overview(plans, len(found), loaded.precision) if plans else space(loaded, catalog)
+        told = overview(plans, len(found), loaded.precision) if plans else [workload_told(loaded)]
+        space = candidates(loaded, catalog) if loaded.size is not None else []
         hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
         worth = [worth_table(worths)] if worths else []
-        show_all(*asked, *told, *worth, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
+        show_all(*asked, *told, *worth, *space, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

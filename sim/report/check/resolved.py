@@ -6,7 +6,6 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import WEAK_KINDS
 from sim.language import N_, _, ngettext, retold
 from sim.report.check.catalogue import origin
@@ -15,9 +14,7 @@ from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.money import cash
 from sim.report.words.names import MESSAGES
 from sim.report.words.text import number, percent, plain
-from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
-from sim.study.fleets.size.units import units
 
 HOST_MEMORY_PARTS = ("weights", "kv")
 MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
@@ -55,21 +52,6 @@ def overview(
                 _("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=retold(plan["infeasible"]))
             )
     yield from values_and_sources([plan for _axes, plan in plans])
-
-
-def space(scenario: Scenario, catalog: Catalog) -> Iterator[str]:
-    """What `check` prints for a scenario without fleets: the candidates that `gpufleet size` chooses from."""
-    assert scenario.size is not None
-    yield _("Workload: {describe}", describe=retold(scenario.workload.describe()))
-    kinds = list(units(scenario, scenario.size, catalog))
-    most = scenario.size.max_replicas
-    yield _(
-        "No fleets: gpufleet size chooses among {count} kinds of replicas, at most {most} of each:",
-        count=len(kinds),
-        most=most,
-    )
-    for unit in kinds:
-        yield f"  {unit.name}{f': {unit.refusal}' if unit.refusal else ''}"
 
 
 def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
