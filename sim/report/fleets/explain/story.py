@@ -24,6 +24,7 @@ WAITS = {
     "seats": N_("waits for a free sequence (max_num_seqs)"),
     "kv": N_("waits for KV blocks"),
     "budget": N_("waits for token budget (max_num_batched_tokens; SGLang: chunked_prefill_size)"),
+    "adapters": N_("waits for a slot for its LoRA adapter (max_loras)"),
     "batch": N_("waits for the end of the batch under way"),
     "spaced": N_("waits for the next step with prompts (prefill_schedule_interval)"),
     "unread": N_("waits until the server looks for new requests (scheduler_recv_interval)"),

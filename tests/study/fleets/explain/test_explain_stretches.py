@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from sim.catalogue.catalog import load_catalog
+from sim.report.fleets.explain.story import rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
@@ -121,6 +122,16 @@ def test_who_comes_again_during_a_step_waits_although_its_first_attempt_is_in_it
     lives = life(tmp_path, [(0, 8, 20)], 0, pool(), client={"attempts": 2, "timeout_s": 3.5})
     assert [one.what for one in lives[:5]] == ["prompt", "decodes", "resent", "waits", "again"]
     assert (lives[1].end_s, lives[3].start_s, lives[3].end_s) == (3.5, lives[2].end_s, 4)
+
+
+def test_a_request_waits_for_a_slot_for_its_adapter() -> None:
+    """With one slot the second adapter waits until nobody uses the first; the story has words for that."""
+    catalog = load_catalog()
+    sets = ["fleets.0.pools.0.lora={max_loras: 1, max_cpu_loras: 60, max_lora_rank: 32}", "horizon_s=6", "warmup_s=0"]
+    loaded = load(Path(__file__).parents[4] / "scenarios" / "adapters.yaml", sets, catalog=catalog)
+    journal = journal_of(resolve(loaded, next(iter(cases(loaded))), catalog), 9)
+    assert "adapters" in {one.why for one in stretches(journal)}
+    assert any("max_loras" in row[0] for row in rows(journal))
 
 
 def test_prompts_wait_for_their_interval(tmp_path: Path) -> None:
