@@ -199,10 +199,11 @@ def _product(
         arithmetic = f"{'kernel_graphics' if of_card else 'kernel_compute'}:{kernel}"
         compute, weights = (*compute, arithmetic), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
-        grouped = (f"experts_of:{inputs.model.family or inputs.model.id}", f"experts_in:{engine}/{kernel}")
+        grouped = (f"experts_of:{inputs.model.family or inputs.model.id}",)
         if inputs.spreads_experts:
             grouped = (*grouped, *("expert_parallel",) * round(log2(inputs.expert_ranks)))
-        compute = (*compute, "moe_compute", f"moe:{engine}", *generation(steptime), *grouped)
+        kernels = ("moe_compute", f"moe:{engine}", f"experts_in:{engine}/{kernel}", *generation(steptime))
+        compute = (*compute, *kernels, *grouped)
         weights = (*weights, "moe_weight", *grouped)
     return (
         compute, product.compute_s_per_token * here * scale,

@@ -99,7 +99,7 @@ class RooflineInputs:
 
     @property
     def experts_kernel(self) -> Value | None:
-        """What experts of this format take in the engine's kernels, against those of others; None: the same."""
+        """What arithmetic over experts of this format takes in the engine's kernels; None: as much as in others."""
         return known_overheads(self.engine).experts_by_kernel.get(self.kernel.id)
 
     @property
@@ -219,18 +219,19 @@ class Rates:
         return self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value
 
     def _experts(self) -> float:
-        """Arithmetic of grouped products over experts: the engine's factor, and that of the card's generation."""
+        """Arithmetic of grouped products over experts: by engine, format and generation of cards."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
         fast = self.inputs.fast_experts
+        in_format = self.inputs.experts_kernel
         factor = self.overheads.moe_gemm_time_factor.value * (fast.value if fast else 1.0)
-        return factor * (generation.value if generation else 1.0)
+        return factor * prod(one.value for one in (generation, in_format) if one)
 
     def _grouped(self) -> float:
-        """Arithmetic and reading of grouped products over experts: by model, engine and format, and where spread."""
+        """Arithmetic and reading of grouped products over experts: by family of models, and where spread."""
         coefficients = self.inputs.coefficients
-        known = coefficients.model_experts_factor(self.inputs.model), self.inputs.experts_kernel
+        family = coefficients.model_experts_factor(self.inputs.model)
         spread = coefficients.expert_parallel_time_factor_per_doubling if self.inputs.spreads_experts else None
-        factor = prod(one.value for one in known if one)
+        factor = family.value if family else 1.0
         return factor * spread.value ** log2(self.inputs.expert_ranks) if spread else factor
 
     def weight_bytes(self, matrix: Matrix) -> float:

@@ -274,6 +274,23 @@ def test_a_family_of_mixtures_and_spread_experts_slow_the_grouped_products_and_n
     assert changed(dense, models_experts_time_factors={"llama3-8b": twice}).leap(batch) == dense.leap(batch)
 
 
+def test_an_engine_kernels_for_a_format_change_the_arithmetic_of_experts_and_nothing_else(build):
+    plain = build("mixtral-8x7b", "h200-141gb-sxm", "nvlink4-nvswitch")
+    overheads = plain.inputs.engine.overheads
+    twice = overheads.moe_gemm_time_factor.model_copy(update={"value": 2.0})
+
+    def with_factor(kernel):
+        known = plain.inputs.engine.model_copy(
+            update={"overheads": overheads.model_copy(update={"experts_by_kernel": {kernel: twice}})}
+        )
+        return Roofline().build(replace(plain.inputs, engine=known))
+
+    batch = decode(256, 1000)
+    arithmetic_s = sum(p.count * p.compute_s_per_token * 256 for p in plain._products if p.expert)
+    assert with_factor("k").leap(batch).first_s - plain.leap(batch).first_s == pytest.approx(arithmetic_s)
+    assert with_factor("other").leap(batch) == plain.leap(batch)
+
+
 def test_an_api_server_reads_in_prompts_by_the_token(build):
     plain = build()
     overheads = plain.inputs.engine.overheads

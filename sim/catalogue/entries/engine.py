@@ -84,7 +84,8 @@ class Overheads(Spec):
     slow_weights: tuple[SlowWeights, ...] = ()
     fast_experts: tuple[FastExperts, ...] = ()
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)
-    """By a format's kernel: arithmetic and reading of grouped products over experts, against the usual; others: 1."""
+    """By a format's kernel: arithmetic of grouped products over experts, against the usual; others: 1. Weights are read
+    as in any kernel: measured ones differ in arithmetic (benchmarks/fit/releases.py)."""
     per_prompt_token_s: Value | None = None
     """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
     per_boundary_s: Value | None = None
