@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from record import Steps
 
 from sim.steptime import RooflineStepTime
+from sim.steptime.attention.one_call import OneCall
 from sim.steptime.gemm import Product
 from sim.study.fidelity.validate.names import family_of
 
@@ -235,10 +236,24 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
         seen = np.minimum(mean["prefill_attention_pairs"], mean["prefill_tokens"] * window)
         seen = np.maximum(seen, mean["prefill_tokens"] * steptime._least_pairs)
         arithmetic = arithmetic + steptime._window_pair_s * seen
+    if steptime._one_call is not None:
+        tiles, reads = _unpacked(steptime, steptime._one_call, steps, prefill_read + arithmetic)
+        decode, arithmetic = decode + reads, arithmetic + tiles
     found.plain += [(read, decode + prefill_read), (pairs, arithmetic)]
     if steptime._beside is not None:
         moved_s, scanned_s = steptime._beside.times(SimpleNamespace(**mean, draft_tokens=0))  # type: ignore[arg-type]
         found.plain += [((f"memory:{gpu}", *pipeline), moved_s), (("scan", *pipeline), scanned_s)]
+
+
+def _unpacked(steptime: RooflineStepTime, one_call: OneCall, steps: Steps, prompts_s: Floats) -> tuple[Floats, Floats]:
+    """(arithmetic, reading) that decodes take more in one call with prompts of *prompts_s*."""
+    more = np.zeros((2, len(prompts_s)))
+    for i, beside_s in enumerate(prompts_s):
+        batch = SimpleNamespace(**{name: values[i] for name, values in steps.mean.items()})
+        if batch.prefill_tokens and batch.kv_tokens:
+            more[:, i] = one_call.parts(batch, float(beside_s))  # type: ignore[arg-type]
+            more[1, i] -= steptime._decode_s * batch.kv_tokens
+    return more[0], more[1]
 
 
 def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:

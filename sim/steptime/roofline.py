@@ -21,7 +21,8 @@ from sim.catalogue.entries.model import Model, matrices
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
-from sim.steptime.attention.stack import Attention, attention_values, least_pairs, window_of
+from sim.steptime.attention.one_call import OneCall
+from sim.steptime.attention.stack import Attention, attention_values, least_pairs, whole_layers, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host.launches import Launches, kernel_layers
@@ -114,7 +115,9 @@ class RooflineStepTime:
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._least_pairs = least_pairs(rates)
-        self._set_attention(Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share))
+        attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
+        self._one_call = OneCall.of(rates, attention.whole, whole_layers(inputs.model) * self._layers_share)
+        self._set_attention(attention)
 
     def _set_attention(self, attention: Attention) -> None:
         whole, windowed = attention.whole, attention.windowed
@@ -148,7 +151,7 @@ class RooflineStepTime:
         if batch.prefill_tokens:
             read_s, pairs_s = self._prefill(batch)
             reading_s = self._prompt_token_s * batch.prefill_tokens
-            first_s += read_s + pairs_s + reading_s
+            first_s += read_s + pairs_s + reading_s + self._unpacked_s(batch, read_s + pairs_s)
             still_s += reading_s
             peak_s += pairs_s * self._peak_per_pair
             stream_s += read_s * self._stream_per_read
@@ -176,7 +179,8 @@ class RooflineStepTime:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""
         tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
         step, head = self._layers(tokens, batch.replica_tokens), self._sampling(batch)
-        attention_s = self._decode_s * batch.kv_tokens + sum(self._prefill(batch))
+        prompts_s = sum(self._prefill(batch))
+        attention_s = self._decode_s * batch.kv_tokens + prompts_s + self._unpacked_s(batch, prompts_s)
         if self.window is not None:
             attention_s += self._window_decode_s * batch.windowed_kv_tokens
         if self._beside is not None:
@@ -229,6 +233,12 @@ class RooflineStepTime:
             seen = max(min(pairs, batch.prefill_tokens * self.window), batch.prefill_tokens * self._least_pairs)
             pairs_s += self._window_pair_s * seen
         return read_s, pairs_s
+
+    def _unpacked_s(self, batch: Batch, prompts_s: float) -> float:
+        """What decodes take more in one call with prompts of *prompts_s* than by themselves [s]."""
+        if self._one_call is None or not batch.prefill_tokens or not batch.kv_tokens:
+            return 0.0
+        return sum(self._one_call.parts(batch, prompts_s)) - self._decode_s * batch.kv_tokens
 
     def _layers(self, tokens: int, replica_tokens: int) -> Step:
         """What follows from the tokens in the step: layers, all-reduces, the send, the host's time per step."""

@@ -28,9 +28,28 @@ class ScanEfficiency(Spec):
         )
 
 
+class OneCallAttention(Spec):
+    """Where decodes and prompts of a batch go through one call of FlashAttention 2."""
+
+    engines: tuple[str, ...]
+    """Ids of engines."""
+    architectures: tuple[str, ...]
+    """First words of `Gpu.architecture`."""
+    tile_rows: Value
+    """Queries that a thread block computes, whether a sequence has so many or not."""
+    idle_block_s: Value
+    """Time of a thread block that finds no query on one of the GPU's multiprocessors [s]."""
+
+    def applies(self, engine: str, architecture: str) -> bool:
+        """Whether it speaks of that *engine* on cards of the *architecture*."""
+        return engine in self.engines and architecture.startswith(self.architectures)
+
+
 class AttentionCoefficients(Spec):
     """Measured constants of kernels that are neither matrix products nor attention over a whole cache."""
 
+    one_call: OneCallAttention
+    """Of decodes in a step with prompts."""
     state_time_factor: Value
     """Time to move states against their bytes at the rate at which the card reads weights."""
     scan_efficiencies: tuple[ScanEfficiency, ...]

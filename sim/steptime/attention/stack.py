@@ -7,6 +7,7 @@ from sim.catalogue.value import Value
 from sim.steptime.attention.compressed import NearTokens
 from sim.steptime.attention.heads import LayerAttention
 from sim.steptime.attention.indexing import chosen, indexing
+from sim.steptime.attention.one_call import one_call
 from sim.steptime.attention.states import States
 from sim.steptime.inputs import Rates
 
@@ -35,8 +36,7 @@ class Attention:
         if model.compressed is not None and model.indexer is not None:
             return cls._compressed(rates, model.compressed, model.indexer, layer, layers_share)
         windowed_layers = limited_layers(model) * layers_share
-        whole_layers = model.cached_layers * layers_share - windowed_layers
-        inside, whole = layer, seeing_all.scaled(whole_layers)
+        inside, whole = layer, seeing_all.scaled(whole_layers(model) * layers_share)
         if model.indexer is not None:
             inside = chosen(rates, layer)
             whole = whole.plus(indexing(rates, model.indexer).scaled(model.indexer.indexing_layers * layers_share))
@@ -73,6 +73,11 @@ def limited_layers(model: Model) -> int:
     return model.indexer.sparse_layers if model.indexer is not None else model.sliding_window_layers
 
 
+def whole_layers(model: Model) -> int:
+    """Layers with heads that see the whole context."""
+    return model.cached_layers - limited_layers(model)
+
+
 def window_of(model: Model) -> int | None:
     """Most tokens that such a layer sees; None where no layer is limited."""
     if model.indexer is not None:
@@ -91,6 +96,8 @@ def attention_values(rates: Rates) -> dict[str, Value]:
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     values: dict[str, Value] = {}
     linear, indexer = inputs.model.linear_attention, inputs.model.indexer
+    if (stated := one_call(inputs)) is not None:
+        values["one_call_tile_rows"], values["one_call_idle_block_s"] = stated.tile_rows, stated.idle_block_s
     if linear is not None:
         values["state_time_factor"] = coefficients.state_time_factor
         values["scan_efficiency"] = coefficients.scan_efficiency(linear.rule, inputs.engine.id, inputs.gpu.architecture)

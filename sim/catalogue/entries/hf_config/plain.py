@@ -121,7 +121,7 @@ def _gpt_oss(config: Config) -> Fields:
     window = sliding(config, lambda layers: layers // 2)
     return (
         llama(config)
-        | {"qkv_bias": False, "linear_bias": True}
+        | {"qkv_bias": False, "linear_bias": True, "attention_sinks": True}
         | moe(config, "num_local_experts", "intermediate_size")
         | window
     )

@@ -80,6 +80,8 @@ class Model(Spec):
     compressed: CompressedAttention | None = None
     indexer: Indexer | None = None
     """Chooses the tokens that sparse attention reads."""
+    attention_sinks: bool = False
+    """Every head has a learned score that no token gets (gpt-oss)."""
     attention_output_gate: bool = False
     """A gate as wide as the queries on the output of (full) attention."""
     params_quoted: Value | None = None

@@ -1,0 +1,96 @@
+"""Decodes in one call with prompts: against measured kernels, and laws."""
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from sim.catalogue.catalog import load_catalog
+from sim.records import Batch
+from sim.scenario.reading.given import given
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.sweep import cases
+from sim.steptime import RooflineStepTime
+
+CATALOG = load_catalog()
+PACKED = [  # where decodes keep a call of their own
+    ("llama3.1-8b", "h100-80gb-sxm", "vllm-0.14", {}),
+    ("llama3.1-8b", "b200-180gb-sxm", "vllm-0.14", {}),
+    ("llama3.1-8b", "rtx-4090", "sglang-0.5", {}),
+    ("llama3.1-8b", "rtx-4090", "vllm-0.6", {}),
+    ("llama3.1-8b", "rtx-4090", "vllm-0.14", {"kv_cache_dtype": "fp8"}),
+    ("gpt-oss-20b", "rtx-4090", "vllm-0.14", {}),
+]
+MEASURED = [  # LLMServingSim, vLLM 0.19: decodes of so many tokens with a chunk, microseconds a layer for all of it
+    ("qwen3-30b-a3b", "rtx-pro-6000", 128, 1024, 16, 645),
+    ("qwen3-30b-a3b", "rtx-pro-6000", 32, 4096, 16, 542),
+    ("qwen3-30b-a3b", "rtx-pro-6000", 128, 4096, 16, 4092),
+    ("qwen3-30b-a3b", "rtx-pro-6000", 1, 1024, 16, 28),
+    ("llama3.1-8b", "rtx-pro-6000", 128, 1024, 256, 699),
+    ("llama3.1-8b", "rtx-4090", 32, 1024, 16, 304),
+    ("llama3.1-8b", "rtx-4090", 128, 4096, 16, 9043),
+    ("llama3.1-8b", "rtx-4090", 128, 1024, 2048, 1975),
+]
+
+
+def steptime(model: str, gpu: str, engine: str, **pool: str) -> RooflineStepTime:
+    """Of one replica on one card."""
+    lengths = {side: {"distribution": "fixed", "value": 128} for side in ("prompt", "output")}
+    scenario = {
+        "name": "one call",
+        "model": model,
+        "workload": {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths},
+        "fleets": [{"name": "one", "pools": [{"gpu": gpu, "engine": engine, "batching": {"policy": "vllm"}, **pool}]}],
+    }
+    loaded = load(given(scenario), catalog=CATALOG)
+    plan = resolve(loaded, cases(loaded)[0], CATALOG)
+    assert not plan.infeasible
+    return plan.pools[0].steptime
+
+
+def attention_s(steptime: RooflineStepTime, sequences: int, context: int, chunk: int) -> float:
+    batch = Batch(
+        decode_seqs=sequences,
+        kv_tokens=sequences * context,
+        prefill_seqs=int(chunk > 0),
+        prefill_tokens=chunk,
+        prefill_attention_pairs=chunk * (chunk + 1) // 2,
+    )
+    return steptime.breakdown(batch)["attention"]
+
+
+@pytest.mark.parametrize(("model", "gpu", "sequences", "context", "chunk", "measured_us"), MEASURED)
+def test_within_a_quarter_of_measured_kernels(model, gpu, sequences, context, chunk, measured_us) -> None:
+    """The law has no parameter of its own that these were fitted to but the time of idle blocks."""
+    layers = CATALOG.model(model).layers
+    found_s = attention_s(STEPTIMES[model, gpu], sequences, context, chunk) / layers
+    assert found_s * 1e6 == pytest.approx(measured_us, rel=0.25)
+
+
+STEPTIMES = {key: steptime(*key, "vllm-0.14") for key in {(model, gpu) for model, gpu, *_ in MEASURED}}
+
+
+@pytest.mark.parametrize(("model", "gpu", "engine", "pool"), PACKED)
+def test_elsewhere_prompts_and_decodes_add(model, gpu, engine, pool) -> None:
+    running = steptime(model, gpu, engine, **pool)
+    apart_s = attention_s(running, 64, 2000, 0) + attention_s(running, 0, 0, 512)
+    assert attention_s(running, 64, 2000, 512) == pytest.approx(apart_s)
+
+
+@drawn(st.integers(1, 512), st.integers(1, 20_000), st.integers(1, 4096))
+def test_one_call_never_takes_less_than_two(sequences, context, chunk) -> None:
+    for running in STEPTIMES.values():
+        apart_s = attention_s(running, sequences, context, 0) + attention_s(running, 0, 0, chunk)
+        assert attention_s(running, sequences, context, chunk) >= apart_s * (1 - 1e-9)
+
+
+@drawn(st.integers(1, 256), st.integers(1, 20_000), st.integers(1, 4096))
+def test_more_of_anything_takes_longer(sequences, context, chunk) -> None:
+    for running in STEPTIMES.values():
+        alone_s = attention_s(running, sequences, context, chunk)
+        for more in (
+            (sequences + 1, context, chunk),
+            (sequences, context + 16, chunk),
+            (sequences, context, chunk + 16),
+        ):
+            assert attention_s(running, *more) >= alone_s * (1 - 1e-9)
