@@ -42,9 +42,8 @@ def main() -> None:
         one, two = some.one_call / some.time_us - 1, some.two_calls / some.time_us - 1
         print(f"{label}: {len(some)} steps, one call {_error(one)}, as if in two {_error(two)}")
     each = pd.concat(idle)
-    print(
-        f"an idle block on a multiprocessor: {each.median():.3f} us ({each.quantile(0.1):.3f} to {each.quantile(0.9):.3f})"
-    )
+    low, middle, high = each.quantile([0.1, 0.5, 0.9])
+    print(f"an idle block on a multiprocessor: {middle:.3f} us ({low:.3f} to {high:.3f})")
 
 
 def _steptime(catalog: Catalog, gpu: str, model: str, ranks: int) -> RooflineStepTime:

@@ -22,7 +22,7 @@ from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.one_call import OneCall
-from sim.steptime.attention.stack import Attention, attention_values, least_pairs, whole_layers, window_of
+from sim.steptime.attention.stack import Attention, least_pairs, whole_layers, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host.launches import Launches, kernel_layers
@@ -30,6 +30,7 @@ from sim.steptime.host.products import HostProduct, all_times, mean_layer, place
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.between import Exchange, links_of
 from sim.steptime.links.stages import others_turns_load, stage_shares
+from sim.steptime.values import used_values
 
 
 class Roofline(Spec):
@@ -319,28 +320,6 @@ class RooflineStepTime:
         if gpu.cdna and overheads.cdna_layer_factor is not None:
             layers *= overheads.cdna_layer_factor.value
         return layers * overheads.per_layer_s.value
-
-
-def used_values(inputs: RooflineInputs) -> dict[str, Value]:
-    """The coefficients that this step time rests on, by their name in data/steptime.yaml."""
-    coefficients = inputs.coefficients
-    efficiency = coefficients.efficiency(inputs.gpu)
-    values = {
-        "compute_efficiency": efficiency.compute,
-        "memory_efficiency": efficiency.memory,
-        "gemm_exponent": coefficients.gemm_exponent,
-        "serving_compute_time_factor": coefficients.serving_compute_time_factor,
-        "prefill_attention_efficiency": coefficients.prefill_attention_efficiency,
-    }
-    if max(inputs.tensor_parallel_size, inputs.expert_ranks) > 1:
-        values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
-    if inputs.model.moe is not None:
-        values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
-    values |= inputs.kernel_values
-    if inputs.pipeline_parallel_size > 1:
-        values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
-    values |= attention_values(Rates.of(inputs))
-    return values | (dict(inputs.host.values()) if inputs.host else {})
 
 
 def _products(inputs: RooflineInputs) -> tuple[list[Product], Product, list[HostProduct], list[HostProduct]]:

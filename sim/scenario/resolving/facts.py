@@ -27,7 +27,7 @@ from sim.scenario.resolving.scheduler.switches import OPEN_SWITCHES
 from sim.spec import Spec
 from sim.steptime import Roofline, RooflineInputs
 from sim.steptime.links.collective import exchange_table, nearest_entry, table_for
-from sim.steptime.roofline import used_values
+from sim.steptime.values import used_values
 
 HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
 
