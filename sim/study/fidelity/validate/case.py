@@ -9,7 +9,7 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.schema import Scenario
-from sim.study.fidelity.validate.names import Names, match
+from sim.study.fidelity.validate.names import Names, match, released
 from sim.study.fidelity.validate.tuned import trtllm_bench_limits
 from sim.workload import Workload
 
@@ -108,7 +108,7 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         "model": names.model.id,
         "quantization": names.quantization,
         "kv_cache_dtype": names.kv_cache_dtype,
-        "engine": names.engine.id,
+        "engine": released(names.engine, row.engine_version, campaigns),
         "power": power,
         "workload": workload,
         "measured_at": setup.measured_at,

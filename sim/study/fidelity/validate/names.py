@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sim.benchdata.campaigns import Campaigns
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.engine import Engine, at_version, family_of, outside, version_of
+from sim.catalogue.entries.engine import Engine, Version, at_version, family_of, outside, version_of
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.quantization import KvCacheDtype
@@ -106,12 +106,25 @@ def _near(error: UnknownId) -> str:
 def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -> Engine:
     """The era of engine *name* that *version* belongs to; its newest where the version is unknown. Raises UnknownId."""
     newest = catalog.engine(name)
-    family = family_of(newest.id)
-    wanted = version_of(version) or version_of(campaigns.version_by_year.get(family, {}).get(_year(version), ""))
+    wanted = _release(newest, version, campaigns)
     if not wanted:
         return newest
-    eras = [catalog.engine(one) for one in catalog.ids("engines") if family_of(one) == family]
+    eras = [catalog.engine(one) for one in catalog.ids("engines") if family_of(one) == family_of(newest.id)]
     return at_version(min(eras, key=lambda era: outside(era.versions, wanted)), wanted)
+
+
+def released(engine: Engine, version: str, campaigns: Campaigns) -> str:
+    """What a scenario calls *engine* at that *version*, so that it takes the release's defaults; its id where the
+    version is unknown or outside of what it stands for.
+    """
+    wanted = _release(engine, version, campaigns)
+    inside = wanted and not any(outside(engine.versions, wanted))
+    return f"{family_of(engine.id)}-{'.'.join(map(str, wanted))}" if inside else engine.id
+
+
+def _release(engine: Engine, version: str, campaigns: Campaigns) -> Version:
+    usual = campaigns.version_by_year.get(family_of(engine.id), {})
+    return version_of(version) or version_of(usual.get(_year(version), ""))
 
 
 def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:

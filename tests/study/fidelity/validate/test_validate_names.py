@@ -6,7 +6,7 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.names import NotCovered, engine_of, link_of, match
+from sim.study.fidelity.validate.names import NotCovered, engine_of, link_of, match, released
 from sim.study.fidelity.validate.predict import campaigns_of, why_not_covered
 
 CATALOG = load_catalog()
@@ -69,6 +69,16 @@ def test_what_is_known_of_an_uncovered_row() -> None:
 )
 def test_versions_belong_to_eras(engine: str, version: str, era: str) -> None:
     assert engine_of(engine, version, CATALOG, CAMPAIGNS).id == era
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"),
+    [("SGLang", "0.5.15"), ("SGLang", "0.4.6.post1"), ("vLLM", "0.17.0"), ("vLLM", "2026"), ("vLLM", "")],
+)
+def test_a_scenario_takes_the_defaults_of_the_rows_release(engine: str, version: str) -> None:
+    meant = engine_of(engine, version, CATALOG, CAMPAIGNS)
+    assert CATALOG.engine(released(meant, version, CAMPAIGNS)) == meant
+    assert bool(version) == (meant != CATALOG.engine(meant.id))
 
 
 @pytest.mark.parametrize(
