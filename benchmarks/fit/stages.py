@@ -207,7 +207,7 @@ def _product(
         compute = (*compute, *kernels, *grouped)
         weights = (*weights, "moe_weight", *grouped)
     return (
-        compute, product.compute_s_per_token * here * scale,
+        compute, product.compute_s_per_token * np.where(here > 0, np.maximum(here, product.least_computed), 0) * scale,
         weights, product.weight_s * touched * scale,
         memory, product.activation_s_per_token * here * scale,
     )  # fmt: skip

@@ -4,6 +4,9 @@
     M = (K N w + 2 m (K + N)) / (bandwidth * memory efficiency)     w bytes per weight, 16-bit activations
     t = (C^p + M^p)^(1/p)           t = C + M for a grouped product over experts
 
+Arithmetic comes in whole tiles of tokens where the engine's kernels say so: m is then at least a tile. Only a card with
+little arithmetic for its memory (H20) feels it.
+
 Within one matrix arithmetic hides reading. Of the experts in one launch some have few tokens and are read, others have
 many and compute, one after the other: the sum misses 128 tables of measured kernels by 8.7 % in the median, p = 2.5 by
 10.8 % (benchmarks/fit/kernels.py).
@@ -99,6 +102,8 @@ class Product:
     """`weight_s` at the memory's full bandwidth."""
     least_tokens: float = 1.0
     """Share of a batch's tokens that, routed at random, touch the fewest experts that real routing of all may touch."""
+    least_computed: float = 0.0
+    """Tokens that are computed in any batch: those of a tile."""
     quantised: bool = False
     """Stored in the quantised format, so that its kernel's factors count."""
     expert: bool = False
@@ -113,7 +118,7 @@ class Product:
         """For a batch of *tokens* on this rank, *replica_tokens* on all ranks that share experts (0: equal batches)."""
         tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
         touched = 1 - (1 - self.touch_probability) ** tokens_here
-        compute_s = self.compute_s_per_token * tokens_here
+        compute_s = self.compute_s_per_token * (max(tokens_here, self.least_computed) if tokens_here else 0.0)
         memory_s = max(self.weight_s * touched, self.least_s(tokens_here)) + self.activation_s_per_token * tokens_here
         total_s = together(compute_s, memory_s, self.exponent)
         compute_share = (compute_s / total_s) ** self.exponent if total_s else 0.0
@@ -154,6 +159,7 @@ def _dense_product(matrix: Matrix, rates: Rates) -> Product:
         weight_s=rates.weight_bytes(matrix) * share / rates.bytes_per_s * rates.weight_time_factor(matrix),
         activation_s_per_token=ACTIVATION_BYTES * (rows + columns) / rates.bytes_per_s,
         exponent=rates.inputs.coefficients.gemm_exponent.value,
+        least_computed=rates.inputs.tile_tokens,
         quantised=covers(rates.inputs.quantization, matrix),
     )
 

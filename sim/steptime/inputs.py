@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import log2, prod
 
-from sim.catalogue.entries.engine import Engine, FastExperts, Overheads, SlowWeights
+from sim.catalogue.entries.engine import Engine, FastExperts, Overheads, SlowWeights, default_limit
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
@@ -69,6 +69,12 @@ class RooflineInputs:
     def graphics_blackwell(self) -> bool:
         """RTX 50 and RTX PRO cards."""
         return "GB20x" in self.gpu.architecture
+
+    @property
+    def tile_tokens(self) -> float:
+        """Tokens of the smallest tile of a dense matrix product in the engine's kernels; 0: a tile costs nothing."""
+        tile = default_limit(self.engine, self.gpu, "hopper_tile_tokens") if self.gpu.hopper else None
+        return tile.value if tile else 0.0
 
     @property
     def kernel_compute(self) -> Value:

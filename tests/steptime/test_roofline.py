@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.entries.engine import Changed, FastExperts, SlowCards, SlowWeights, at_version
+from sim.catalogue.entries.engine import Changed, EngineLimits, FastExperts, SlowCards, SlowWeights, at_version
 from sim.catalogue.entries.model import params_active, params_total
+from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime import Roofline
 
@@ -374,3 +375,15 @@ def test_weights_of_a_format_are_read_more_slowly_on_graphics_cards_of_blackwell
 
     assert 1.3 < longer("rtx-5090", (0, 12)) < 1.6
     assert longer("rtx-5090", (0, 24)) == longer("rtx-4090", (0, 12)) == 1
+
+
+@pytest.mark.parametrize(("card", "felt"), [("h20-96gb", True), ("h100-80gb-sxm", False), ("a100-80gb-sxm", False)])
+def test_whole_tiles_are_felt_by_a_hopper_card_with_little_arithmetic(build, card, felt):
+    plain, limit = build(card=card), Value(value=64, source="test", kind="computed")
+    limits = EngineLimits(max_num_seqs=limit, max_num_batched_tokens=limit, hopper_tile_tokens=limit)
+    engine = plain.inputs.engine.model_copy(update={"limits": limits})
+    tiled = Roofline().build(replace(plain.inputs, engine=engine))
+    slower = gpu_s(tiled, decode(1)) / gpu_s(plain, decode(1))
+    assert slower > 1.3 if felt else slower < 1.06
+    assert gpu_s(tiled, decode(1)) == pytest.approx(gpu_s(tiled, decode(63)), rel=0.05) or not felt
+    assert gpu_s(tiled, decode(64)) == gpu_s(plain, decode(64))

@@ -187,6 +187,8 @@ class EngineLimits(Spec):
     """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
     graph_tokens: Value | None = None
     """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does."""
+    hopper_tile_tokens: Value | None = None
+    """Dense matrix products on Hopper cards compute whole tiles of so many tokens; None: a tile costs nothing."""
     padded_tokens: Value | None = None
     """Ranks that step together are padded to the fullest one in steps of at most so many tokens, and of at most twice
     max_num_seqs; 0: in all steps; None: in steps without prompts."""
