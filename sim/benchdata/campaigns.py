@@ -52,6 +52,8 @@ class CampaignFact(Sourced):
     """Precision of the KV cache where the rows do not give it."""
     engine_version: str = ""
     """Version of the engine where the rows do not give it."""
+    engine_as: str = ""
+    """An older version of it, whose engine the rows' release falls back to on what they ran on."""
     async_scheduling: bool | None = None
     """Whether the server was told to form a step while one runs, where this is not the version's default."""
     scheduler_recv_interval: Count | None = None
@@ -209,7 +211,10 @@ class Campaigns(Spec):
             interconnect=_last(fact.interconnect or None for fact in facts) or row.interconnect,
             server=_last(fact.server or None for fact in facts) or "",
             kv_dtype=row.kv_dtype or _last(fact.kv_dtype or None for fact in facts) or "",
-            engine_version=row.engine_version or _last(fact.engine_version or None for fact in facts) or "",
+            engine_version=_last(fact.engine_as or None for fact in facts)
+            or row.engine_version
+            or _last(fact.engine_version or None for fact in facts)
+            or "",
             async_scheduling=_last(fact.async_scheduling for fact in facts),
             scheduler_recv_interval=_last(fact.scheduler_recv_interval for fact in facts),
             prompts_held_steps=_last(fact.prompts_held_steps for fact in facts),
