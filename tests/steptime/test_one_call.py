@@ -10,7 +10,7 @@ from sim.scenario.reading.given import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
-from sim.steptime import RooflineStepTime
+from sim.steptime import RooflineStepTime, load_coefficients
 
 CATALOG = load_catalog()
 PACKED = [  # where decodes keep a call of their own
@@ -94,3 +94,13 @@ def test_more_of_anything_takes_longer(sequences, context, chunk) -> None:
             (sequences, context, chunk + 16),
         ):
             assert attention_s(running, *more) >= alone_s * (1 - 1e-9)
+
+
+def test_decodes_read_a_cache_as_fast_as_was_measured_of_card_and_engine():
+    """A decode's byte takes that much longer than a prompt's."""
+    stated = load_coefficients(CATALOG.root / "steptime.yaml").attention.cache_reading_factor(
+        "sglang-0.5", CATALOG.gpu("a100-80gb-sxm")
+    )
+    a100, ada = (steptime("llama3.1-8b", gpu, "sglang-0.5") for gpu in ("a100-80gb-sxm", "l40s"))
+    assert a100._decode_s / a100._read_s == pytest.approx(stated.value, rel=0.01)
+    assert ada._decode_s / ada._read_s == pytest.approx(1, rel=0.05)

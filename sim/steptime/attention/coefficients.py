@@ -1,9 +1,10 @@
-"""What kernels of linear and sparse attention reach: data/attention.yaml."""
+"""What kernels of attention reach: data/attention.yaml."""
 
 from typing import Self
 
 from pydantic import Field, model_validator
 
+from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.value import Value
 from sim.spec import Spec
 
@@ -45,11 +46,34 @@ class OneCallAttention(Spec):
         return engine in self.engines and architecture.startswith(self.architectures)
 
 
+class CacheReading(Spec):
+    """How fast decodes read a 16-bit cache of keys and values, where the rule applies."""
+
+    engines: tuple[str, ...] = ()
+    """First letters of the ids of engines; empty: any."""
+    gpus: tuple[str, ...] = ()
+    """First letters of the ids of GPUs; empty: any."""
+    architectures: tuple[str, ...] = ()
+    """First words of `Gpu.architecture`; empty: any."""
+    factor: Value
+    """Time for a byte against the engine's usual one."""
+
+    def applies(self, engine: str, gpu: Gpu) -> bool:
+        """Whether it speaks of that *engine* on the *gpu*."""
+        return (
+            (not self.engines or engine.startswith(self.engines))
+            and (not self.gpus or gpu.id.startswith(self.gpus))
+            and (not self.architectures or gpu.architecture.startswith(self.architectures))
+        )
+
+
 class AttentionCoefficients(Spec):
     """Measured constants of kernels that are neither matrix products nor attention over a whole cache."""
 
     one_call: OneCallAttention
     """Of decodes in a step with prompts."""
+    cache_reading: tuple[CacheReading, ...] = ()
+    """The first rule that applies counts; elsewhere a byte takes the engine's usual time."""
     state_time_factor: Value
     """Time to move states against their bytes at the rate at which the card reads weights."""
     scan_efficiencies: tuple[ScanEfficiency, ...]
@@ -81,6 +105,10 @@ class AttentionCoefficients(Spec):
         if last is None or last.rules or last.engines or last.architectures:
             raise ValueError("the last of scan_efficiencies must name no rule, no engine and no architecture")
         return self
+
+    def cache_reading_factor(self, engine: str, gpu: Gpu) -> Value | None:
+        """The statement about decodes of that *engine* on the *gpu*; None: as usual."""
+        return next((one.factor for one in self.cache_reading if one.applies(engine, gpu)), None)
 
     def scan_efficiency(self, rule: str, engine: str, architecture: str) -> Value:
         """The nearest statement about prompts through that *rule*."""

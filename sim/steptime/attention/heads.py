@@ -13,8 +13,9 @@ not).
 from dataclasses import dataclass, fields
 
 from sim.catalogue.entries.model import Model, kv_bytes_per_token_layer
+from sim.catalogue.value import Value
 from sim.steptime.gemm import FLOP_PER_WEIGHT, together
-from sim.steptime.inputs import Rates, peak_flops
+from sim.steptime.inputs import Rates, RooflineInputs, peak_flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,10 @@ class LayerAttention:
         decode_flop, pair_flop = attention_flop(inputs.model, whole)
         heads_share = 1 / inputs.tensor_parallel_size
         ranks, element_bytes = inputs.tensor_parallel_size, inputs.kv_bytes_per_element
-        read_s = cache_bytes(inputs.model, ranks, element_bytes, whole) / _read_rate(rates)
+        token_bytes = cache_bytes(inputs.model, ranks, element_bytes, whole)
+        read_s, decode_read_s = (token_bytes / _read_rate(rates, decodes) for decodes in (False, True))
         return cls(
-            decode_s=together(decode_flop * heads_share / reached, read_s, coefficients.gemm_exponent.value),
+            decode_s=together(decode_flop * heads_share / reached, decode_read_s, coefficients.gemm_exponent.value),
             decode_peak_s=decode_flop * heads_share / peak,
             read_s=read_s,
             pair_s=pair_flop * heads_share / reached,
@@ -84,10 +86,19 @@ def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
     return FLOP_PER_WEIGHT * model.heads * latent, FLOP_PER_WEIGHT * model.heads * explicit
 
 
-def _read_rate(rates: Rates) -> float:
+def decodes_read(inputs: RooflineInputs) -> Value | None:
+    """How much longer decodes read a byte of keys and values on that card than the engine usually does."""
+    if inputs.model.mla is not None:
+        return None
+    return inputs.coefficients.attention.cache_reading_factor(inputs.engine.id, inputs.gpu)
+
+
+def _read_rate(rates: Rates, decodes: bool) -> float:
     """Cache bytes per second: the weights' rate over the engine's factors, at most the memory's bandwidth."""
     overheads, bandwidth = rates.overheads, rates.inputs.gpu.memory_bytes_per_s.value
-    rate = min(rates.bytes_per_s / overheads.kv_read_time_factor.value, bandwidth)
+    of_card = decodes_read(rates.inputs) if decodes else None
+    factor = overheads.kv_read_time_factor.value * (of_card.value if of_card else 1.0)
+    rate = min(rates.bytes_per_s / factor, bandwidth)
     if rates.inputs.kv_8bit and overheads.kv_8bit_read_time_factor is not None:
         rate = min(rate / overheads.kv_8bit_read_time_factor.value, bandwidth)
     return rate

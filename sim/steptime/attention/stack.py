@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sim.catalogue.entries.model import CompressedAttention, Indexer, Model
 from sim.catalogue.value import Value
 from sim.steptime.attention.compressed import NearTokens
-from sim.steptime.attention.heads import LayerAttention
+from sim.steptime.attention.heads import LayerAttention, decodes_read
 from sim.steptime.attention.indexing import chosen, indexing
 from sim.steptime.attention.one_call import one_call
 from sim.steptime.attention.states import States
@@ -98,6 +98,8 @@ def attention_values(rates: Rates) -> dict[str, Value]:
     linear, indexer = inputs.model.linear_attention, inputs.model.indexer
     if (stated := one_call(inputs)) is not None:
         values["one_call_tile_rows"], values["one_call_idle_block_s"] = stated.tile_rows, stated.idle_block_s
+    if (reading := decodes_read(inputs)) is not None:
+        values["cache_reading_factor"] = reading
     if linear is not None:
         values["state_time_factor"] = coefficients.state_time_factor
         values["scan_efficiency"] = coefficients.scan_efficiency(linear.rule, inputs.engine.id, inputs.gpu.architecture)

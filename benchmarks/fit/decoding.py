@@ -1,0 +1,57 @@
+"""How fast decodes read a cache of keys and values: aiconfigurator's tables of measured kernels.
+
+    python benchmarks/fit/decoding.py TABLES
+
+TABLES is its folder `aic-core/src/aiconfigurator_core/systems/data`. Of each card and release, 16-bit and 8-bit caches:
+time over what the card takes to read as many bytes of weights (as measured: priors.yaml), median and tenths, where the
+caches of a layer have SIZES. TensorRT-LLM's tables before 1.3.0rc20 beat the memory: their caches lay in L2.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+from parameters import load_priors
+
+from sim.catalogue.catalog import load_catalog
+
+CARDS = {
+    "a100_sxm": "a100-80gb-sxm", "h100_sxm": "h100-80gb-sxm", "h200_sxm": "h200-141gb-sxm", "gb200": "gb200-186gb",
+    "b200_sxm": "b200-180gb-sxm", "l40s": "l40s", "rtx_pro_6000_server": "rtx-pro-6000-server",
+}  # fmt: skip
+SIZES = 1.5e8, 2e9
+"""Beyond every card's L2, and what a server has [bytes]."""
+CACHES = {"bfloat16": 2, "fp8": 1}
+HEAD_DIM, MOST_KV_HEADS, FEWEST = 128, 8, 30
+SEQUENCES, CONTEXTS = (8, 512), (255, 8191)
+
+
+def main(tables: Path) -> None:
+    """A line for each card, release and width of the cache."""
+    catalog, measured = load_catalog(), load_priors().values
+    for folder, name in CARDS.items():
+        gpu = catalog.gpu(name)
+        rate = gpu.memory_bytes_per_s.value * measured[f"memory:{name}"]
+        for path in sorted((tables / folder / "attention").glob("*/*/generation_attention_perf.parquet")):
+            for cache, width in CACHES.items():
+                rows = _many_tokens(pd.read_parquet(path).query("kv_cache_dtype == @cache"), width)
+                if len(rows) >= FEWEST:
+                    ratios = rows.latency * 1e-3 / (rows.bytes / rate)
+                    low, middle, high = ratios.quantile([0.1, 0.5, 0.9])
+                    release = "/".join(path.parts[-3:-1])
+                    print(f"{folder:20} {release:22} {cache:9} {len(rows):4}: {middle:.2f} ({low:.2f} to {high:.2f})")
+
+
+def _many_tokens(table: pd.DataFrame, width: int) -> pd.DataFrame:
+    """Grouped heads over a whole cache, with its bytes."""
+    if "window_size" in table:
+        table = table.query("window_size == 0")
+    table = table.query("head_dim == @HEAD_DIM and attn_dtype == 'bfloat16' and latency > 0")
+    table = table[(table.num_key_value_heads <= MOST_KV_HEADS) & (table.num_heads >= 4 * table.num_key_value_heads)]
+    table = table[table.batch_size.between(*SEQUENCES) & table.step.between(*CONTEXTS)]
+    moved = 2 * width * HEAD_DIM * table.num_key_value_heads * (table.step + 1) * table.batch_size
+    return table.assign(bytes=moved)[moved.between(*SIZES)]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
