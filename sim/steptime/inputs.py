@@ -88,6 +88,7 @@ class RooflineInputs:
         found = {"slow_weights": self.slow_weights}
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
+            found |= {"default_tiles": self.default_tiles}
         return {name: value for name, value in found.items() if value is not None}
 
     @property
@@ -107,6 +108,16 @@ class RooflineInputs:
     def experts_kernel(self) -> Value | None:
         """What arithmetic over experts of this format takes in the engine's kernels; None: as much as in others."""
         return known_overheads(self.engine).experts_by_kernel.get(self.kernel.id)
+
+    @property
+    def default_tiles(self) -> Value | None:
+        """What the engine's default tiles do to arithmetic over experts; None: those of this shape are tuned."""
+        tiles, moe = known_overheads(self.engine).default_tiles, self.model.moe
+        if tiles is None or moe is None or tiles.kernel != self.kernel.id:
+            return None
+        whole = self.expert_ranks if self.enable_expert_parallel else 1
+        experts, width = moe.experts // whole, moe.moe_intermediate * whole / self.expert_ranks
+        return None if any(one.holds(self.gpu, experts, width) for one in tiles.tuned) else tiles.factor
 
     @property
     def recent_host(self) -> bool:
@@ -227,10 +238,8 @@ class Rates:
     def _experts(self) -> float:
         """Arithmetic of grouped products over experts: by engine, format and generation of cards."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
-        fast = self.inputs.fast_experts
-        in_format = self.inputs.experts_kernel
-        factor = self.overheads.moe_gemm_time_factor.value * (fast.value if fast else 1.0)
-        return factor * prod(one.value for one in (generation, in_format) if one)
+        kernels = self.inputs.fast_experts, self.inputs.experts_kernel, self.inputs.default_tiles
+        return self.overheads.moe_gemm_time_factor.value * prod(one.value for one in (generation, *kernels) if one)
 
     def _grouped(self) -> float:
         """Arithmetic and reading of grouped products over experts: by family of models, and where spread."""

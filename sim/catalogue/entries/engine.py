@@ -44,6 +44,32 @@ class FastExperts(Spec):
     """On the time of their arithmetic."""
 
 
+class TunedTiles(Spec):
+    """Shapes of grouped products that an engine's release carries tuned tiles for."""
+
+    experts: int
+    """On a GPU."""
+    widths: tuple[int, ...] = ()
+    """Inner widths of an expert on a GPU; none: all."""
+    gpus: tuple[str, ...]
+    """Beginnings of GPU ids."""
+
+    def holds(self, gpu: Gpu, experts: int, width: float) -> bool:
+        """Whether *experts* of that *width* on *gpu* are among them."""
+        return experts == self.experts and gpu.id.startswith(self.gpus) and (not self.widths or width in self.widths)
+
+
+class DefaultTiles(Spec):
+    """Grouped products over experts whose shape nobody tuned for the card: the tiles are small for any shape."""
+
+    kernel: str
+    """The experts' format, by its id in data/kernels."""
+    factor: Value
+    """On the time of their arithmetic, against tuned tiles."""
+    tuned: tuple[TunedTiles, ...]
+    """Which do not have them."""
+
+
 class Overheads(Spec):
     """Host time that adds to the GPU's time."""
 
@@ -83,6 +109,7 @@ class Overheads(Spec):
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
     slow_weights: tuple[SlowWeights, ...] = ()
     fast_experts: tuple[FastExperts, ...] = ()
+    default_tiles: DefaultTiles | None = None
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)
     """By a format's kernel: arithmetic of grouped products over experts, against the usual; others: 1. Weights are read
     as in any kernel: measured ones differ in arithmetic (benchmarks/fit/releases.py)."""
@@ -220,6 +247,8 @@ class Changed(Spec):
     memory: dict[str, Value | bool] = Field(default={})
     slow_weights: tuple[SlowWeights, ...] = ()
     """Beside those of the entry."""
+    default_tiles: DefaultTiles | None = None
+    """None: as in the entry."""
 
     @model_validator(mode="after")
     def _names_fields(self) -> Self:
@@ -306,9 +335,11 @@ def at_version(engine: Engine, version: Version) -> Engine:
     own = engine.overheads
     fast = tuple(one for one in own.fast_experts if not any(outside(one.versions, version))) if own else ()
     slow = (*own.slow_weights, *(weights for one in changes for weights in one.slow_weights)) if own else ()
+    kernels: dict[str, object] = {"fast_experts": fast, "slow_weights": slow}
+    kernels |= {"default_tiles": one.default_tiles for one in changes if one.default_tiles}
     return engine.model_copy(
         update={
-            "overheads": own.model_copy(update={"fast_experts": fast, "slow_weights": slow}) if own else None,
+            "overheads": own.model_copy(update=kernels) if own else None,
             "limits": engine.limits.model_copy(update=limits) if engine.limits else None,
             "memory": engine.memory.model_copy(update=memory) if engine.memory else None,
         }
