@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.entries.engine import Changed, EngineLimits, FastExperts, SlowCards, SlowWeights, at_version
+from sim.catalogue.entries.engine import (
+    Changed,
+    DefaultTiles,
+    EngineLimits,
+    FastExperts,
+    SlowCards,
+    SlowWeights,
+    TunedTiles,
+    at_version,
+)
 from sim.catalogue.entries.model import params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
@@ -262,14 +271,17 @@ def test_a_family_of_mixtures_and_spread_experts_slow_the_grouped_products_and_n
     whole = changed(build("mixtral-8x7b", card, over, tp=8), **plain)
     twice = spread.inputs.coefficients.gemm_exponent.model_copy(update={"value": 2.0})
     batch = decode(256, 1000)
-    experts_s = sum(p.times(256).compute_s + p.times(256).memory_s for p in spread._products if p.expert)
+    arithmetic_s = sum(p.times(256).compute_s for p in spread._products if p.expert)
+    reading_s = sum(
+        p.times(256).memory_s - p.count * p.activation_s_per_token * 256 for p in spread._products if p.expert
+    )
     root = twice.model_copy(update={"value": 2 ** (1 / 3)})
-    for factor in (
-        {"models_experts_time_factors": {"mixtral-8x7b": twice}}, {"expert_parallel_time_factor_per_doubling": root}
-    ):  # fmt: skip
+    for factor, twice_s in (
+        ({"models_experts_time_factors": {"mixtral-8x7b": twice}}, arithmetic_s),
+        ({"expert_parallel_time_factor_per_doubling": root}, arithmetic_s + reading_s),
+    ):
         slower_s = changed(spread, **factor).leap(batch).first_s - spread.leap(batch).first_s
-        activations_s = sum(p.count * p.activation_s_per_token * 256 for p in spread._products if p.expert)
-        assert slower_s == pytest.approx(experts_s - activations_s)
+        assert slower_s == pytest.approx(twice_s)
     assert changed(whole, expert_parallel_time_factor_per_doubling=twice).leap(batch) == whole.leap(batch)
     dense = build()
     assert changed(dense, models_experts_time_factors={"llama3-8b": twice}).leap(batch) == dense.leap(batch)
@@ -290,6 +302,27 @@ def test_an_engine_kernels_for_a_format_change_the_arithmetic_of_experts_and_not
     arithmetic_s = sum(p.count * p.compute_s_per_token * 256 for p in plain._products if p.expert)
     assert with_factor("k").leap(batch).first_s - plain.leap(batch).first_s == pytest.approx(arithmetic_s)
     assert with_factor("other").leap(batch) == plain.leap(batch)
+
+
+def test_experts_that_nobody_tuned_tiles_for_compute_longer_until_a_release_mends_it(build, engine):
+    twice = engine.overheads.moe_layer_factor.model_copy(update={"value": 2.0})
+
+    def longer(card, version, tp=1, kernel="k"):
+        one = build("mixtral-8x7b", card, tp=tp)
+        tuned = TunedTiles(experts=8, widths=(14336 // 4,), gpus=("h100",))
+        tiles = DefaultTiles(kernel=kernel, factor=twice, tuned=(tuned,))
+        changes = (Changed(versions="0.14 to 0.16", default_tiles=tiles),)
+        own = at_version(one.inputs.engine.model_copy(update={"changed": changes}), version)
+        batch = prompt(8192)
+        arithmetic_s = sum(p.times(8192).compute_s for p in one._products if p.expert)
+        return (
+            one.spec.build(replace(one.inputs, engine=own)).leap(batch).first_s - one.leap(batch).first_s
+        ) / arithmetic_s
+
+    assert longer("h100-80gb-sxm", (0, 14)) == pytest.approx(1)
+    assert longer("a100-80gb-sxm", (0, 14), tp=4) == pytest.approx(1)
+    assert longer("h100-80gb-sxm", (0, 14), tp=4) == 0
+    assert longer("h100-80gb-sxm", (0, 17)) == longer("h100-80gb-sxm", (0, 14), kernel="another") == 0
 
 
 def test_an_api_server_reads_in_prompts_by_the_token(build):

@@ -336,7 +336,8 @@ def at_version(engine: Engine, version: Version) -> Engine:
     fast = tuple(one for one in own.fast_experts if not any(outside(one.versions, version))) if own else ()
     slow = (*own.slow_weights, *(weights for one in changes for weights in one.slow_weights)) if own else ()
     kernels: dict[str, object] = {"fast_experts": fast, "slow_weights": slow}
-    kernels |= {"default_tiles": one.default_tiles for one in changes if one.default_tiles}
+    for one in changes:
+        kernels |= {"default_tiles": one.default_tiles} if one.default_tiles else {}
     return engine.model_copy(
         update={
             "overheads": own.model_copy(update=kernels) if own else None,
