@@ -119,6 +119,10 @@ def left_out(row: BenchRow) -> str:
             "AccelMark asks for quantization gptq (suite_C/suite.json): the plain GPTQ kernel, slower than 16 bit",
         ),
         (
+            row.source_key == "deplodock" and row.engine == "SGLang" and row.precision.startswith("awq"),
+            "its recipe asks for quantization moe_wna16: Triton's kernel for 4-bit experts, not Marlin",
+        ),
+        (
             row.source_key == "inferencex" and "gpt-oss" in row.model_family and _waiting_s(row) > _served_s(row) > 0,
             "clients wait longer for a seat than they are served: how many seats there were is not stated",
         ),
