@@ -4,9 +4,9 @@
 
 Arithmetic at prompt sizes, with uneven routing, over what the priors of every other parameter say it takes: by engine
 and format on Hopper, the priors of `experts_in`; by generation against Hopper, where the same kernel was timed on both,
-those of `experts`, half way. The level is `moe_compute`'s, which is fitted, so LEVEL is taken out. Then vLLM 0.14 against 0.19 at
-16 bit, where the default tiles changed between them: shapes alike in both were tuned (`default_tiles` in data/engines).
-TABLES and formats are those of kernels.py.
+those of `experts`, half way. The level is `moe_compute`'s, which is fitted, so LEVEL is taken out. Then vLLM 0.14
+against 0.19 at 16 bit, where the default tiles changed between them: shapes alike in both were tuned (`default_tiles`
+in data/engines). TABLES and formats are those of kernels.py.
 """
 
 import sys
