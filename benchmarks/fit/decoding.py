@@ -3,15 +3,19 @@
     python benchmarks/fit/decoding.py TABLES
 
 TABLES is its folder `aic-core/src/aiconfigurator_core/systems/data`. Of each card and release, 16-bit and 8-bit caches:
-time over what the card takes to read as many bytes of weights (as measured: priors.yaml), median and tenths, where the
-caches of a layer have SIZES. TensorRT-LLM's tables before 1.3.0rc20 beat the memory: their caches lay in L2.
+factor and t0 of t = t0 + factor * bytes / rate, where the card reads weights at that rate (as measured: priors.yaml);
+t0 is part of what a layer takes (per_layer_s). TensorRT-LLM's tables before 1.3.0rc20 beat the memory: their caches lay in
+L2, as small ones do anyway on cards with much of it (GB20x: the median of large ones over the rate is told, too).
 """
 
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from parameters import load_priors
+from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import load_catalog
 
@@ -19,8 +23,8 @@ CARDS = {
     "a100_sxm": "a100-80gb-sxm", "h100_sxm": "h100-80gb-sxm", "h200_sxm": "h200-141gb-sxm", "gb200": "gb200-186gb",
     "b200_sxm": "b200-180gb-sxm", "l40s": "l40s", "rtx_pro_6000_server": "rtx-pro-6000-server",
 }  # fmt: skip
-SIZES = 1.5e8, 2e9
-"""Beyond every card's L2, and what a server has [bytes]."""
+LARGE_BYTES = 1.5e8
+"""Beyond every card's L2."""
 CACHES = {"bfloat16": 2, "fp8": 1}
 HEAD_DIM, MOST_KV_HEADS, FEWEST = 128, 8, 30
 SEQUENCES, CONTEXTS = (8, 512), (255, 8191)
@@ -36,10 +40,12 @@ def main(tables: Path) -> None:
             for cache, width in CACHES.items():
                 rows = _many_tokens(pd.read_parquet(path).query("kv_cache_dtype == @cache"), width)
                 if len(rows) >= FEWEST:
-                    ratios = rows.latency * 1e-3 / (rows.bytes / rate)
-                    low, middle, high = ratios.quantile([0.1, 0.5, 0.9])
+                    ideal_s, taken_s = rows.bytes.to_numpy() / rate, rows.latency.to_numpy() * 1e-3
+                    factor, t0 = _fitted(ideal_s, taken_s)
+                    large = float(np.median((taken_s / ideal_s)[rows.bytes > LARGE_BYTES]))
                     release = "/".join(path.parts[-3:-1])
-                    print(f"{folder:20} {release:22} {cache:9} {len(rows):4}: {middle:.2f} ({low:.2f} to {high:.2f})")
+                    line = f"{folder:20} {release:22} {cache:9} {len(rows):4} lines: {factor:.2f}, {1e6 * t0:4.1f} us"
+                    print(f"{line}; {large:.2f}")
 
 
 def _many_tokens(table: pd.DataFrame, width: int) -> pd.DataFrame:
@@ -50,7 +56,17 @@ def _many_tokens(table: pd.DataFrame, width: int) -> pd.DataFrame:
     table = table[(table.num_key_value_heads <= MOST_KV_HEADS) & (table.num_heads >= 4 * table.num_key_value_heads)]
     table = table[table.batch_size.between(*SEQUENCES) & table.step.between(*CONTEXTS)]
     moved = 2 * width * HEAD_DIM * table.num_key_value_heads * (table.step + 1) * table.batch_size
-    return table.assign(bytes=moved)[moved.between(*SIZES)]
+    return table.assign(bytes=moved)
+
+
+def _fitted(ideal_s: NDArray[np.float64], taken_s: NDArray[np.float64]) -> tuple[float, float]:
+    """(factor, t0), by relative errors, cut at a tenth."""
+
+    def off(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (np.exp(logs[1]) + np.exp(logs[0]) * ideal_s) / taken_s - 1
+
+    factor, t0 = np.exp(least_squares(off, np.log([1.0, 1e-5]), loss="soft_l1", f_scale=0.1).x)
+    return float(factor), float(t0)
 
 
 if __name__ == "__main__":

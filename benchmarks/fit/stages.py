@@ -94,7 +94,7 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
         if product.expert:
             c_names, compute_s, w_names, weights_s, a_names, moved_s = terms  # arithmetic and reading add
             found.plain += [(c_names, compute_s), (a_names, moved_s)]
-            found.reads.append((w_names, weights_s, weights_s * product.least_read_s / product.weight_s))
+            found.reads.append((w_names, weights_s, _least_read_s(product, steps.tokens) * product.count * layers))
         else:
             found.products.append(terms)
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
@@ -192,6 +192,7 @@ def _product(
     scale = product.count * share
     touched = 1 - (1 - product.touch_probability) ** here
     gpu, kernel, engine = inputs.gpu.id, inputs.kernel.id, inputs.engine.id
+    grouped: Names
     compute, memory = (f"compute:{gpu}", "serving_compute", *pipeline), (f"memory:{gpu}", *pipeline)
     weights = memory
     if product.quantised:
@@ -199,15 +200,22 @@ def _product(
         arithmetic = f"{'kernel_graphics' if of_card else 'kernel_compute'}:{kernel}"
         compute, weights = (*compute, arithmetic), (*weights, f"kernel_weight:{kernel}")
     if product.expert:
-        spread: Names = ("expert_parallel",) * round(log2(inputs.expert_ranks)) if inputs.spreads_experts else ()
-        kernels = (f"moe:{engine}", f"experts_in:{engine}/{kernel}", *generation(steptime))
-        compute = (*compute, "moe_compute", *kernels, f"experts_of:{inputs.model.family or inputs.model.id}", *spread)
-        weights = (*weights, "moe_weight", *spread)
+        grouped = (f"experts_of:{inputs.model.family or inputs.model.id}",)
+        if inputs.spreads_experts:
+            grouped = (*grouped, *("expert_parallel",) * round(log2(inputs.expert_ranks)))
+        kernels = ("moe_compute", f"moe:{engine}", f"experts_in:{engine}/{kernel}", *generation(steptime))
+        compute = (*compute, *kernels, *grouped)
+        weights = (*weights, "moe_weight", *grouped)
     return (
         compute, product.compute_s_per_token * np.where(here > 0, np.maximum(here, product.least_computed), 0) * scale,
         weights, product.weight_s * touched * scale,
         memory, product.activation_s_per_token * here * scale,
     )  # fmt: skip
+
+
+def _least_read_s(product: Product, tokens: Floats) -> Floats:
+    """See `Product.least_s`."""
+    return np.array([product.least_s(float(here)) for here in tokens * product.tokens_factor])
 
 
 def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:

@@ -59,10 +59,12 @@ class Coefficients(Spec):
     experts_time_factors: dict[str, Value] = Field(default_factory=dict)
     """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
     models_experts_time_factors: dict[str, Value] = Field(default_factory=dict)
-    """By `Model.family`: arithmetic of grouped products over a model's experts against the usual mixture."""
+    """By `Model.family`: grouped products over a model's experts against those of the usual mixture."""
     expert_parallel_time_factor_per_doubling: Value | None = None
     """Grouped products where whole experts are spread, for each doubling of the ranks: the step waits for the one with
     most work."""
+    least_routed_share: Value
+    """Share of a batch's tokens that, routed at random, touch as few experts as real routing of all of them may."""
     one_process_host_time_factor: Value | None = None
     """Host time per step and per sequence where the API server shares the engine's process, against one of its own."""
     launch_layer_s: Value | None = None
@@ -111,6 +113,7 @@ class Coefficients(Spec):
             "experts_time_factor": self.experts_factor(gpu),
             "model_experts_time_factor": self.model_experts_factor(model),
             "expert_parallel_time_factor_per_doubling": ranks,
+            "least_routed_share": self.least_routed_share,
         }
         return {name: value for name, value in values.items() if value is not None}
 

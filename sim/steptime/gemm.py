@@ -100,6 +100,8 @@ class Product:
     """Chance that one token uses a given expert; 1: an ordinary matrix."""
     least_read_s: float = 0.0
     """`weight_s` at the memory's full bandwidth."""
+    least_tokens: float = 1.0
+    """Share of a batch's tokens that, routed at random, touch the fewest experts that real routing of all may touch."""
     least_computed: float = 0.0
     """Tokens that are computed in any batch: those of a tile."""
     quantised: bool = False
@@ -107,13 +109,17 @@ class Product:
     expert: bool = False
     """A grouped product over routed experts."""
 
+    def least_s(self, tokens: float) -> float:
+        """What reading for *tokens* takes at least [s]: the fewest experts that they may touch, at full bandwidth."""
+        touched: float = 1 - (1 - self.touch_probability) ** (self.least_tokens * tokens)
+        return self.least_read_s * max(touched, self.touch_probability * min(tokens, 1.0))
+
     def times(self, tokens: int, replica_tokens: int = 0) -> Times:
         """For a batch of *tokens* on this rank, *replica_tokens* on all ranks that share experts (0: equal batches)."""
         tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
         touched = 1 - (1 - self.touch_probability) ** tokens_here
         compute_s = self.compute_s_per_token * (max(tokens_here, self.least_computed) if tokens_here else 0.0)
-        read_s = max(self.weight_s, self.least_read_s) * touched
-        memory_s = read_s + self.activation_s_per_token * tokens_here
+        memory_s = max(self.weight_s * touched, self.least_s(tokens_here)) + self.activation_s_per_token * tokens_here
         total_s = together(compute_s, memory_s, self.exponent)
         compute_share = (compute_s / total_s) ** self.exponent if total_s else 0.0
         return Times(
@@ -181,6 +187,7 @@ def _expert_product(matrix: Matrix, rates: Rates) -> Product:
         tokens_factor=tokens_factor,
         touch_probability=moe.experts_per_token / moe.experts,
         least_read_s=weight_s * rates.fastest_read,
+        least_tokens=inputs.coefficients.least_routed_share.value,
         quantised=covers(inputs.quantization, matrix),
         expert=True,
     )

@@ -115,6 +115,8 @@ class RooflineInputs:
         tiles, moe = known_overheads(self.engine).default_tiles, self.model.moe
         if tiles is None or moe is None or tiles.kernel != self.kernel.id:
             return None
+        if not self.gpu.architecture.startswith(tiles.architectures):
+            return None
         whole = self.expert_ranks if self.enable_expert_parallel else 1
         experts, width = moe.experts // whole, moe.moe_intermediate * whole / self.expert_ranks
         return None if any(one.holds(self.gpu, experts, width) for one in tiles.tuned) else tiles.factor
@@ -212,7 +214,7 @@ class Rates:
         kernel = self.inputs.kernel
         factor = self.inputs.kernel_compute.value if covers(self.inputs.quantization, matrix) else 1.0
         if matrix.role == "expert":
-            return factor * kernel.moe_compute_time_factor.value * self._experts() * self._spread()
+            return factor * kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
         older = kernel.server_blackwell_compute_factor if self.inputs.server_blackwell else None
         return factor * older.value if older is not None and covers(self.inputs.quantization, matrix) else factor
 
@@ -228,7 +230,7 @@ class Rates:
         if matrix.role != "expert":
             older = self.inputs.slow_weights if covers(self.inputs.quantization, matrix) else None
             return max(factor * (older.value if older else 1.0), self.fastest_read)
-        return factor * kernel.moe_weight_time_factor.value * self._spread()
+        return factor * kernel.moe_weight_time_factor.value * self._grouped()
 
     @property
     def fastest_read(self) -> float:
@@ -236,16 +238,18 @@ class Rates:
         return self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value
 
     def _experts(self) -> float:
-        """Arithmetic of grouped products over experts: by engine, format, generation of cards and family of models."""
-        inputs = self.inputs
-        known = inputs.coefficients.experts_factor(inputs.gpu), inputs.coefficients.model_experts_factor(inputs.model)
-        kernels = inputs.fast_experts, inputs.experts_kernel, inputs.default_tiles
-        return self.overheads.moe_gemm_time_factor.value * prod(one.value for one in (*known, *kernels) if one)
+        """Arithmetic of grouped products over experts: by engine, format and generation of cards."""
+        generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
+        kernels = self.inputs.fast_experts, self.inputs.experts_kernel, self.inputs.default_tiles
+        return self.overheads.moe_gemm_time_factor.value * prod(one.value for one in (generation, *kernels) if one)
 
-    def _spread(self) -> float:
-        """Arithmetic and reading of grouped products where whole experts are spread over ranks."""
-        spread = self.inputs.coefficients.expert_parallel_time_factor_per_doubling
-        return spread.value ** log2(self.inputs.expert_ranks) if spread and self.inputs.spreads_experts else 1.0
+    def _grouped(self) -> float:
+        """Arithmetic and reading of grouped products over experts: by family of models, and where spread."""
+        coefficients = self.inputs.coefficients
+        family = coefficients.model_experts_factor(self.inputs.model)
+        spread = coefficients.expert_parallel_time_factor_per_doubling if self.inputs.spreads_experts else None
+        factor = family.value if family else 1.0
+        return factor * spread.value ** log2(self.inputs.expert_ranks) if spread else factor
 
     def weight_bytes(self, matrix: Matrix) -> float:
         """Stored bytes of a single one of *matrix*, before any split."""
