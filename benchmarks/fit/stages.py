@@ -233,7 +233,7 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
         prefill_read = prefill_read + steptime._window_read_s * np.minimum(
             mean["prefill_context_tokens"], mean["prefill_seqs"] * window
         )
-        seen = np.minimum(mean["prefill_attention_pairs"], mean["prefill_tokens"] * window)
+        seen = np.minimum(mean["prefill_attention_pairs"], mean["prefill_tokens"] * steptime._seen_tokens)
         seen = np.maximum(seen, mean["prefill_tokens"] * steptime._least_pairs)
         arithmetic = arithmetic + steptime._window_pair_s * seen
     if steptime._one_call is not None:

@@ -22,7 +22,7 @@ from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.one_call import OneCall
-from sim.steptime.attention.stack import Attention, least_pairs, whole_layers, window_of
+from sim.steptime.attention.stack import Attention, least_pairs, seen_by_query, whole_layers, window_of
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
 from sim.steptime.host.launches import Launches, kernel_layers
@@ -115,7 +115,7 @@ class RooflineStepTime:
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
-        self._least_pairs = least_pairs(rates)
+        self._least_pairs, self._seen_tokens = least_pairs(rates), seen_by_query(rates)
         attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
         self._one_call = OneCall.of(rates, attention.whole, whole_layers(inputs.model) * self._layers_share)
         self._set_attention(attention)
@@ -231,7 +231,7 @@ class RooflineStepTime:
         read_s, pairs_s = self._read_s * earlier, self._pair_s * pairs
         if self.window is not None:
             read_s += self._window_read_s * min(earlier, batch.prefill_seqs * self.window)
-            seen = max(min(pairs, batch.prefill_tokens * self.window), batch.prefill_tokens * self._least_pairs)
+            seen = max(min(pairs, batch.prefill_tokens * self._seen_tokens), batch.prefill_tokens * self._least_pairs)
             pairs_s += self._window_pair_s * seen
         return read_s, pairs_s
 

@@ -417,3 +417,19 @@ def test_whole_tiles_are_felt_by_a_hopper_card_with_little_arithmetic(build, car
     assert slower > 1.3 if felt else slower < 1.06
     assert gpu_s(tiled, decode(1)) == pytest.approx(gpu_s(tiled, decode(63)), rel=0.05) or not felt
     assert gpu_s(tiled, decode(64)) == gpu_s(plain, decode(64))
+
+
+@pytest.mark.parametrize(("card", "slower"), [("b200-180gb-sxm", 1.57), ("h100-80gb-sxm", 1.26), ("rtx-4090", 1.0)])
+def test_small_heads_take_as_many_exponentials_as_large_ones(build, card, slower):
+    small, large = build("llama3.2-1b", card), build("llama3.2-3b", card)
+    heads = [one.inputs.model.heads * one.inputs.model.head_dim for one in (small, large)]
+    pairs_s = [one._pair_s / one.inputs.model.layers / size for one, size in zip((small, large), heads, strict=True)]
+    assert pairs_s[0] == pytest.approx(slower * pairs_s[1])
+
+
+def test_a_window_costs_a_prompt_more_than_its_tokens_but_never_more_than_all(build):
+    steptime = build("gpt-oss-20b", "h100-80gb-sxm")
+    short, long = (sum(steptime._prefill(prompt(tokens))) / tokens for tokens in (100, 16384))
+    assert steptime._seen_tokens > 2 * steptime.window
+    assert short == pytest.approx((steptime._pair_s + steptime._window_pair_s) * 101 / 2)
+    assert long == pytest.approx(steptime._pair_s * 16385 / 2 + steptime._window_pair_s * steptime._seen_tokens)

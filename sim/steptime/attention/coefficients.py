@@ -74,6 +74,11 @@ class AttentionCoefficients(Spec):
     """Of decodes in a step with prompts."""
     cache_reading: tuple[CacheReading, ...] = ()
     """The first rule that applies counts; elsewhere a byte takes the engine's usual time."""
+    small_heads: dict[str, Value] = Field(default_factory=dict)
+    """Time of a prompt's query-key pair with heads of at most 64 numbers against its arithmetic, by first words of a
+    card's architecture, the first that fits; others: 1."""
+    window_margin_tokens: Value
+    """Tokens beside those of a sliding window that each query of a prompt costs."""
     state_time_factor: Value
     """Time to move states against their bytes at the rate at which the card reads weights."""
     scan_efficiencies: tuple[ScanEfficiency, ...]
@@ -116,4 +121,12 @@ class AttentionCoefficients(Spec):
 
     def kernel_heads(self, architecture: str) -> Value | None:
         """The statement about sparse kernels on cards of that *architecture*."""
-        return next((heads for name, heads in self.sparse_kernel_heads.items() if architecture.startswith(name)), None)
+        return _of(self.sparse_kernel_heads, architecture)
+
+    def small_heads_factor(self, architecture: str) -> Value | None:
+        """The statement about small heads in prompts on cards of that *architecture*."""
+        return _of(self.small_heads, architecture)
+
+
+def _of(stated: dict[str, Value], architecture: str) -> Value | None:
+    return next((value for name, value in stated.items() if architecture.startswith(name)), None)

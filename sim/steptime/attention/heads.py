@@ -17,6 +17,9 @@ from sim.catalogue.value import Value
 from sim.steptime.gemm import FLOP_PER_WEIGHT, together
 from sim.steptime.inputs import Rates, RooflineInputs, peak_flops
 
+SMALL_HEAD = 64
+"""Numbers of a small head."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayerAttention:
@@ -41,7 +44,7 @@ class LayerAttention:
         peak = peak_flops(inputs.gpu, "fp16")
         reached = peak * rates.compute_efficiency * coefficients.prefill_attention_efficiency.value
         decode_flop, pair_flop = attention_flop(inputs.model, whole)
-        heads_share = 1 / inputs.tensor_parallel_size
+        heads_share, small = 1 / inputs.tensor_parallel_size, small_heads(inputs)
         ranks, element_bytes = inputs.tensor_parallel_size, inputs.kv_bytes_per_element
         token_bytes = cache_bytes(inputs.model, ranks, element_bytes, whole)
         read_s, decode_read_s = (token_bytes / _read_rate(rates, decodes) for decodes in (False, True))
@@ -49,7 +52,7 @@ class LayerAttention:
             decode_s=together(decode_flop * heads_share / reached, decode_read_s, coefficients.gemm_exponent.value),
             decode_peak_s=decode_flop * heads_share / peak,
             read_s=read_s,
-            pair_s=pair_flop * heads_share / reached,
+            pair_s=pair_flop * heads_share / reached * (small.value if small else 1.0),
             pair_peak_s=pair_flop * heads_share / peak,
             stream_s=read_s,
         )
@@ -84,6 +87,13 @@ def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim + mla.kv_lora_rank
     explicit = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
     return FLOP_PER_WEIGHT * model.heads * latent, FLOP_PER_WEIGHT * model.heads * explicit
+
+
+def small_heads(inputs: RooflineInputs) -> Value | None:
+    """How much longer a query-key pair of a prompt takes, as its heads are small; None: as its arithmetic."""
+    if inputs.model.mla is not None or inputs.model.head_dim > SMALL_HEAD:
+        return None
+    return inputs.coefficients.attention.small_heads_factor(inputs.gpu.architecture)
 
 
 def decodes_read(inputs: RooflineInputs) -> Value | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sim.catalogue.entries.model import CompressedAttention, Indexer, Model
 from sim.catalogue.value import Value
 from sim.steptime.attention.compressed import NearTokens
-from sim.steptime.attention.heads import LayerAttention, decodes_read
+from sim.steptime.attention.heads import LayerAttention, decodes_read, small_heads
 from sim.steptime.attention.indexing import chosen, indexing
 from sim.steptime.attention.one_call import one_call
 from sim.steptime.attention.states import States
@@ -85,6 +85,12 @@ def window_of(model: Model) -> int | None:
     return model.sliding_window if model.sliding_window_layers else None
 
 
+def seen_by_query(rates: Rates) -> float:
+    """Tokens that a query of a long prompt costs in a layer that sees a part of it: a window's tiles are larger."""
+    margin = attention_values(rates).get("window_margin_tokens")
+    return (window_of(rates.inputs.model) or 0) + (margin.value if margin is not None else 0.0)
+
+
 def least_pairs(rates: Rates) -> float:
     """Query-key pairs that each token of a prompt costs at least in layers that see the best tokens alone."""
     places = attention_values(rates).get("sparse_least_places")
@@ -100,6 +106,10 @@ def attention_values(rates: Rates) -> dict[str, Value]:
         values["one_call_tile_rows"], values["one_call_idle_block_s"] = stated.tile_rows, stated.idle_block_s
     if (reading := decodes_read(inputs)) is not None:
         values["cache_reading_factor"] = reading
+    if (small := small_heads(inputs)) is not None:
+        values["small_heads_factor"] = small
+    if inputs.model.sliding_window_layers and indexer is None:
+        values["window_margin_tokens"] = coefficients.window_margin_tokens
     if linear is not None:
         values["state_time_factor"] = coefficients.state_time_factor
         values["scan_efficiency"] = coefficients.scan_efficiency(linear.rule, inputs.engine.id, inputs.gpu.architecture)

@@ -1,0 +1,64 @@
+"""What attention of prompts reaches with small heads and with sliding windows, from aiconfigurator's tables.
+
+    python benchmarks/fit/prompts.py TABLES
+
+Small heads: time of a query-key pair with heads of 64 numbers, over half of that with 128 (`small_heads` in
+data/attention.yaml). Windows: tokens that a query costs beyond its window, as if the kernel were as fast as without one
+(`window_margin_tokens`). TABLES is the folder of kernels.py; 10 s.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "kernel_source"]
+LONG, LONGEST = 4096, 32768
+"""Prompts: shorter ones are launches, longer ones rare."""
+LEAST_WINDOWS = 4
+"""Of a prompt: in a shorter one many queries see less than a window."""
+LEAST_HEADS = 32
+"""Heads times prompts: fewer leave multiprocessors idle."""
+
+
+def main(tables: Path) -> None:
+    """Prints a line for each table that has heads of 64 numbers or windows."""
+    for path in sorted(tables.glob("*/attention/*/*/context_attention_perf.parquet")):
+        rows = pd.read_parquet(path)
+        if "window_size" in rows and not rows.empty:
+            told = [*_small(_plain(rows)), *_windowed(_plain(rows))]
+            print(f"{path.parts[-5]:22s} {path.parts[-3]}/{path.parts[-2]:12s}", "; ".join(told))
+
+
+def _plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Whole prompts in 16 bit."""
+    rows = rows.query("latency > 0 and attn_dtype == 'bfloat16' and kv_cache_dtype == 'bfloat16'")
+    rows = rows[(rows.isl >= LONG) & (rows.isl <= LONGEST) & (rows.batch_size * rows.num_heads >= LEAST_HEADS)]
+    for earlier in ("step", "prefix"):
+        rows = rows[rows[earlier] == 0] if earlier in rows else rows
+    return rows
+
+
+def _small(rows: pd.DataFrame) -> list[str]:
+    whole = rows[rows.window_size <= 0].pivot_table(index=SHAPE, columns="head_dim", values="latency")
+    if not {64, 128} <= set(whole):
+        return []
+    ratio = (2 * whole[64] / whole[128]).dropna()
+    return [f"heads of 64: {ratio.median():.2f} of {len(ratio)}"] if len(ratio) else []
+
+
+def _windowed(rows: pd.DataFrame) -> list[str]:
+    told = []
+    shape = [*SHAPE, "head_dim"]
+    whole = rows[rows.window_size <= 0].groupby(shape).latency.median()
+    for (size, head), some in rows[rows.window_size > 0].groupby(["window_size", "head_dim"]):
+        some = some[some.isl >= LEAST_WINDOWS * size]
+        both = some.groupby(shape).latency.median().to_frame("windowed").join(whole.rename("whole"), how="inner")
+        if len(both):
+            seen = both.windowed / both.whole * both.index.get_level_values("isl") / 2
+            told.append(f"window {size}, heads of {head}: {seen.median() - size:+.0f} tokens of {len(both)}")
+    return told
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
