@@ -36,6 +36,7 @@ SHARED_OVERHEADS = {
     "mla_layer": "mla_layer_factor",
     "blackwell_layer": "blackwell_layer_factor",
     "hopper_layer": "hopper_layer_factor",
+    "ada_layer": "ada_layer_factor",
     "cdna_layer": "cdna_layer_factor",
     "recent_host": "recent_host_factor",
     "tp_request": "tp_request_factor",

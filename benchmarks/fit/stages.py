@@ -267,6 +267,8 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         layers_names = (*layers_names, "blackwell_layer")
     if inputs.gpu.hopper:
         layers_names = (*layers_names, "hopper_layer")
+    if inputs.gpu.ada:
+        layers_names = (*layers_names, "ada_layer")
     if inputs.gpu.cdna:
         layers_names = (*layers_names, "cdna_layer")
     host: Names = ("recent_host", *pipeline) if inputs.recent_host else pipeline

@@ -317,6 +317,8 @@ class RooflineStepTime:
             layers *= overheads.blackwell_layer_factor.value
         if gpu.hopper:
             layers *= overheads.hopper_layer_factor.value
+        if gpu.ada and overheads.ada_layer_factor is not None:
+            layers *= overheads.ada_layer_factor.value
         if gpu.cdna and overheads.cdna_layer_factor is not None:
             layers *= overheads.cdna_layer_factor.value
         return layers * overheads.per_layer_s.value

@@ -223,12 +223,13 @@ def test_without_graphs_a_step_lasts_as_long_as_the_host_launches_it(build, coef
     assert set(Roofline(cuda_graphs=False).values(coefficients)) == {"launch_layer_s"}
 
 
-@pytest.mark.parametrize(("card", "over", "share"), [
-    ("mi300x", "infinity-fabric-mi300x", 0.6), ("mi355x", "infinity-fabric-mi350x", 0.6), ("l40s", "pcie4-x16", 0.0),
+@pytest.mark.parametrize(("factor", "card", "over", "share"), [
+    ("cdna", "mi300x", "infinity-fabric-mi300x", 0.6), ("cdna", "mi355x", "infinity-fabric-mi350x", 0.6),
+    ("cdna", "l40s", "pcie4-x16", 0.0), ("ada", "l40s", "pcie4-x16", 0.6), ("ada", "a100-80gb-sxm", "pcie4-x16", 0.0),
 ])  # fmt: skip
-def test_small_kernels_take_longer_on_instinct_cards_alone(build, engine, card, over, share):
+def test_small_kernels_last_otherwise_on_instinct_and_ada_cards_alone(build, engine, factor, card, over, share):
     usual = build(card=card, over=over)
-    longer = engine.overheads.model_copy(update={"cdna_layer_factor": engine.overheads.tp_request_factor})
+    longer = engine.overheads.model_copy(update={f"{factor}_layer_factor": engine.overheads.tp_request_factor})
     inputs = replace(usual.inputs, engine=engine.model_copy(update={"overheads": longer}))
     more_s = Roofline().build(inputs).breakdown(decode(1))["overhead"] - usual.breakdown(decode(1))["overhead"]
     assert more_s == pytest.approx(share * 32 * 50e-6)

@@ -92,8 +92,10 @@ class Overheads(Spec):
     mla_layer_factor: Value
     blackwell_layer_factor: Value
     hopper_layer_factor: Value
+    ada_layer_factor: Value | None = None
+    """On cards of Ada Lovelace, whose clocks are 1.8 times an A100's; None: 1."""
     cdna_layer_factor: Value | None = None
-    """On AMD's Instinct cards; None: 1. It and the four before multiply `per_layer_s`, it `launch_layer_s` as well."""
+    """On AMD's Instinct cards; None: 1. It and the five before multiply `per_layer_s`, it `launch_layer_s` as well."""
     recent_host_factor: Value
     """Multiplies the time per step and per sequence."""
     tp_request_factor: Value

@@ -80,6 +80,11 @@ class Gpu(Spec):
         return self.architecture.startswith("Hopper")
 
     @property
+    def ada(self) -> bool:
+        """L4, L40S, RTX 4090 and their kin."""
+        return self.architecture.startswith("Ada")
+
+    @property
     def blackwell(self) -> bool:
         """Any chip of the family: B200, B300 and the GB20x cards."""
         return self.architecture.lower().startswith("blackwell")
