@@ -109,7 +109,28 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
             ((f"allreduce:{allreduce_rule(steptime)}", *pipeline), link - calls),
             (("link_call", *pipeline), calls),
         ]
-    return _launched(found, steptime, steps, pipeline)
+    return _beside(_launched(found, steptime, steps, pipeline), steptime._hidden_share)
+
+
+def _beside(found: Stages, hidden_share: float) -> Stages:
+    """*found* where *hidden_share* of the shorter of host and GPU hides behind the longer, as settled at the parameters
+    that the steps were recorded with.
+    """
+    if not hidden_share:
+        return found
+    host, gpu = ([one for one in found.plain if _of_host(one[0]) is ours] for ours in (True, False))
+    host_s, _ = Stages(found.exponent, host).seconds({})
+    gpu_s, _ = Stages(found.exponent, gpu, found.products, found.reads).seconds({})
+    shorter = 1 - hidden_share
+    return _scaled(found, np.where(host_s > gpu_s, shorter, 1.0), np.where(host_s > gpu_s, 1.0, shorter))
+
+
+def _scaled(found: Stages, gpu: Floats, host: Floats) -> Stages:
+    """*found* with the terms of the GPU and of the host times these."""
+    plain = [(names, base * (host if _of_host(names) else gpu)) for names, base in found.plain]
+    reads = [(names, base * gpu, least * gpu) for names, base, least in found.reads]
+    products = [(c, c_s * gpu, w, w_s * gpu, a, a_s * gpu) for c, c_s, w, w_s, a, a_s in found.products]
+    return Stages(found.exponent, plain, products, reads)
 
 
 def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> Stages:
@@ -127,10 +148,7 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     prompts &= prompts_s > launches.decode_s
     hidden[gpu_s < np.where(prompts, prompts_s, launches.decode_s)] = 0.0
     launched = (1 - hidden) * prompts
-    masked = Stages(found.exponent)
-    masked.plain = [(names, base if _of_host(names) else base * hidden) for names, base in found.plain]
-    masked.reads = [(names, base * hidden, least * hidden) for names, base, least in found.reads]
-    masked.products = [(c, c_s * hidden, w, w_s * hidden, a, a_s * hidden) for c, c_s, w, w_s, a, a_s in found.products]
+    masked = _scaled(found, hidden, np.ones_like(hidden))
     inputs = steptime.inputs
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
     if inputs.model.mla is not None:

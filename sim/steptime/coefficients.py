@@ -65,6 +65,8 @@ class Coefficients(Spec):
     most work."""
     least_routed_share: Value
     """Share of a batch's tokens that, routed at random, touch as few experts as real routing of all of them may."""
+    exposed_share: Value
+    """Where a step is formed while one runs: part of the shorter of host's and GPU's time that adds to the longer."""
     one_process_host_time_factor: Value | None = None
     """Host time per step and per sequence where the API server shares the engine's process, against one of its own."""
     launch_layer_s: Value | None = None

@@ -50,6 +50,8 @@ class RooflineInputs:
 
     host: Host | None = None
     """Where some weights lie in host memory."""
+    forms_ahead: bool = False
+    """The engine forms a step while one runs, so that the host works beside the GPU."""
     lanes_stretch: float = 1.0
     """Rate of the link over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
     network: Network | None = None

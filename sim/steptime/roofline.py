@@ -5,14 +5,15 @@
       + all-reduces, one a block                               tokens in the step
       + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
 
-The host's time adds to the GPU's: taking the larger of both predicts worse. Only launching the kernels of prompts one
-by one hides behind the GPU's work, or the reverse (host/launches.py). With pipeline parallelism the time is that of the
+The host's time adds to the GPU's, but where the engine forms a step while one runs (vLLM 0.14 and later, SGLang): there
+the longer of both counts, and a fifth of the shorter. Launching the kernels of prompts one by one hides behind the
+GPU's work everywhere, or the reverse (host/launches.py). With pipeline parallelism the time is that of the
 mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to the next
 stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others wait for while
 several batches are in flight.
 """
 
-from math import inf
+from math import ceil, inf
 from typing import Literal
 
 from sim.catalogue.entries.engine import Engine
@@ -114,6 +115,7 @@ class RooflineStepTime:
         rates = Rates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
+        self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._least_pairs, self._seen_tokens = least_pairs(rates), seen_by_query(rates)
         attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
@@ -165,10 +167,19 @@ class RooflineStepTime:
         waits_s = 0.0
         if batch.prefill_tokens or self._launches.decode_s:
             waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, first_s - still_s)
+        host_s = still_s
         if waits_s:
             first_s += waits_s
             still_s += waits_s
             valid_steps = 1.0
+        if self._hidden_share:
+            gpu_s = first_s - host_s
+            hidden_s = self._hidden_s(gpu_s, host_s)
+            if gpu_s < host_s and growth_s:
+                valid_steps = min(valid_steps, ceil((host_s - gpu_s) / growth_s))
+                growth_s *= 1 - self._hidden_share
+            first_s -= hidden_s
+            still_s -= hidden_s
         if self._load is None:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
         busy = 1.0 - still_s / first_s
@@ -190,13 +201,18 @@ class RooflineStepTime:
         gpu_s = step.total_s + head.total_s + attention_s - still_s
         waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s)
         reading_s = self._prompt_token_s * batch.prefill_tokens + self._standing_s * batch.standing_seqs
+        hidden_s = self._hidden_s(gpu_s + waits_s, still_s + reading_s)
         return {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,
             "attention": attention_s,
             "link": step.link_s + head.link_s,
-            "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s,
+            "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s - hidden_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
+
+    def _hidden_s(self, gpu_s: float, host_s: float) -> float:
+        """What the shorter of both does not add to the longer [s]."""
+        return self._hidden_share * min(gpu_s, host_s)
 
     def draft_pass(self, batch: Batch) -> Leap:
         """One drafted token for each sequence that decodes: a layer like the model's, and its LM head."""

@@ -16,6 +16,8 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
         "serving_compute_time_factor": coefficients.serving_compute_time_factor,
         "prefill_attention_efficiency": coefficients.prefill_attention_efficiency,
     }
+    if inputs.forms_ahead:
+        values["exposed_share"] = coefficients.exposed_share
     if max(inputs.tensor_parallel_size, inputs.expert_ranks) > 1:
         values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
     if inputs.model.moe is not None:

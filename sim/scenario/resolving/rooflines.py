@@ -15,6 +15,7 @@ from sim.power import LoadLaw, unpacks
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.resolving.hardware.wiring import host_stretch, lanes_stretch, link_of, network_of
 from sim.scenario.resolving.offload import host_of
+from sim.scenario.resolving.scheduler.switches import AHEAD
 from sim.steptime import Coefficients, Host, RooflineInputs, load_coefficients
 
 
@@ -41,9 +42,16 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         speed=pool.speed.value if pool.speed else 1.0,
         load=_load_law(pool.gpu, pool.model, pool.quantization, pool, catalog),
         host=_host(pool, catalog),
+        forms_ahead=_forms_ahead(pool),
         lanes_stretch=lanes_stretch(pool, catalog),
         network=network_of(pool, catalog),
     )
+
+
+def _forms_ahead(pool: BoundPool) -> bool:
+    if pool.layout.pipeline_parallel_size > 1 or pool.offload or getattr(pool.batching, "speculative", None):
+        return False
+    return any(getattr(pool.batching, name, False) for name in AHEAD)
 
 
 def _host(pool: BoundPool, catalog: Catalog) -> Host | None:
