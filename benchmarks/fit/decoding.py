@@ -4,8 +4,8 @@
 
 TABLES is its folder `aic-core/src/aiconfigurator_core/systems/data`. Of each card and release, 16-bit and 8-bit caches:
 factor and t0 of t = t0 + factor * bytes / rate, where the card reads weights at that rate (as measured: priors.yaml);
-t0 is part of what a layer takes (per_layer_s). TensorRT-LLM's tables before 1.3.0rc20 beat the memory: their caches lay in
-L2, as small ones do anyway on cards with much of it (GB20x: the median of large ones over the rate is told, too).
+t0 is part of what a layer takes (per_layer_s). TensorRT-LLM's tables before 1.3.0rc20 beat the memory, as their caches
+lay in L2; so do small ones on cards with much of it (GB20x: the median of large ones over the rate is told, too).
 """
 
 import sys

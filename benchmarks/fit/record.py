@@ -76,12 +76,10 @@ class Recorder:
 def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
     """The batches that the engine is about to advance, with the steps they take."""
     one: Any = engine
-    if hasattr(engine, "_runs"):  # ranks that step together, one ahead: the fullest has most to do
-        runs = one._runs
-        busiest = [max((flight.batch for _, flight in runs.working()), key=_tokens)] if runs is not None else []
+    if hasattr(engine, "_runs"):  # formed ahead; of ranks that step together the fullest has most to do
+        runs = one._runs  # the end of a leap; elsewhere only its last step begins
+        busiest = [max((flight.batch for flight in runs.working()), key=_tokens)] if runs is not None else []
         return [(batch, runs.steps) for batch in busiest if runs.closed]
-    if hasattr(engine, "_flight"):  # the end of a leap; elsewhere only its last step begins
-        return [(one._flight.batch, one._flight.steps)] if one._flight is not None and one._flight.closed else []
     if hasattr(engine, "_flying"):
         return [(one._flying[0].batch, 1)]
     if hasattr(engine, "_lanes"):
