@@ -3,17 +3,18 @@
 A request served alone has the shortest prompt time and the shortest steps that it can ever have: the share of requests
 that keep to the service level alone bounds the share that does in company.
 
-A replica's steps form a linear program. A step with D decodes and P prompt tokens takes at least t(D, P) beside what
-attention adds for contexts, which is linear in them. A mix of steps must bring o answer tokens and p prompt tokens per
-request and hold the request's KV cache meanwhile (S token-steps, at most K tokens in each step), so a request takes at
-least
+A replica's steps form a linear program. A step with D decodes and P prompt tokens takes at least t(D, P), without
+attention. A mix of steps must bring o answer tokens and p prompt tokens per request and hold the request's KV cache
+meanwhile (S token-steps, at most K tokens in each step), so a request takes at least
 
     max  a o + b p + c S   over a, b, c >= 0 with   a D + b P + c K <= t(D, P) for every D, P
 
-(the dual of the cheapest mix). The steps stand on a grid, which `GRID_MARGIN` makes up for.
+(the dual of the cheapest mix). What attention adds grows with the contexts, all of it where the GPU has most to do,
+less where it hides beside the host's work. Hence a second bound, of long contexts: what attention takes, and the
+program where t(D, P) is what such a step takes beside it. The steps stand on a grid, which `GRID_MARGIN` makes up for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -36,8 +37,8 @@ GRID_MARGIN = 0.9
 GRID_RATIO = 1.4
 MOST_STEP_TOKENS = 16384
 """Tokens in a step beyond which the time per token hardly falls."""
-FAR_TOKENS = 1_000_000
-"""Context at which the slope of attention is taken."""
+FAR_TOKENS = 1_000_000_000
+"""Context from which on attention is all that grows: no host's work takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,9 @@ class Floor:
         longest = pool.batching.max_model_len or float("inf")
         self._served = demand.prompts + demand.outputs <= longest
         self._shares = demand.may_share and bool(getattr(pool.batching, "enable_prefix_caching", False))
-        one_s = self._leap(decode_seqs=1, sampled_seqs=1)
-        far_s = self._leap(decode_seqs=1, sampled_seqs=1, kv_tokens=FAR_TOKENS)
-        self._step_s, self._context_s = one_s, (far_s - one_s) / FAR_TOKENS
+        self._step_s = self._leap(decode_seqs=1, sampled_seqs=1)
+        self._context_s = self._slope_s("kv_tokens", decode_seqs=1, sampled_seqs=1)
+        self._earlier_s = self._slope_s("prefill_context_tokens", prefill_seqs=1, prefill_tokens=1)
         drafts = getattr(pool.batching, "speculative", None)
         self._pace = 1 + drafts.num_speculative_tokens if drafts is not None else 1
         """Most tokens that a step brings to an answer; what drafts cost is left out."""
@@ -155,6 +156,19 @@ class Floor:
     def _leap(self, **batch: int) -> float:
         """Duration of one step [s]."""
         return self.pool.steptime.leap(Batch(**batch)).first_s
+
+    def _slope_s(self, counted: str, **batch: int) -> float:
+        """What one more of a great many *counted* adds to a step [s]."""
+        far_s, farther_s = (self._leap(**batch, **{counted: times * FAR_TOKENS}) for times in (1, 2))
+        return (farther_s - far_s) / FAR_TOKENS
+
+    def _beside_attention_s(self, decodes: int, prompt_tokens: int) -> float:
+        """A step with long contexts without what attention takes for them [s]."""
+        batch = {"decode_seqs": decodes, "sampled_seqs": decodes, "prefill_tokens": prompt_tokens}
+        if prompt_tokens:
+            far_s = self._leap(**batch, prefill_seqs=1, prefill_context_tokens=FAR_TOKENS)
+            return far_s - self._earlier_s * FAR_TOKENS
+        return self._leap(**batch, kv_tokens=FAR_TOKENS) - self._context_s * FAR_TOKENS
 
     def refusal(self, slo: Slo) -> str:
         """Why no load however small meets *slo*; empty if one may."""
@@ -198,7 +212,8 @@ class Floor:
         """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
         prompts, outputs = self.demand.prompts, self.demand.outputs
         ttft_s = np.full(len(prompts), self._step_s) if self.pool.unit else self._ttft_s()
-        tpot_s = self.pool.pipeline_parallel_size * (self._step_s + self._context_s * prompts) / self._pace
+        step_s = np.maximum(self._step_s, self._beside_attention_s(1, 0) + self._context_s * prompts)
+        tpot_s = self.pool.pipeline_parallel_size * step_s / self._pace
         found = {
             "ttft_s": ("to the first token", ttft_s),
             "tpot_s": ("per output token", np.where(outputs > 1, tpot_s, 0.0)),
@@ -240,14 +255,12 @@ class Floor:
         prompts = np.where(self._served & (not self._shares), self.demand.prompts, 0.0)
         outputs = np.where(self._served, np.maximum(self.demand.outputs - 1, 0.0), 0.0)
         contexts = outputs * (self.demand.prompts + (outputs + 1) / 2) / self._pace
-        pairs_s = (
-            self._leap(prefill_seqs=1, prefill_tokens=1, prefill_attention_pairs=FAR_TOKENS)
-            - self._leap(prefill_seqs=1, prefill_tokens=1)
-        ) / FAR_TOKENS
+        pairs_s = self._slope_s("prefill_attention_pairs", prefill_seqs=1, prefill_tokens=1)
         attention_s = self._context_s * contexts.mean() + pairs_s * (prompts**2 / 2).mean()
         held = 0.0 if self._shares else float(contexts.mean())
-        least_s = self._mix_s(float(outputs.mean()) / self._pace, float(prompts.mean()), held)
-        busy_s = GRID_MARGIN * (least_s + attention_s)
+        asked = float(outputs.mean()) / self._pace, float(prompts.mean()), held
+        least_s = max(self._mix_s(self._short_s, *asked), self._mix_s(self._beside_attention_s, *asked) + attention_s)
+        busy_s = GRID_MARGIN * least_s
         return 1 / busy_s if busy_s > 0 else float("inf")
 
     def _units_per_s(self) -> float:
@@ -255,8 +268,13 @@ class Floor:
         largest = min(self.pool.batching.max_num_seqs or 1, getattr(self.pool.batching, "max_batch_size", 1))
         return largest / self._leap(decode_seqs=largest, sampled_seqs=largest)
 
-    def _mix_s(self, outputs: float, prompts: float, held: float) -> float:
-        """The linear program of this module: seconds per request without attention's part."""
+    def _short_s(self, decodes: int, prompt_tokens: int) -> float:
+        """A step without any contexts [s]."""
+        prompts = {"prefill_seqs": int(prompt_tokens > 0), "prefill_tokens": prompt_tokens}
+        return self._leap(decode_seqs=decodes, sampled_seqs=decodes, **prompts)
+
+    def _mix_s(self, step_s: Callable[[int, int], float], outputs: float, prompts: float, held: float) -> float:
+        """The linear program of this module, where a step of so many decodes and prompt tokens takes *step_s*."""
         from scipy.optimize import linprog  # slow to import; `check` asks for no bound
 
         batching = self.pool.batching
@@ -266,7 +284,7 @@ class Floor:
         seats = _grid(batching.max_num_seqs or 1)
         chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
         steps = [(d, p) for d in seats for p in chunks if d or p]
-        times = [self._leap(decode_seqs=d, prefill_tokens=p, prefill_seqs=int(p > 0), sampled_seqs=d) for d, p in steps]
+        times = [step_s(d, p) for d, p in steps]
         rows = [(d, p, kv_tokens) for d, p in steps]
         gain = (-outputs, -prompts, -held if kv_tokens else 0.0)
         # in milliseconds and per thousand tokens, so that the solver sees numbers near one

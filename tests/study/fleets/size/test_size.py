@@ -16,6 +16,7 @@ from sim.batching.speculative import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.purchase.buying import Buy
+from sim.records import Batch, Leap
 from sim.report.fleets.size.answer import front, sentences, size_rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve_fleet
@@ -159,6 +160,30 @@ def test_alone_a_request_has_its_shortest_times() -> None:
     assert "the median takes 20 ms" in floor.refusal(Slo(ttft_s=0.019))
     assert "in all" in floor.refusal(Slo(e2e_s=0.1))
     assert "longer than its 1000 tokens" in Floor(pool(), demand(prompt=995)).refusal(Slo(ttft_s=10))
+
+
+class Beside:
+    """10 ms of the host, and beside it 1 ms of the GPU with 5 us for each token in the cache; a fifth of the shorter
+    adds to the longer.
+    """
+
+    window = None
+
+    def leap(self, batch: Batch) -> Leap:
+        gpu_s = 0.001 + 5e-6 * batch.kv_tokens
+        return Leap(max(gpu_s, 0.01) + 0.2 * min(gpu_s, 0.01))
+
+
+@pytest.mark.parametrize("prompt", [1, 100, 300, 500, 900])
+def test_attention_beside_the_hosts_work_takes_no_time_of_its_own(prompt: int) -> None:
+    floor, steptime = Floor(replace(pool(), steptime=Beside()), demand(prompt)), Beside()
+    mean_s = [steptime.leap(Batch(decode_seqs=10, kv_tokens=10 * (prompt + done))).first_s for done in range(1, 11)]
+    # ten requests at once, with prompts for nothing: 100 tokens in ten steps
+    assert floor.replica_rps() >= 10 / sum(mean_s)
+    assert GRID_MARGIN * floor.replica_rps() < 1.5 * 10 / sum(mean_s)
+    alone_s = steptime.leap(Batch(decode_seqs=1, kv_tokens=prompt)).first_s
+    assert floor.refusal(Slo(tpot_s=alone_s * 1.001)) == ""
+    assert floor.refusal(Slo(tpot_s=alone_s * 0.8))
 
 
 def test_with_drafts_a_step_brings_several_tokens() -> None:
