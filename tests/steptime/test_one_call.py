@@ -1,5 +1,7 @@
 """Decodes in one call with prompts: against measured kernels, and laws."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
 from sim.steptime import RooflineStepTime, load_coefficients
+from sim.steptime.attention.one_call import one_call
 
 CATALOG = load_catalog()
 PACKED = [  # where decodes keep a call of their own
@@ -33,7 +36,7 @@ MEASURED = [  # LLMServingSim, vLLM 0.19: decodes of so many tokens with a chunk
 ]
 
 
-def steptime(model: str, gpu: str, engine: str, **pool: str) -> RooflineStepTime:
+def steptime(model: str, gpu: str, engine: str, **pool: str | int) -> RooflineStepTime:
     """Of one replica on one card."""
     lengths = {side: {"distribution": "fixed", "value": 128} for side in ("prompt", "output")}
     scenario = {
@@ -75,6 +78,18 @@ def test_elsewhere_prompts_and_decodes_add(model, gpu, engine, pool) -> None:
     running = steptime(model, gpu, engine, **pool)
     apart_s = attention_s(running, 64, 2000, 0) + attention_s(running, 0, 0, 512)
     assert attention_s(running, 64, 2000, 512) == pytest.approx(apart_s)
+
+
+def test_where_kv_heads_are_repeated_a_rank_has_fewer_query_heads_for_each() -> None:
+    """Qwen3-30B-A3B has 32 query heads for 4 KV heads, on each of eight ranks 4 for one."""
+    groups = [steptime("qwen3-30b-a3b", "rtx-4090", "vllm-0.14", tensor_parallel_size=n)._one_call for n in (4, 8)]
+    assert [(one.group, one.blocks) for one in groups] == [(8, 8), (4, 4)]
+
+
+def test_chosen_tokens_are_read_by_another_kernel() -> None:
+    dense = STEPTIMES["llama3.1-8b", "rtx-4090"].inputs
+    assert one_call(dense) is not None
+    assert one_call(replace(dense, model=CATALOG.model("minimax-m3"))) is None
 
 
 @drawn(st.integers(1, 512), st.integers(1, 20_000), st.integers(1, 4096))

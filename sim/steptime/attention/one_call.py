@@ -41,7 +41,7 @@ class OneCall:
     blocks: float
     """Thread blocks of a sequence in a layer."""
     group: float
-    """Query heads of a KV head."""
+    """Query heads of a KV head on the rank."""
     rows: float
     """Queries of a tile."""
     head_bytes: float
@@ -56,9 +56,9 @@ class OneCall:
         inputs, stated = rates.inputs, one_call(rates.inputs)
         if stated is None:
             return None
-        gpu, by = inputs.gpu, inputs.model.attends_by(whole=True)
+        gpu, by, ranks = inputs.gpu, inputs.model.attends_by(whole=True), inputs.tensor_parallel_size
         processors = gpu.sm_count.value if gpu.sm_count else 0.0
-        blocks, rows = by.heads / inputs.tensor_parallel_size, stated.tile_rows.value
+        blocks, rows = by.heads / ranks, stated.tile_rows.value
         idle_s = stated.idle_block_s.value / processors if processors else 0.0
         return cls(
             packed_s=whole.decode_s,
@@ -66,7 +66,7 @@ class OneCall:
             tile_s=rows * whole.pair_s,
             idle_s=idle_s * blocks * layers,
             blocks=blocks,
-            group=by.heads / by.kv_heads,
+            group=blocks / max(by.kv_heads / ranks, 1.0),
             rows=rows,
             head_bytes=ACTIVATION_BYTES * (by.head_dim + by.value_dim),
             processors=processors,
@@ -96,12 +96,15 @@ class OneCall:
 def one_call(inputs: RooflineInputs) -> OneCallAttention | None:
     """The statement about decodes beside prompts in the engine on that card; None: they have a call of their own.
 
-    Other kernels run models with latents or attention sinks, an 8-bit cache, and heads too wide for this one.
+    Other kernels run models with latents, chosen tokens or attention sinks, an 8-bit cache, and heads too wide for this
+    one.
     """
     stated, model = inputs.coefficients.attention.one_call, inputs.model
     if not stated.applies(inputs.engine.id, inputs.gpu.architecture) or inputs.kv_8bit:
         return None
-    if model.mla is not None or model.attention_sinks or model.attends_by(whole=True).head_dim > MOST_HEAD_DIM:
+    if model.mla is not None or model.indexer is not None or model.attention_sinks:
+        return None
+    if model.attends_by(whole=True).head_dim > MOST_HEAD_DIM:
         return None
     return stated
 
