@@ -75,8 +75,12 @@ class RooflineInputs:
     @property
     def tile_tokens(self) -> float:
         """Tokens of the smallest tile of a dense matrix product in the engine's kernels; 0: a tile costs nothing."""
-        tile = default_limit(self.engine, self.gpu, "hopper_tile_tokens") if self.gpu.hopper else None
-        return tile.value if tile else 0.0
+        return self.hopper_tile.value if self.hopper_tile else 0.0
+
+    @property
+    def hopper_tile(self) -> Value | None:
+        """The same with its source; None: a tile costs nothing."""
+        return default_limit(self.engine, self.gpu, "hopper_tile_tokens") if self.gpu.hopper else None
 
     @property
     def kernel_compute(self) -> Value:
@@ -87,7 +91,7 @@ class RooflineInputs:
     @property
     def kernel_values(self) -> dict[str, Value]:
         """What the engine's kernels for this format do on the card, by name."""
-        found = {"slow_weights": self.slow_weights}
+        found = {"slow_weights": self.slow_weights, "hopper_tile_tokens": self.hopper_tile}
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
             found |= {"default_tiles": self.default_tiles}
@@ -117,7 +121,7 @@ class RooflineInputs:
         tiles, moe = known_overheads(self.engine).default_tiles, self.model.moe
         if tiles is None or moe is None or tiles.kernel != self.kernel.id:
             return None
-        if not self.gpu.architecture.startswith(tiles.architectures):
+        if self.gpu.architecture not in tiles.architectures:
             return None
         whole = self.expert_ranks if self.enable_expert_parallel else 1
         experts, width = moe.experts // whole, moe.moe_intermediate * whole / self.expert_ranks

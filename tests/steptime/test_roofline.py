@@ -308,7 +308,9 @@ def test_experts_that_nobody_tuned_tiles_for_compute_longer_until_a_release_mend
     def longer(card, version, tp=1, kernel="k"):
         one = build("mixtral-8x7b", card, tp=tp)
         tuned = TunedTiles(experts=8, widths=(14336 // 4,), gpus=("h100",))
-        tiles = DefaultTiles(kernel=kernel, architectures=("Hopper", "Ampere"), factor=twice, tuned=(tuned,))
+        tiles = DefaultTiles(
+            kernel=kernel, architectures=("Hopper", "Ampere", "Blackwell"), factor=twice, tuned=(tuned,)
+        )
         changes = (Changed(versions="0.14 to 0.16", default_tiles=tiles),)
         own = at_version(one.inputs.engine.model_copy(update={"changed": changes}), version)
         batch = prompt(8192)
@@ -319,6 +321,7 @@ def test_experts_that_nobody_tuned_tiles_for_compute_longer_until_a_release_mend
 
     assert longer("h100-80gb-sxm", (0, 14)) == pytest.approx(1)
     assert longer("a100-80gb-sxm", (0, 14), tp=4) == pytest.approx(1)
+    assert longer("rtx-pro-6000", (0, 14)) == 0  # "Blackwell (GB20x)" is another architecture
     assert longer("h100-80gb-sxm", (0, 14), tp=4) == 0
     assert longer("h100-80gb-sxm", (0, 17)) == longer("h100-80gb-sxm", (0, 14), kernel="another") == 0
 

@@ -65,7 +65,7 @@ class DefaultTiles(Spec):
     kernel: str
     """The experts' format, by its id in data/kernels."""
     architectures: tuple[str, ...]
-    """First words of `Gpu.architecture`, on which that was measured to matter."""
+    """`Gpu.architecture`, on which that was measured to matter."""
     factor: Value
     """On the time of their arithmetic, against tuned tiles."""
     tuned: tuple[TunedTiles, ...]

@@ -8,6 +8,7 @@ from sim.catalogue.entries.engine import default_limit
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Model, params_total
+from sim.catalogue.entries.quantization import kv_element_bytes
 from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost import CostPlan
 from sim.power import unpacks
@@ -26,6 +27,8 @@ from sim.scenario.resolving.scheduler.states import OPTION_OF, STATE_LIMITS
 from sim.scenario.resolving.scheduler.switches import OPEN_SWITCHES
 from sim.spec import Spec
 from sim.steptime import Roofline, RooflineInputs
+from sim.steptime.attention.one_call import one_call
+from sim.steptime.inputs import SIXTEEN_BIT_BYTES
 from sim.steptime.links.collective import exchange_table, nearest_entry, table_for
 from sim.steptime.values import used_values
 
@@ -121,7 +124,6 @@ def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact
     engine, model, given = pool.engine, pool.model, pool.spec.batching
     if computed and engine.overheads is not None and model is not None:
         unused = ["per_sequence_s", "per_prompt_token_s", "per_request_s"] if _in_process(pool) else []
-        unused += [] if _in_process(pool) else ["per_sequence_in_process_s"]
         unused += [] if isinstance(pool.steptime, Roofline) and pool.steptime.chat_template else ["chat_template_s"]
         unused += [name for name in type(engine.overheads).model_fields if _does_not_apply(name, pool)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))
@@ -169,9 +171,12 @@ def _does_not_apply(name: str, pool: BoundPool) -> bool:
         "mla_": pool.model.mla is not None,
         "blackwell_": pool.gpu.blackwell,
         "hopper_": pool.gpu.hopper,
+        "ada_": pool.gpu.ada,
         "recent_": pool.gpu.blackwell or pool.gpu.hopper,
         "cdna_": pool.gpu.cdna,
         "draft_": pool.drafter is not None,
+        "kv_8bit_": kv_element_bytes(pool.kv_cache_dtype) < SIXTEEN_BIT_BYTES,
+        "launch_linear_": pool.model.linear_attention is not None,
         "tp_": pool.layout.tensor_parallel_size > 1,
     }
     return any(name.startswith(start) and not holds for start, holds in applies.items())
@@ -189,6 +194,8 @@ def _steptime_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[
     options = pool.steptime.values(inputs.coefficients) if isinstance(pool.steptime, Roofline) else {}
     for name, value in (used_values(inputs) | options).items():
         yield Fact(f"{prefix}.steptime.{name}", value)
+    if one_call(inputs) is not None:
+        yield from _some(f"{prefix}.gpu", inputs.gpu, ("sm_count", "l2_bytes"))
     if pool.layout.gpus > 1:
         yield from _link_facts(f"{prefix}.link", inputs)
     for name, value in network_facts(pool, catalog):

@@ -1,0 +1,74 @@
+"""What a plan rests on: all that its step times move with, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.value import Value
+from sim.records import Batch
+from sim.scenario.reading.given import given
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.sweep import cases
+from sim.steptime import RooflineInputs, RooflineStepTime
+
+CATALOG = load_catalog()
+BATCHES = [
+    Batch(decode_seqs=8, sampled_seqs=8, kv_tokens=80_000, standing_seqs=3),
+    Batch(
+        decode_seqs=100, sampled_seqs=101, kv_tokens=300_000, prefill_seqs=1, prefill_tokens=700,
+        prefill_context_tokens=500, prefill_attention_pairs=500_000,
+    ),
+    Batch(prefill_seqs=1, prefill_tokens=20, prefill_attention_pairs=210, sampled_seqs=1),
+]  # fmt: skip
+
+
+def plan_of(model: str, gpu: str, engine: str, pool: dict[str, object]) -> CasePlan:
+    lengths = {side: {"distribution": "fixed", "value": 128} for side in ("prompt", "output")}
+    workload = {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths}
+    pools = [{"gpu": gpu, "engine": engine, **pool}]
+    data = {"name": "f", "model": model, "workload": workload, "fleets": [{"name": "one", "pools": pools}]}
+    loaded = load(given(data), catalog=CATALOG)
+    return resolve(loaded, cases(loaded)[0], CATALOG)
+
+
+def times(steptime: RooflineStepTime, inputs: RooflineInputs) -> list[object]:
+    spec, changed = steptime.spec, steptime.spec.build(inputs)
+    request_s = spec.request_overhead_s(inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu)
+    return [request_s, spec.turn_s(inputs.engine), *(changed.leap(batch) for batch in BATCHES)]
+
+
+@pytest.mark.parametrize(("model", "gpu", "engine", "pool"), [
+    ("llama3.1-8b", "rtx-4090", "vllm-0.14", {"kv_cache_dtype": "fp8"}),
+    ("llama3.1-8b", "h100-80gb-sxm", "vllm-0.8", {}),
+    ("llama3.1-8b", "mi300x", "vllm-0.14", {}),
+    ("qwen3-30b-a3b", "a100-80gb-sxm", "sglang-0.5", {"tensor_parallel_size": 2}),
+])  # fmt: skip
+def test_those_overheads_are_told_that_something_moves_with(
+    model: str, gpu: str, engine: str, pool: dict[str, object]
+) -> None:
+    plan = plan_of(model, gpu, engine, pool)
+    steptime = plan.pools[0].steptime
+    assert isinstance(steptime, RooflineStepTime)
+    inputs, overheads = steptime.inputs, steptime.inputs.engine.overheads
+    moving = set()
+    for name in type(overheads).model_fields:
+        value = getattr(overheads, name)
+        if isinstance(value, Value):
+            other = overheads.model_copy(update={name: value.model_copy(update={"value": 1.5 * value.value})})
+            changed = replace(inputs, engine=inputs.engine.model_copy(update={"overheads": other}))
+            moving |= {name} if times(steptime, changed) != times(steptime, inputs) else set()
+    assert {fact.path.rsplit(".")[-1] for fact in plan.facts if ".overheads." in fact.path} == moving
+
+
+@pytest.mark.parametrize(("gpu", "engine", "told"), [
+    ("rtx-4090", "vllm-0.14", {"gpu.sm_count", "gpu.l2_bytes", "steptime.one_call_tile_rows"}),
+    ("h100-80gb-sxm", "vllm-0.8", {"steptime.hopper_tile_tokens"}),
+    ("h100-80gb-sxm", "vllm-0.11", set()),
+])  # fmt: skip
+def test_kernels_are_told_where_they_run(gpu: str, engine: str, told: set[str]) -> None:
+    named = {"gpu.sm_count", "gpu.l2_bytes", "steptime.one_call_tile_rows", "steptime.hopper_tile_tokens"}
+    facts = plan_of("llama3.1-8b", gpu, engine, {}).facts
+    assert {path for fact in facts if (path := ".".join(fact.path.split(".")[-2:])) in named} == told
