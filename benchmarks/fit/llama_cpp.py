@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import Catalog, UnknownId, load_catalog
-from sim.catalogue.entries.engine import SlowCards
+from sim.catalogue.entries.kernel import SlowCards
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import log2, prod
 
-from sim.catalogue.entries.engine import Engine, FastExperts, Overheads, SlowWeights, default_limit
+from sim.catalogue.entries.engine import Engine, Overheads, default_limit
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.kernel import Kernel
+from sim.catalogue.entries.kernel import FastExperts, Kernel, SlowWeights
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import ComputeType, Quantization, arithmetic, bits, covers

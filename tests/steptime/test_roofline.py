@@ -4,16 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.entries.engine import (
-    Changed,
-    DefaultTiles,
-    EngineLimits,
-    FastExperts,
-    SlowCards,
-    SlowWeights,
-    TunedTiles,
-    at_version,
-)
+from sim.catalogue.entries.engine import Changed, EngineLimits, at_version
+from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowWeights, TunedTiles
 from sim.catalogue.entries.model import params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
