@@ -18,16 +18,16 @@ from typing import Literal
 
 from sim.catalogue.entries.engine import Engine
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model, matrices
+from sim.catalogue.entries.model import Model
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.spec import Positive, Spec
 from sim.steptime.attention.one_call import OneCall
 from sim.steptime.attention.stack import Attention, least_pairs, seen_by_query, whole_layers, window_of
 from sim.steptime.coefficients import Coefficients
-from sim.steptime.gemm import ACTIVATION_BYTES, Product, Step, Times, product_of, total
+from sim.steptime.gemm import ACTIVATION_BYTES, Step, Times, total
 from sim.steptime.host.launches import Launches, kernel_layers
-from sim.steptime.host.products import HostProduct, all_times, mean_layer, placed
+from sim.steptime.host.products import all_times, mean_layer, products_of
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
 from sim.steptime.links.between import Exchange, links_of
 from sim.steptime.links.stages import others_turns_load, stage_shares
@@ -104,7 +104,7 @@ class RooflineStepTime:
         self._load, self._others_turns_load = inputs.load, others_turns_load(inputs)
         self._overheads = known_overheads(inputs.engine)
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
-        self._products, self._head, self._in_host, self._head_in_host = _products(inputs)
+        self._products, self._head, self._in_host, self._head_in_host = products_of(inputs)
         self._allreduce, self._exchange, self._send = links_of(inputs)
         self._by_tokens: dict[tuple[int, int], Step] = {}
         self._by_samples: dict[tuple[int, int], Step] = {}
@@ -201,18 +201,25 @@ class RooflineStepTime:
         gpu_s = step.total_s + head.total_s + attention_s - still_s
         waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s)
         reading_s = self._prompt_token_s * batch.prefill_tokens + self._standing_s * batch.standing_seqs
-        hidden_s = self._hidden_s(gpu_s + waits_s, still_s + reading_s)
-        return {
+        parts = {
             "compute": step.compute_s + head.compute_s,
             "memory": step.memory_s + head.memory_s,
             "attention": attention_s,
             "link": step.link_s + head.link_s,
-            "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s - hidden_s,
+            "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
+        return self._exposed(parts, gpu_s + waits_s, still_s + reading_s) if self._hidden_share else parts
 
     def _hidden_s(self, gpu_s: float, host_s: float) -> float:
         """What the shorter of both does not add to the longer [s]."""
         return self._hidden_share * min(gpu_s, host_s)
+
+    def _exposed(self, parts: dict[str, float], gpu_s: float, host_s: float) -> dict[str, float]:
+        """*parts* as far as they make the step longer, *host_s* of the overhead beside *gpu_s* of all else."""
+        if host_s > gpu_s:
+            parts = {cause: seconds * (1 - self._hidden_share) for cause, seconds in parts.items()}
+        parts["overhead"] += self._hidden_share * (host_s if host_s > gpu_s else -host_s)
+        return parts
 
     def draft_pass(self, batch: Batch) -> Leap:
         """One drafted token for each sequence that decodes: a layer like the model's, and its LM head."""
@@ -338,19 +345,3 @@ class RooflineStepTime:
         if gpu.cdna and overheads.cdna_layer_factor is not None:
             layers *= overheads.cdna_layer_factor.value
         return layers * overheads.per_layer_s.value
-
-
-def _products(inputs: RooflineInputs) -> tuple[list[Product], Product, list[HostProduct], list[HostProduct]]:
-    """(products of the layers, the LM head; of both, what lies in host memory).
-
-    The embedding is looked up, not multiplied, unless it is also the head.
-    """
-    rates = Rates.of(inputs)
-    weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
-    head_name = "embed_tokens" if inputs.model.tie_embeddings else "lm_head"
-    head = next(matrix for matrix in weights if matrix.name == head_name)
-    layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
-    products = [placed(product_of(matrix, rates), matrix, rates) for matrix in layers]
-    head_here, head_there = placed(product_of(head, rates), head, rates)
-    in_host = [there for _, there in products if there]
-    return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []

@@ -30,6 +30,17 @@ def test_the_longer_counts_and_a_share_of_the_shorter(both, sequences, context):
     assert sum(beside.breakdown(batch).values()) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("host_factor", "gpu_counts"), [(1, 1), (100, None)])
+def test_the_shorters_causes_count_as_far_as_they_add_to_the_longer(both, host_factor, gpu_counts):
+    inputs, batch = both[1].inputs, decodes(128, 1000)
+    gpu_counts = gpu_counts or inputs.coefficients.exposed_share.value
+    spec = Roofline(host_factor=host_factor)
+    alone, together = (spec.build(replace(inputs, forms_ahead=ahead)).breakdown(batch) for ahead in (False, True))
+    for cause in ("compute", "memory", "attention"):
+        assert together[cause] == pytest.approx(gpu_counts * alone[cause])
+    assert (max(together, key=together.get) == "overhead") == (host_factor == 100)
+
+
 @pytest.mark.parametrize("sequences", [64, 1024])
 def test_a_leap_is_its_steps_one_by_one(both, sequences):
     """Also where the GPU, whose work grows, comes to take longer than the host."""

@@ -9,11 +9,11 @@ CPU, link and GPU take turns: no engine here overlaps them.
 
 from dataclasses import dataclass, replace
 
-from sim.catalogue.entries.model import Matrix
+from sim.catalogue.entries.model import Matrix, matrices
 from sim.steptime.attention.heads import LayerAttention, attention_flop, cache_bytes
-from sim.steptime.gemm import Product, Times, together
+from sim.steptime.gemm import Product, Times, product_of, together
 from sim.steptime.host.weights import Host
-from sim.steptime.inputs import Rates
+from sim.steptime.inputs import Rates, RooflineInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,22 @@ class HostProduct:
         most = self.host.use.micro_batch_tokens
         at_once = tokens if most is None else min(tokens, int(most.value))
         return self.on_gpu.times(tokens), -(-tokens // at_once) * self.over_link.times(at_once).memory_s
+
+
+def products_of(inputs: RooflineInputs) -> tuple[list[Product], Product, list[HostProduct], list[HostProduct]]:
+    """(products of the layers, the LM head; of both, what lies in host memory).
+
+    The embedding is looked up, not multiplied, unless it is also the head.
+    """
+    rates = Rates.of(inputs)
+    weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
+    head_name = "embed_tokens" if inputs.model.tie_embeddings else "lm_head"
+    head = next(matrix for matrix in weights if matrix.name == head_name)
+    layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
+    products = [placed(product_of(matrix, rates), matrix, rates) for matrix in layers]
+    head_here, head_there = placed(product_of(head, rates), head, rates)
+    in_host = [there for _, there in products if there]
+    return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []
 
 
 def placed(product: Product, matrix: Matrix, rates: Rates) -> tuple[Product, HostProduct | None]:
