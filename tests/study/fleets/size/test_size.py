@@ -286,7 +286,7 @@ def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
     shares = [case.metrics["slo_attainment"] for case in first if case.fleet == found.winner.name]
     assert max(shares) < 0.85, "of a target of 0.9"
     told = sentences(found, scenario)
-    kept = "It is near the limit: 96 ± 14\u00a0% of the requests, 90\u00a0% asked for; "
+    kept = "It is near the limit: 96 ± 12\u00a0% of the requests, 90\u00a0% asked for; "
     kept += "set replications to 16 to halve the interval, or a longer horizon_s."
     assert told[1] == kept
 
