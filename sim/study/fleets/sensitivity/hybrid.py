@@ -27,6 +27,7 @@ from sim.fleet import RunningFleet
 from sim.power import LoadLaw, PoolPower
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.steptime import RooflineStepTime
+from sim.steptime.attention.coefficients import CacheReading
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs
 
@@ -35,8 +36,6 @@ MEMORY, LINK, POWER = "memory size", "link", "power"
 PHYSICAL = (LAYOUT, BANDWIDTH, COMPUTE, MEMORY, LINK, POWER)
 GROUPS = (LAYOUT, PRICE, *PHYSICAL[1:])
 RATES = tuple(name for name in Gpu.model_fields if name.endswith(("_flops", "_ops_per_s")))
-HYBRID = "hybrid"
-"""Id of a GPU that no catalogue has."""
 
 
 def why_not(plan: CasePlan) -> str:
@@ -110,7 +109,7 @@ def _inputs(pools: dict[str, PoolPlan]) -> RooflineInputs:
     of = {group: _roofline(pool).inputs for group, pool in pools.items()}
     base = of[LAYOUT]
     rates = {name: getattr(of[COMPUTE].gpu, name) for name in RATES}
-    rates |= {"id": HYBRID, "memory_bytes_per_s": of[BANDWIDTH].gpu.memory_bytes_per_s}
+    rates |= {"memory_bytes_per_s": of[BANDWIDTH].gpu.memory_bytes_per_s}
     return replace(
         base,
         gpu=base.gpu.model_copy(update=rates),
@@ -128,11 +127,15 @@ def _coefficients(of: dict[str, RooflineInputs]) -> Coefficients:
     compute = of[COMPUTE].coefficients.efficiency(of[COMPUTE].gpu).compute
     memory = of[BANDWIDTH].coefficients.efficiency(of[BANDWIDTH].gpu).memory
     factor = of[LINK].coefficients.allreduce_factor(of[LINK].gpu, of[LINK].link)
+    base, attention = of[LAYOUT], of[BANDWIDTH].coefficients.attention
+    reading = attention.cache_reading_factor(base.engine.id, of[BANDWIDTH].gpu)
+    rules = (CacheReading(factor=reading),) if reading is not None else ()
     update = {
-        "gpus": {HYBRID: Efficiency(compute=compute, memory=memory)},
+        "gpus": {base.gpu.id: Efficiency(compute=compute, memory=memory)},
         "allreduce_time_factors": (AllReduceFactor(factor=factor),),
+        "attention": base.coefficients.attention.model_copy(update={"cache_reading": rules}),
     }
-    return of[LAYOUT].coefficients.model_copy(update=update)
+    return base.coefficients.model_copy(update=update)
 
 
 def _load(of: dict[str, RooflineInputs]) -> Any:
