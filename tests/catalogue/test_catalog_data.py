@@ -10,6 +10,7 @@ from sim import yamlio
 from sim.catalogue.catalog import KINDS, Catalog, load_catalog
 from sim.catalogue.entries.model import OtherModel
 from sim.catalogue.value import WEAK_KINDS, Sourced, Value
+from sim.report.check.catalogue import details, entry
 from sim.spec import Spec
 
 CATALOG = load_catalog()
@@ -172,3 +173,9 @@ def test_assumed_nameplates_hold_all_parts_at_their_limits() -> None:
 def test_a_sequence_costs_no_more_in_process_than_behind_an_api_server(name: str) -> None:
     overheads = CATALOG.engine(name).overheads
     assert overheads is None or overheads.per_sequence_in_process_s.value <= overheads.per_sequence_s.value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_can_be_shown(kind: str) -> None:
+    for name in CATALOG.ids(kind):
+        assert details(entry(CATALOG, kind, name)).entries

@@ -226,12 +226,12 @@ def _with_unit(value: Value, unit: str) -> str:
 
 
 def _short(value: Any) -> str:
-    """A curve by its ends."""
-    return (
-        _("{low:g} to {high:g} ({count})", low=value[0], high=value[-1], count=len(value))
-        if isinstance(value, tuple) and value
-        else str(value)
-    )
+    """A curve by its ends, names one after another."""
+    if not isinstance(value, tuple) or not value:
+        return str(value)
+    if not all(isinstance(one, int | float) for one in value):
+        return ", ".join(map(str, value))
+    return _("{low:g} to {high:g} ({count})", low=value[0], high=value[-1], count=len(value))
 
 
 def _origin(value: Sourced) -> str:
