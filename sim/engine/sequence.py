@@ -1,6 +1,7 @@
 """A request inside an engine."""
 
 from collections.abc import Iterable
+from math import isnan
 
 from sim.records import Hop, Request
 
@@ -54,6 +55,17 @@ class Sequence:
         self.computed = self.high_water = self.tokens
         self.tokens += 1
         self.held = blocks
+
+    def seat(self, now: float, admission: int) -> int:
+        """It runs from *now* on, as number *admission*, with what it has computed: the tokens that it was spared."""
+        request, spared = self.request, 0
+        if isnan(request.started_s):
+            request.started_s, request.cached_tokens = now, self.computed
+        if self.computed > self.high_water:
+            spared = min(self.computed, request.prompt_tokens) - self.high_water
+            self.high_water = self.computed
+        self.admission = admission
+        return spared
 
     @property
     def key(self) -> tuple[int, float, int]:

@@ -146,14 +146,8 @@ class RankSchedule(Entrance, ABC):
         if not sequence.brought:
             self._hold(sequence, hits)
             sequence.computed = (hits + below) * self.pool.block_size
-        if isnan(sequence.request.started_s):
-            sequence.request.started_s = now
-            sequence.request.cached_tokens = sequence.computed
-        if sequence.computed > sequence.high_water:
-            self.cached_in_step += min(sequence.computed, sequence.request.prompt_tokens) - sequence.high_water
-            sequence.high_water = sequence.computed
         self._admissions += 1
-        sequence.admission = self._admissions
+        self.cached_in_step += sequence.seat(now, self._admissions)
         self.running[sequence] = None
         self._prefilling[sequence] = None
 

@@ -282,13 +282,8 @@ class StageSchedule:
     def _seat(self, one: Flying, hits: int, now: float) -> None:
         self.pool.claim(one, hits)
         one.held, one.computed = hits, hits * self.pool.block_size
-        if isnan(one.request.started_s):
-            one.request.started_s, one.request.cached_tokens = now, one.computed
-        if one.computed > one.high_water:
-            self.cached_in_step += min(one.computed, one.request.prompt_tokens) - one.high_water
-            one.high_water = one.computed
         self._admissions += 1
-        one.admission = self._admissions
+        self.cached_in_step += one.seat(now, self._admissions)
         self.running[one] = None
 
     def update(self, launch: Launch, end_s: float) -> list[Request]:
