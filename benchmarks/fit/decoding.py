@@ -13,16 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from kernels import CARDS
 from numpy.typing import NDArray
 from parameters import load_priors
+from releases import MORE_CARDS
 from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import load_catalog
 
-CARDS = {
-    "a100_sxm": "a100-80gb-sxm", "h100_sxm": "h100-80gb-sxm", "h200_sxm": "h200-141gb-sxm", "gb200": "gb200-186gb",
-    "b200_sxm": "b200-180gb-sxm", "l40s": "l40s", "rtx_pro_6000_server": "rtx-pro-6000-server",
-}  # fmt: skip
 LARGE_BYTES = 1.5e8
 """Beyond every card's L2."""
 CACHES = {"bfloat16": 2, "fp8": 1}
@@ -33,7 +31,7 @@ SEQUENCES, CONTEXTS = (8, 512), (255, 8191)
 def main(tables: Path) -> None:
     """A line for each card, release and width of the cache."""
     catalog, measured = load_catalog(), load_priors().values
-    for folder, name in CARDS.items():
+    for folder, name in (CARDS | MORE_CARDS).items():
         gpu = catalog.gpu(name)
         rate = gpu.memory_bytes_per_s.value * measured[f"memory:{name}"]
         for path in sorted((tables / folder / "attention").glob("*/*/generation_attention_perf.parquet")):

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from kernels import BYTES, CARDS, PEAKS
 from parameters import Priors, load_priors
+from releases import ROUTING
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.entries.gpu import Gpu
@@ -24,7 +25,6 @@ from sim.catalogue.entries.gpu import Gpu
 LEVEL = 0.65
 FIXED_US = 30.0
 """Of a launch on Hopper, beside arithmetic and reading."""
-ROUTING = "power_law_1.01"
 PRIOR_OF = {
     "bfloat16": "dense-16bit", "fp8": "fp8-w8a8", "fp8_block": "fp8-w8a8", "int4_wo": "marlin", "w4a16_mxfp4": "mxfp4",
 }  # fmt: skip

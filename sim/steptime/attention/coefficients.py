@@ -9,24 +9,31 @@ from sim.catalogue.value import Value
 from sim.spec import Spec
 
 
-class ScanEfficiency(Spec):
-    """What the scan of a prompt through linear attention reaches of the dense 16-bit peak, where the rule applies."""
+class KernelRule(Spec):
+    """A statement about the kernels of some engines on some cards."""
 
-    rules: tuple[str, ...] = ()
-    """Of `LinearAttention`; empty: any."""
     engines: tuple[str, ...] = ()
     """First letters of the ids of engines; empty: any."""
     architectures: tuple[str, ...] = ()
     """First words of `Gpu.architecture`; empty: any."""
+
+    def holds(self, engine: str, architecture: str) -> bool:
+        """Whether it speaks of that *engine* on cards of the *architecture*."""
+        return (not self.engines or engine.startswith(self.engines)) and (
+            not self.architectures or architecture.startswith(self.architectures)
+        )
+
+
+class ScanEfficiency(KernelRule):
+    """What the scan of a prompt through linear attention reaches of the dense 16-bit peak, where the rule applies."""
+
+    rules: tuple[str, ...] = ()
+    """Of `LinearAttention`; empty: any."""
     share: Value
 
     def applies(self, rule: str, engine: str, architecture: str) -> bool:
         """Whether it speaks of the *rule* in that *engine* on cards of the *architecture*."""
-        return (
-            (not self.rules or rule in self.rules)
-            and (not self.engines or engine.startswith(self.engines))
-            and (not self.architectures or architecture.startswith(self.architectures))
-        )
+        return (not self.rules or rule in self.rules) and self.holds(engine, architecture)
 
 
 class OneCallAttention(Spec):
@@ -46,25 +53,17 @@ class OneCallAttention(Spec):
         return engine in self.engines and architecture.startswith(self.architectures)
 
 
-class CacheReading(Spec):
+class CacheReading(KernelRule):
     """How fast decodes read a 16-bit cache of keys and values, where the rule applies."""
 
-    engines: tuple[str, ...] = ()
-    """First letters of the ids of engines; empty: any."""
     gpus: tuple[str, ...] = ()
     """First letters of the ids of GPUs; empty: any."""
-    architectures: tuple[str, ...] = ()
-    """First words of `Gpu.architecture`; empty: any."""
     factor: Value
     """Time for a byte against the engine's usual one."""
 
     def applies(self, engine: str, gpu: Gpu) -> bool:
         """Whether it speaks of that *engine* on the *gpu*."""
-        return (
-            (not self.engines or engine.startswith(self.engines))
-            and (not self.gpus or gpu.id.startswith(self.gpus))
-            and (not self.architectures or gpu.architecture.startswith(self.architectures))
-        )
+        return (not self.gpus or gpu.id.startswith(self.gpus)) and self.holds(engine, gpu.architecture)
 
 
 class AttentionCoefficients(Spec):

@@ -9,13 +9,13 @@ its own, which works through a tile of 64 rows for its single one and reads the 
               them that run at the same time
 
 A block walks a context alone, so few of them leave the GPU idle; and the longest prompt chunk sets the number of tiles
-that are launched for every sequence, of which all but one have nothing to do. Drafts are
-not costed so: nobody has measured those kernels, and measured gains of drafts speak against it.
+that are launched for every sequence, of which all but one have nothing to do. Drafts are not costed so: nobody has
+measured those kernels, and measured gains of drafts speak against it.
 """
 
 from dataclasses import dataclass
+from math import inf
 
-from sim.catalogue.entries.gpu import Gpu
 from sim.records import Batch
 from sim.steptime.attention.coefficients import OneCallAttention
 from sim.steptime.attention.heads import LayerAttention
@@ -70,7 +70,7 @@ class OneCall:
             rows=rows,
             head_bytes=ACTIVATION_BYTES * (by.head_dim + by.value_dim),
             processors=processors,
-            l2_bytes=_l2_bytes(gpu),
+            l2_bytes=gpu.l2_bytes.value if gpu.l2_bytes else inf,
         )
 
     def parts(self, batch: Batch, prompts_s: float) -> tuple[float, float]:
@@ -107,7 +107,3 @@ def one_call(inputs: RooflineInputs) -> OneCallAttention | None:
     if model.attends_by(whole=True).head_dim > MOST_HEAD_DIM:
         return None
     return stated
-
-
-def _l2_bytes(gpu: Gpu) -> float:
-    return gpu.l2_bytes.value if gpu.l2_bytes else float("inf")
