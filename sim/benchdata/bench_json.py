@@ -1,7 +1,8 @@
-"""Results of `vllm bench serve --save-result`, one JSON object a file.
+"""Results of `vllm bench serve --save-result` and of `sglang.bench_serving`: one JSON object a run, of which a file
+holds one, a list, or one a line as both write them to a file that is there.
 
-The client does not know the hardware: `gpu`, `n_gpus`, `tp`, `precision`, ... come from its option
-`--metadata gpu=rtx-4090 tp=2 precision=fp8`, which it writes into the same object.
+vLLM's client does not know the hardware: `gpu`, `n_gpus`, `tp`, `precision`, ... come from its option
+`--metadata gpu=rtx-4090 tp=2 precision=fp8`, which it writes into the same object. SGLang's asks the server.
 """
 
 import json
@@ -13,10 +14,10 @@ from typing import Any
 
 from sim.benchdata.csv_rows import Problem
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.failed import why_unusable
+from sim.benchdata.failed import NO_TRACE, why_unusable
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.table import row_of
-from sim.infile import opened
+from sim.infile import json_objects, opened
 
 NAMES = {
     "output_throughput": "output_tok_s",
@@ -29,8 +30,15 @@ NAMES = {
     "median_tpot_ms": "tpot_p50_ms",
     "p99_tpot_ms": "tpot_p99_ms",
     "mean_e2el_ms": "e2e_mean_ms",
+    "total_throughput": "total_tok_s",
+    "mean_e2e_latency_ms": "e2e_mean_ms",
 }
-"""The client's names of what it measured -> ours."""
+"""The clients' names of what they measured -> ours; the last two are SGLang's."""
+SERVER = {"model_path": "model", "version": "engine_version"}
+SERVER_SIZES = {"tp_size": "tp", "pp_size": "pp"}
+"""Of what SGLang's server tells of itself -> columns; the sizes where its attention is not in data parallel."""
+OWN_TIMES = 0.5
+"""A client that sends all at once is done with it sooner than in this share of the run."""
 ACCEPTED = ("spec_decode_acceptance_length", "accept_length")
 """vLLM's and SGLang's names of the tokens that a step makes of a sequence."""
 HINTS = {"gpu is missing": "gpu is missing: --about gpu=... says it, or the client, told with --metadata gpu=..."}
@@ -44,18 +52,36 @@ BACKENDS = {
 """What the client was told to speak with, or the beginning of it -> the engine; anything else is vLLM's."""
 
 
-def read_result(path: Path, known: Mapping[str, str]) -> BenchRow:
-    """One result file; *known* as in `result_row`. Raises BenchdataError."""
+def read_results(path: Path, known: Mapping[str, str]) -> list[BenchRow]:
+    """The runs of a result file; *known* as in `result_row`. Raises BenchdataError with everything that is wrong."""
     try:
         with opened(path, "r", encoding="utf-8-sig") as file:
-            data = json.load(file)
+            runs = json_objects(file.read())
     except json.JSONDecodeError as error:
         raise BenchdataError([(str(path), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BenchdataError([(str(path), 0, f"cannot be read: {error}")]) from None
-    if not is_result(data):
+    if not runs or not all(map(is_result, runs)):
         raise BenchdataError([(str(path), 0, "is no result of `vllm bench serve`: there is no 'completed' in it")])
-    return result_row(data, path, path.stem, known)
+    return [row for _, row in rows_of(runs, path, path.stem, known)]
+
+
+def rows_of(
+    runs: list[dict[str, Any]], path: Path, name: str, known: Mapping[str, str]
+) -> list[tuple[dict[str, Any], BenchRow]]:
+    """(run, its row) of a file's runs, called *name*, and numbered where they are several. Raises BenchdataError with
+    everything that is wrong.
+    """
+    found, problems = [], []
+    for number, one in enumerate(runs, 1):
+        try:
+            found.append((one, result_row(one, path, f"{name}-{number}" if len(runs) > 1 else name, known)))
+        except BenchdataError as error:
+            which = f"run {number}: " if len(runs) > 1 else ""
+            problems += [(place, line, f"{which}{text}") for place, line, text in error.problems]
+    if problems:
+        raise BenchdataError(problems)
+    return found
 
 
 def is_result(data: Any) -> bool:
@@ -80,6 +106,8 @@ def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
     if ramp := data.get("ramp_up_strategy"):
         yield f"the rate grew during the run (ramp_up_strategy {ramp}), which is not simulated"
     answered, asked, seconds = (data.get(name) for name in ("completed", "num_prompts", "duration"))
+    if data.get("request_rate") == "trace" or _own_times(data):
+        yield NO_TRACE
     failed = asked - answered if isinstance(asked, int) and isinstance(answered, int) else 0
     if isinstance(answered, int) and (why := why_unusable(answered, failed)):
         yield why
@@ -87,10 +115,22 @@ def _not_simulated(data: dict[str, Any]) -> Iterator[str]:
         yield f"duration must be a time above 0 s, not {seconds}"
 
 
+def _own_times(data: dict[str, Any]) -> bool:
+    """Whether requests that are said to come all at once began over a long time: vLLM's client tells of a trace's
+    times in no other way, and of when requests began with --save-detailed alone.
+    """
+    begun, seconds = data.get("start_times"), data.get("duration")
+    if _load(data)["load"] != "burst" or not isinstance(begun, list) or not isinstance(seconds, int | float):
+        return False
+    known = [one for one in begun if isinstance(one, int | float)]
+    return bool(known) and max(known) - min(known) > OWN_TIMES * seconds
+
+
 def _cells(data: dict[str, Any]) -> dict[str, Any]:
     """The columns of a table from the client's object."""
     cells = {name: data[name] for name in (*TEXTS, *COUNTS, *AMOUNTS) if name in data}
-    cells |= {ours: data.get(theirs) for theirs, ours in NAMES.items()}
+    cells |= {ours: data[theirs] for theirs, ours in NAMES.items() if theirs in data}
+    cells = _of_server(data) | cells
     completed = data["completed"] or None
     cells.setdefault("model", data.get("model_id"))
     cells.setdefault("engine", _engine(str(data.get("backend") or "")))
@@ -104,6 +144,18 @@ def _cells(data: dict[str, Any]) -> dict[str, Any]:
         cells["prompt_cv"] = spread(data.get("input_lens"))
         cells["output_cv"] = spread(data.get("output_lens"))
     return cells | _load(data)
+
+
+def _of_server(data: dict[str, Any]) -> dict[str, Any]:
+    """Columns from what SGLang's client asked its server, and from its report on the prefix cache."""
+    server, cache = (data.get(name) for name in ("server_info", "cache_report"))
+    told: dict[str, Any] = {}
+    if isinstance(server, dict):
+        sizes = SERVER_SIZES if server.get("dp_size") in (None, 1) else {}
+        told = {ours: server[theirs] for theirs, ours in (SERVER | sizes).items() if server.get(theirs)}
+    if isinstance(cache, dict) and isinstance(hit := cache.get("cache_hit_rate_pct"), int | float) and hit > 0:
+        told["cached_share"] = hit / 100
+    return told
 
 
 def _drafts(data: dict[str, Any]) -> str:

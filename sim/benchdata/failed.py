@@ -1,5 +1,6 @@
-"""Which runs of a load generator cannot stand for the load that they state, as too many of their requests failed."""
+"""Which runs of a load generator cannot stand for a load that is simulated."""
 
+NO_TRACE = "its requests came at the times of a trace, which is not simulated"
 MOST_FAILED = 0.1
 """Failed requests over answered ones; above it the load was not the one that the file states."""
 

@@ -86,6 +86,46 @@ def test_what_a_result_does_not_tell_can_be_said(tmp_path: Path) -> None:
     assert (row.gpu, row.precision, row.tp, row.n_gpus) == ("l40s", "bf16", 4, 4)
 
 
+def sglang_run(**changes: Any) -> dict[str, Any]:
+    """Keys as sglang.bench_serving 0.5.23 writes them."""
+    server = {"model_path": "Qwen/Qwen3-32B", "tp_size": 2, "pp_size": 1, "dp_size": 1, "version": "0.5.23"}
+    return {
+        "backend": "sglang", "request_rate": float("inf"), "max_concurrency": 16, "server_info": server,
+        "duration": 60.0, "completed": 160, "total_input_tokens": 81920, "total_output_tokens": 20480,
+        "output_throughput": 341.0, "total_throughput": 1706.0, "mean_e2e_latency_ms": 6000.0, "mean_ttft_ms": 200.0,
+        "mean_tpot_ms": 40.0, "cache_report": {"cache_hit_rate_pct": 12.5}, **changes,
+    }  # fmt: skip
+
+
+def test_a_file_to_which_runs_were_appended(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(sglang_run(max_concurrency=n)) for n in (4, 16)))
+    (tmp_path / "sweep.json").write_text(json.dumps([RESULT, RESULT]))
+    alone = read_benchmarks(tmp_path / "runs.jsonl", {"gpu": "l40s"})
+    assert [(row.id, row.concurrency) for row in alone] == [("runs-1", 4), ("runs-2", 16)]
+    assert [row.id for row in read_benchmarks(tmp_path, {"gpu": "l40s"})] == ["runs-1", "runs-2", "sweep-1", "sweep-2"]
+
+
+def test_a_broken_run_among_appended_ones_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cut.jsonl").write_text(json.dumps(sglang_run()) + '\n{"completed":')
+    (tmp_path / "one.jsonl").write_text("\n".join(map(json.dumps, (sglang_run(), sglang_run(completed=0)))))
+    with pytest.raises(BenchdataError) as caught:
+        read_benchmarks(tmp_path, {"gpu": "l40s"})
+    assert [(Path(file).name, line, text) for file, line, text in caught.value.problems] == [
+        ("cut.jsonl", 2, "is no JSON: expecting value"),
+        ("one.jsonl", 0, "run 2: no request was answered"),
+    ]
+
+
+@pytest.mark.parametrize(("ranks", "tp"), [(1, 2), (2, None)])
+def test_what_sglang_tells_of_its_server(tmp_path: Path, ranks: int, tp: int | None) -> None:
+    run = sglang_run()
+    run["server_info"]["dp_size"] = ranks
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    (row,) = read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"})
+    assert (row.engine, row.engine_version, row.model, row.tp) == ("SGLang", "0.5.23", "Qwen/Qwen3-32B", tp)
+    assert (row.cached_share, row.measured["e2e_mean_ms"], row.measured["total_tok_s"]) == (0.125, 6000.0, 1706.0)
+
+
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(BenchdataError, match=r"holds no \*.json results"):
         read_benchmarks(tmp_path)

@@ -274,13 +274,83 @@ def test_runs_that_say_nothing_of_their_load_are_told_all_at_once(tmp_path: Path
     said = {Path(place).name: text for place, _, text in told.value.problems if "twice" not in text}
     assert said == {
         "empty": "is an empty folder",
-        "cut.json": "is no JSON",
+        "cut.json": "is no JSON: expecting ',' delimiter",
         "failed.json": "5 requests failed, 40 were answered",
         "none.json": "no request was answered",
         "instant.json": "duration must be a time above 0 s, not 0",
         "aiperf.json": "5 requests failed, 40 were answered",
     }
     assert "failed.json: is named twice; a run counts once" in str(told.value)
+
+
+def guidellm_report(strategy: dict[str, Any]) -> dict[str, Any]:
+    def metric(mean: float, **more: float) -> dict[str, Any]:
+        return {"successful": {"mean": mean, **more}}
+
+    metrics = {
+        "request_totals": {"successful": 120, "errored": 0, "incomplete": 0, "total": 120},
+        "requests_per_second": metric(2.0), "request_concurrency": metric(3.8), "request_latency": metric(1.9),
+        "prompt_token_count": metric(512, std_dev=0.0), "output_token_count": metric(128, std_dev=64.0),
+        "time_to_first_token_ms": metric(80.0, median=70.0), "inter_token_latency_ms": metric(14.0),
+        "output_tokens_per_second": metric(256.0),
+    }  # fmt: skip
+    config = {"strategy": strategy, "backend": {"model": "meta-llama/Llama-3.1-8B"}}
+    return {"benchmarks": [{"config": config, "metrics": metrics}]}
+
+
+TRACED = "its requests came at the times of a trace, which is not simulated"
+STRATEGY = {"type_": "poisson", "rate": 2.0, "max_concurrency": 12}
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (client_result(request_rate="trace", max_concurrency=None), TRACED),
+        (client_result(request_rate="inf", max_concurrency=None, start_times=[100.0, 112.0]), TRACED),
+        ({"phases": [{"type": "fixed_schedule"}]}, TRACED),
+        ({"input": {"fixed_schedule": True}}, TRACED),
+        ({"phases": [{"rate": 4.0, "rate_ramp": 30}]}, "the rate changed during the run, which is not simulated"),
+        ({"phases": [{"concurrency": 4, "kind": "warmup"}, {"concurrency": 8}, {"concurrency": 16}]},
+         "throws 2 phases of different loads together; let each have a run of its own"),
+        (guidellm_report({"type_": "trace"}), f"benchmark 1: {TRACED}"),
+    ],
+)  # fmt: skip
+def test_what_no_load_stands_for_is_refused(tmp_path: Path, run: dict[str, Any], said: str) -> None:
+    known = {"completed", "benchmarks"} & run.keys()
+    whole = run if known else genai_perf_run(request_count={"avg": 40.0}, input_config=run)
+    (tmp_path / "run.json").write_text(json.dumps(whole))
+    with pytest.raises(BenchdataError) as told:
+        read_rows([tmp_path / "run.json"], "l40s", ["model=llama3.1-8b"])
+    assert [text for _, _, text in told.value.problems] == [said]
+
+
+def test_gaps_drafts_and_cached_prompts_of_aiperf(tmp_path: Path) -> None:
+    run = genai_perf_run(
+        request_count={"avg": 40.0},
+        spec_decode_acceptance_length={"unit": "ratio", "avg": 2.2},
+        overall_usage_prompt_cache_read_pct={"unit": "%", "avg": 25.0},
+        input_config={"phases": [{"type": "gamma", "rate": 3.0, "smoothness": 0.5}]},
+    )
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    [row], _ = read_rows([tmp_path / "run.json"], "l40s", ["model=llama3.1-8b"])
+    assert (row.load, row.rate_req_s, row.burstiness, row.cached_share) == ("poisson", 3.0, 0.5, 0.25)
+    assert row.spec_decode == "drafts"
+
+
+def test_a_rate_of_guidellm_with_a_limit_is_a_closed_loop_under_the_one_that_binds(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(guidellm_report(STRATEGY)))
+    [row], _ = read_rows([tmp_path / "run.json"], "l40s")
+    assert (row.load, row.concurrency, row.rate_req_s) == ("closed_loop", 12, 2.0)
+
+
+def test_the_parts_of_a_gauge_by_priority_do_not_count_again(tmp_path: Path) -> None:
+    def prioritised(requests: int) -> str:
+        own = page(requests, "sglang").replace('model_name="', 'priority="",model_name="')
+        gauges = [line for line in own.splitlines() if "num_running" in line]
+        return own + "\n".join(line.replace('priority=""', 'priority="1"') for line in gauges) + "\n"
+
+    _, [seen] = read_rows(written(tmp_path, a=prioritised(10), b=prioritised(40), c=prioritised(70)), "l40s", [], [60])
+    assert seen.in_flight == 2.0
 
 
 def test_without_a_histogram_of_lengths_counters_tell_their_means(tmp_path: Path) -> None:
@@ -389,18 +459,7 @@ def test_results_of_genai_perf_and_of_the_first_aiperf(
 
 
 def test_a_report_of_guidellm_has_a_row_for_each_strategy(tmp_path: Path) -> None:
-    def metric(mean: float, **more: float) -> dict[str, Any]:
-        return {"successful": {"mean": mean, **more}}
-
-    metrics = {
-        "request_totals": {"successful": 120, "errored": 0, "incomplete": 0, "total": 120},
-        "requests_per_second": metric(2.0), "request_concurrency": metric(3.8), "request_latency": metric(1.9),
-        "prompt_token_count": metric(512, std_dev=0.0), "output_token_count": metric(128, std_dev=64.0),
-        "time_to_first_token_ms": metric(80.0, median=70.0), "inter_token_latency_ms": metric(14.0),
-        "output_tokens_per_second": metric(256.0),
-    }  # fmt: skip
-    config = {"strategy": {"type_": "constant", "rate": 2.0}, "backend": {"model": "meta-llama/Llama-3.1-8B"}}
-    (tmp_path / "report.json").write_text(json.dumps({"benchmarks": [{"config": config, "metrics": metrics}]}))
+    (tmp_path / "report.json").write_text(json.dumps(guidellm_report({"type_": "constant", "rate": 2.0})))
     [row], [seen] = read_rows([tmp_path / "report.json"], "l40s", [])
     assert (row.load, row.rate_req_s, row.isl, row.output_cv) == ("constant", 2.0, 512.0, 0.5)
     assert row.measured["e2e_mean_ms"] == pytest.approx(1900.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.failed import why_unusable
+from sim.benchdata.failed import NO_TRACE, why_unusable
 from sim.benchdata.served.seen import Seen
 
 LATENCIES = {
@@ -20,6 +20,7 @@ LATENCIES = {
 }
 """Ours -> metric, statistic of its successful requests, unit."""
 OPEN = {"constant": "constant", "poisson": "poisson", "async": "constant"}
+TRACE = "trace"
 RATE, STREAMS = ("rate", "rate_"), ("streams", "max_concurrency")
 
 
@@ -35,7 +36,9 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Seen]:
     for number, benchmark in enumerate(report["benchmarks"], 1):
         try:
             totals = benchmark["metrics"]["request_totals"]
-            if why := why_unusable(totals["successful"], totals.get("errored") or 0):
+            traced = _strategy(benchmark).get("type_") == TRACE
+            why = why_unusable(totals["successful"], totals.get("errored") or 0)
+            if why := why or (NO_TRACE if traced else ""):
                 left_out.append((number, why))
             else:
                 found.append(_seen(f"{name}-{number}", report, benchmark))
@@ -53,8 +56,7 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Seen]:
 
 
 def _seen(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> Seen:
-    metrics, config = benchmark["metrics"], benchmark.get("config") or benchmark.get("args") or {}
-    strategy = config.get("strategy") or {}
+    metrics, strategy = benchmark["metrics"], _strategy(benchmark)
     prompt, output = metrics["prompt_token_count"]["successful"], metrics["output_token_count"]["successful"]
     total = metrics["request_totals"]["successful"]
     measured = {
@@ -83,10 +85,18 @@ def _seen(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> Seen:
     )
 
 
+def _strategy(benchmark: dict[str, Any]) -> dict[str, Any]:
+    config = benchmark.get("config") or benchmark.get("args") or {}
+    return config.get("strategy") or {}
+
+
 def _load(kind: str, strategy: dict[str, Any], total: int, concurrency: float) -> dict[str, Any]:
+    """A rate with a limit on requests in flight is a closed loop under the one that binds."""
     asked = next((strategy[name] for name in RATE if strategy.get(name)), None)
     if kind in OPEN and asked:
-        return {"load": OPEN[kind], "rate_req_s": float(asked), "num_requests": total}
+        limit = strategy.get("max_concurrency")
+        kept = {"load": "closed_loop", "concurrency": int(limit)} if limit else {"load": OPEN[kind]}
+        return {**kept, "rate_req_s": float(asked), "num_requests": total}
     if kind == "synchronous":
         return {"load": "single", "num_requests": total}
     streams = next((strategy[name] for name in STREAMS if strategy.get(name)), None) if kind == "concurrent" else None

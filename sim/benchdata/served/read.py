@@ -1,5 +1,6 @@
 """Which kind of file it is, by what stands in it, and which files belong to one stretch."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata import read_benchmarks
-from sim.benchdata.bench_json import is_result, result_row
+from sim.benchdata.bench_json import is_result, rows_of
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.served.aiperf import is_run, seen_in_run
 from sim.benchdata.served.guidellm import is_report, seen_in_report
 from sim.benchdata.served.scraped.metrics import seen_in
 from sim.benchdata.served.scraped.otlp import are_metrics, scrapes_in
-from sim.benchdata.served.scraped.samples import Scrape, is_matrix, matrices, objects, scrape, text_of
+from sim.benchdata.served.scraped.samples import Scrape, is_matrix, matrices, scrape, text_of
 from sim.benchdata.served.seen import Seen
 from sim.benchdata.served.spans import are_spans, seen_in_spans
+from sim.infile import json_objects
 
 TABLES = (".csv", ".tsv")
 UNKNOWN = (
@@ -135,18 +137,19 @@ def _twins(names: Mapping[Path, str]) -> list[Path]:
 
 def _held(file: Path) -> Held:
     text = text_of(file)
-    held = objects(text) if text.lstrip()[:1] in ("{", "[") else None
-    if held is None and text.lstrip()[:1] == "{":
-        raise BenchdataError([(str(file), 0, "is no JSON")])
-    return text if held is None else held
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json_objects(text)
+    except json.JSONDecodeError as error:
+        raise BenchdataError([(str(file), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
 
 
 def _told(path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
     """Rows and traffic of a file that stands for itself, called *name*."""
     if held and all(map(is_result, held)):
-        for number, one in enumerate(held, 1):
-            row = result_row(one, path, f"{name}-{number}" if len(held) > 1 else name, known)
-            yield row, _of_client(one, row)
+        for run, row in rows_of(held, path, name, known):
+            yield row, _of_client(run, row)
     elif held and are_spans(held[0]):
         one = replace(seen_in_spans(path, held), id=name)
         yield one.row(path, known), one

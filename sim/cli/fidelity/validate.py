@@ -24,7 +24,7 @@ def validate(
     table: Annotated[
         Path,
         typer.Argument(
-            metavar="TABLE", help="Measurements: a CSV table, a result of `vllm bench serve`, or a folder of these."
+            metavar="TABLE", help="Measurements: a CSV table, results of a benchmark client, or a folder of these."
         ),
     ],
     about: Annotated[

@@ -3,7 +3,6 @@
 The text exposition format 0.0.4 and OpenMetrics 1.0, and the HTTP API's `resultType: matrix` and `vector`.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,19 +133,6 @@ def is_matrix(data: Any) -> bool:
     """Whether *data* is an answer of Prometheus to a query of series."""
     held = data.get("data") if isinstance(data, dict) else None
     return isinstance(held, dict) and held.get("resultType") in ("matrix", "vector")
-
-
-def objects(text: str) -> list[Any] | None:
-    """The objects of a JSON document (a list has several), or of one a line; None if the text is neither."""
-    try:
-        data = json.loads(text)
-        return data if isinstance(data, list) else [data]
-    except json.JSONDecodeError:
-        pass
-    try:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except json.JSONDecodeError:
-        return None
 
 
 def _labels(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

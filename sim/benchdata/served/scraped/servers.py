@@ -11,6 +11,8 @@ TARGET = ("cluster", "namespace", "job", "pod", "instance")
 """Labels by which a collector tells servers apart; an engine has none of them."""
 SAME_REQUESTS = ("tp_rank", "pp_rank", "moe_ep_rank", "moe_dp_rank", "attn_cp_rank", "pid")
 """Ranks that work on the same requests, and each count them."""
+PART = "priority"
+"""A gauge of SGLang without it, or with an empty one, is the sum of those that have it."""
 RANK = ("engine", "dp_rank")
 """Data-parallel ranks, each with requests of its own."""
 Target = tuple[str, ...]
@@ -59,7 +61,7 @@ def gauge(scrape: Scrape, name: str) -> float:
     """Sum over the ranks that have requests of their own."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for series, value in scrape.values.items():
-        if series[0] == name:
+        if series[0] == name and not labelled(series).get(PART):
             whose = tuple(label for label in series[1] if label[0] not in SAME_REQUESTS)
             found[whose] = max(value, found.get(whose, value))
     return sum(found.values())
