@@ -6,7 +6,7 @@ vLLM's client does not know the hardware: `gpu`, `n_gpus`, `tp`, `precision`, ..
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -67,7 +67,7 @@ def read_results(path: Path, known: Mapping[str, str]) -> list[BenchRow]:
 
 
 def rows_of(
-    runs: list[dict[str, Any]], path: Path, name: str, known: Mapping[str, str]
+    runs: Sequence[dict[str, Any]], path: Path, name: str, known: Mapping[str, str]
 ) -> list[tuple[dict[str, Any], BenchRow]]:
     """(run, its row) of a file's runs, called *name*, and numbered where they are several. Raises BenchdataError with
     everything that is wrong.
