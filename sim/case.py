@@ -15,6 +15,9 @@ from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 
+OF_MONEY = ("fleet", "axes", "costs", "carbon", "pue", "load_by_hour", "facts")
+"""Of a plan: names, prices, and what the prices are of. Nothing that is simulated asks for them."""
+
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
@@ -46,6 +49,30 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
         plan = with_warmup(plan)  # a run of its own shows when the start is over
     log = run_fleet(plan)  # requests and intervals: quantities, no money
     return priced(plan, log)  # money: quantity x sourced price
+
+
+def run_like(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
+    """Prices the case of *plan* by what that of *other* was found to do; None where it would not do just that."""
+    if not _same_quantities(plan, other):
+        return None
+    found = result.plan
+    return priced(replace(plan, warmup_s=found.warmup_s, warmup_steady=found.warmup_steady), result.log)
+
+
+def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
+    """Whether two plans, resolved from the same but for money, have the same requests and meters."""
+    if len(one.pools) != len(other.pools):
+        return False
+    pools = tuple(_in_the_steps_of(*pair) for pair in zip(one.pools, other.pools, strict=True))
+    return replace(one, pools=pools, **{name: getattr(other, name) for name in OF_MONEY}) == other
+
+
+def _in_the_steps_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
+    """*pool* with the step times of *other*, which no money enters and which compare by what they are."""
+    if len(pool.models) != len(other.models):
+        return pool
+    models = tuple(_in_the_steps_of(*pair) for pair in zip(pool.models, other.models, strict=True))
+    return replace(pool, steptime=other.steptime, models=models)
 
 
 def of_services(result: CaseResult) -> dict[str, CaseResult]:

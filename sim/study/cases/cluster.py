@@ -49,7 +49,7 @@ class Cluster:
         self._address = address
         self._client: Client | None = None
         self._coming: Any = None
-        self._jobs: dict[Future[bytes], Job] = {}
+        self._jobs: dict[Future[tuple[bytes, ...]], Job] = {}
         self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
         """What is read from files -> the archive that has been sent."""
 
@@ -71,19 +71,19 @@ class Cluster:
     def submit(self, job: Job) -> None:
         """One more job to do."""
         client = self._connected()
-        at = at_point(job.scenario, job.case.overrides)  # the point may name files of its own
-        inputs = self._sent(client, at, job.catalog)
-        case = replace(job.case, overrides={})
-        known = (job.folder.name, job.foundations())
-        future = client.submit(simulate_there, _program(), inputs, at, case, *known, pure=False)
+        inputs = self._sent(client, _at(job), job.catalog)  # money names no files
+        asked = [(_at(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
+        known = [one.foundations() for one in job.members]
+        future = client.submit(simulate_there, _program(), inputs, asked, known, pure=False)
         self._jobs[future] = job
         self._coming.add(future)
 
     def finished(self) -> Job:
         """Waits for one of the submitted jobs, and stores it here."""
-        future, archive = self._answer(self._coming)
+        future, archives = self._answer(self._coming)
         job = self._jobs.pop(future)
-        unpack(archive, job.folder)
+        for one, archive in zip(job.members, archives, strict=True):
+            unpack(archive, one.folder)
         return job
 
     def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
@@ -117,7 +117,7 @@ class Cluster:
             future, result = next(coming)
         except KilledWorker as error:
             raise ClusterError(f"one job has cost several workers: {error}") from None
-        if not isinstance(result, bytes | tuple):  # what dask gives for a future that nobody works on any more
+        if not isinstance(result, tuple):  # what dask gives for a future that nobody works on any more
             raise self._gone()
         return future, result
 
@@ -167,6 +167,11 @@ def _connected(address: str) -> Client:
     return client
 
 
+def _at(job: Job) -> Scenario:
+    """Its scenario at its point, which may name files of its own."""
+    return at_point(job.scenario, job.case.overrides)
+
+
 def _itself(value: bytes) -> bytes:
     """A task of its own, so that what was lost with a worker is made again."""
     return value
@@ -200,18 +205,25 @@ def _place(path: Path) -> str:
     return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
 
 
+Asked = tuple[Scenario, Case, str]
+"""A scenario at the point of a case, the case, and the name of its folder."""
+
+
 def simulate_there(
-    program: str, inputs: bytes, scenario: Scenario, case: Case, point: str, foundations: dict[str, str]
-) -> bytes:
-    """On a worker: the archive of the folder of *case*, called *point*, which rests on *foundations*.
+    program: str, inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
+) -> tuple[bytes, ...]:
+    """On a worker: the archive of the folder of each case *asked* for, which are one job; what each rests on stands in
+    *foundations*.
 
     Raises ClusterError where the worker runs another program.
     """
-    there, catalog = _there(program, inputs, scenario)
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
-        job = Job(there, case, Path(folder) / point, catalog)
-        job.run(foundations)
-        return archived(job.folder)
+        jobs = []
+        for scenario, case, point in asked:
+            there, catalog = _there(program, inputs, scenario)
+            jobs.append(Job(there, case, Path(folder) / point, catalog))
+        replace(jobs[0], beside=tuple(jobs[1:])).run(foundations)
+        return tuple(archived(job.folder) for job in jobs)
 
 
 def call_there(

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from sim.case import CaseResult, run_plan
+from sim.case import CaseResult, run_like, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.registry import Registration, enter, entered
 from sim.scenario.resolving.case import Kept, Resolver, resolve
@@ -15,7 +15,7 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, warn_of
-from sim.study.cases.inputs import SCENARIO, rests_on
+from sim.study.cases.inputs import SCENARIO, quantities, rests_on
 from sim.study.cases.store import StoredCase, load_case, read_case, save_case
 from sim.study.metrics.case_metrics import measure
 
@@ -33,13 +33,30 @@ class Job:
     folder: Path
     """Where it is stored."""
     catalog: Catalog
+    beside: tuple["Job", ...] = ()
+    """Other cases that are likely to differ from it in money alone: simulated once, priced one by one."""
 
-    def run(self, foundations: dict[str, str] | None = None) -> None:
-        """Simulates the case and stores it, with its *foundations* as they are where the command runs."""
-        known = foundations or self.foundations()
-        outcome = run_plan(self._plan(known))
+    @property
+    def members(self) -> "tuple[Job, ...]":
+        """It and those beside it."""
+        return (self, *self.beside)
+
+    def run(self, foundations: Sequence[dict[str, str]] | None = None) -> None:
+        """Simulates the case and stores it, and those beside it, with their *foundations* as they are where the
+        command runs.
+        """
+        known = foundations or [job.foundations() for job in self.members]
+        done: tuple[CasePlan, CaseResult] | None = None
+        for job, its in zip(self.members, known, strict=True):
+            plan = job._plan(its)
+            outcome = (run_like(plan, *done) if done is not None else None) or run_plan(plan)
+            job._store(outcome, its)
+            if done is None and isinstance(outcome, CaseResult):
+                done = plan, outcome
+
+    def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
         metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
-        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", known)
+        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations)
 
     def _plan(self, foundations: dict[str, str]) -> CasePlan:
         """Its fleet as the last case left it, where both rest on the same; a user's policies begin anew."""
@@ -56,7 +73,7 @@ class Job:
 
     def __reduce__(self) -> Any:
         # another process reads the catalogue itself, once
-        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root)
+        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root, self.beside)
 
     def stored(self) -> StoredCase:
         """The finished case, which this command has written or `found`."""
@@ -75,9 +92,11 @@ class Job:
         return mine == (stored.fleet, stored.axes, stored.replication)
 
 
-def _job(policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path) -> Job:
+def _job(
+    policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path, beside: tuple[Job, ...]
+) -> Job:
     enter(policies)
-    return Job(scenario, case, folder, catalog_of(root))
+    return Job(scenario, case, folder, catalog_of(root), beside)
 
 
 @cache
@@ -137,13 +156,20 @@ class Workplace(Protocol):
 
 
 def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
-    """The *jobs* as they finish, in any order."""
-    count = 0
+    """The *jobs* as they finish, in any order; those that differ in money alone together."""
+    groups = together(jobs)
+    for group in groups:
+        workplace.submit(group)
+    for _ in groups:
+        yield from workplace.finished().members
+
+
+def together(jobs: Iterable[Job]) -> list[Job]:
+    """The *jobs*, each with those beside it that are likely to differ from it in money alone."""
+    groups: dict[str, list[Job]] = {}
     for job in jobs:
-        workplace.submit(job)
-        count += 1
-    for _ in range(count):
-        yield workplace.finished()
+        groups.setdefault(quantities(job.scenario, job.case), []).append(job)
+    return [replace(first, beside=tuple(others)) for first, *others in groups.values()]
 
 
 def missing(jobs: Iterable[Job]) -> list[Job]:

@@ -51,11 +51,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
     """What the simulated quantities of *case* rest on, in words, each with a digest; prices and terms left out."""
-    at = at_point(scenario, case.overrides)
-    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
-    fleet = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
-    data["fleet"] = {key: value for key, value in fleet.items() if key not in ("cost", *MONEY)}
-    data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in fleet["pools"]]
+    data, fleet = _of_quantities(scenario, case)
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
     return {
@@ -65,6 +61,26 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
         "the program": program_digest(),
         **{f"the policy {name}": text for name, text in versions(fleet).items()},
     }
+
+
+def quantities(scenario: Scenario, case: Case) -> str:
+    """Names what *case* simulates, whatever it costs and its fleet is called. Cases of one catalogue and program with
+    other names differ in more than money; those with one name may still: a server's share is a term of the cost.
+    """
+    data, fleet = _of_quantities(scenario, case)
+    del data["fleet"]["name"]
+    content = placeless(data, with_content=True)
+    return _short(json.dumps([content, versions(fleet), case.replication], sort_keys=True))
+
+
+def _of_quantities(scenario: Scenario, case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the scenario says of *case* beside money; and all that it says of the fleet."""
+    at = at_point(scenario, case.overrides)
+    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
+    fleet = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
+    data["fleet"] = {key: value for key, value in fleet.items() if key not in ("cost", *MONEY)}
+    data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in fleet["pools"]]
+    return data, fleet
 
 
 def _short(text: str) -> str:

@@ -31,9 +31,13 @@ fleets:
     pools:
       - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
         batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+  - name: another name for a
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
 sweep: {workload.trace.rate_scale: [%s]}
 """
-SPEEDS = [0.5 + 0.1 * i for i in range(24)]
+SPEEDS = [0.5 + 0.1 * i for i in range(16)]
 
 
 @pytest.fixture(scope="module")

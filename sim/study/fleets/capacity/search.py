@@ -15,7 +15,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
 from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case, is_deterministic
-from sim.study.cases.execute import Progress, Workplace
+from sim.study.cases.execute import Job, Progress, Workplace, together
 from sim.study.cases.points import POINTS, jobs_of
 from sim.study.cases.store import StoredCase, discard_unfinished
 from sim.study.fleets.availability.over_failures import OverFailures, why_no_availability
@@ -197,28 +197,33 @@ def _side_by_side(
 ) -> Iterator[Found]:
     """What the *searches* find, in any order: each goes on as soon as the case that it waits for is there."""
     waiting: dict[Path, Steps] = {}
+    found: list[Found] = []
 
-    def go_on(search: Steps, stored: StoredCase | None) -> Found | None:
+    def go_on(search: Steps, stored: StoredCase | None) -> Iterator[Job]:
+        """The next job that *search* waits for, if any."""
         while True:
             try:
                 case = next(search) if stored is None else search.send(stored)
             except StopIteration as end:
-                found: Found = end.value
-                return found
+                found.append(end.value)
+                return
             (job,) = jobs_of(scenario, [case], catalog, out)
             stored = job.found()
             if stored is None:
                 waiting[job.folder] = search
-                workplace.submit(job)
-                return None
+                yield job
+                return
 
-    for search in searches:
-        if (found := go_on(search, None)) is not None:
-            yield found
-    while waiting:
-        job = workplace.finished()
-        if (found := go_on(waiting.pop(job.folder), job.stored())) is not None:
-            yield found
+    jobs = [job for search in searches for job in go_on(search, None)]
+    while True:
+        for group in together(jobs):
+            workplace.submit(group)
+        yield from found
+        found.clear()
+        if not waiting:
+            return
+        members = workplace.finished().members
+        jobs = [job for one in members for job in go_on(waiting.pop(one.folder), one.stored())]
 
 
 def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float) -> Steps:
