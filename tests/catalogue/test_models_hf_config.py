@@ -164,6 +164,7 @@ def test_the_gate_of_shared_experts_is_one_column_a_layer() -> None:
 
 
 MIXED = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+QUARK, FP4 = {"quant_method": "quark"}, {"dtype": "fp4", "group_size": 32}
 W4A16, FP8 = {"quant_algo": "W4A16_NVFP4", "group_size": 16}, {"quant_algo": "FP8"}
 
 
@@ -194,6 +195,21 @@ W4A16, FP8 = {"quant_algo": "W4A16_NVFP4", "group_size": 16}, {"quant_algo": "FP
         ({"quant_method": "gptq", "bits": 4, "group_size": -1}, "int4-wo"),
         ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "gptq, 3 bits in groups of 128"),
         ({"quant_method": "awq", "bits": 4, "group_size": 64}, "awq, 4 bits in groups of 64"),
+        ({"bits": 4, "group_size": 64, "mode": "affine", "model.layers.0.mlp.gate": {"bits": 8}}, "mlx-4bit"),
+        ({"bits": 8, "group_size": 64, "lm_head": {"bits": 8}, "model.embed_tokens": False}, "mlx-8bit"),
+        ({"bits": 4, "group_size": 32, "mode": "mxfp4"}, "MLX's mxfp4, 4 bits in groups of 32"),
+        (
+            {"bits": 4, "group_size": 64, "model.layers.0.mlp.down_proj": {"bits": 6}},
+            "MLX's affine, 4 bits in groups of 64 in a mixture",
+        ),
+        ({"producer": "somebody"}, "a quantization_config without quant_method"),
+        (QUARK | {"global_quant_config": {"weight": FP4, "input_tensors": FP4}}, "mxfp4-linear"),
+        (QUARK | {"global_quant_config": {"weight": FP4}, "exclude": ["*self_attn*"]}, "quark"),
+        (QUARK | {"global_quant_config": {"weight": {"dtype": "fp8_e4m3"}, "input_tensors": {}}}, "quark"),
+        (
+            QUARK | {"global_quant_config": {"weight": {"dtype": "fp8_e4m3"}, "input_tensors": {"dtype": "fp8_e4m3"}}},
+            "fp8",
+        ),
     ],
 )
 def test_stored_weights_keep_their_format(stored: dict[str, Any], native: str, tmp_path: Path) -> None:
@@ -205,6 +221,17 @@ def test_stored_weights_keep_their_format(stored: dict[str, Any], native: str, t
     else:
         with pytest.raises(UnknownId, match=native):
             native_quantization(catalog.quantization("none"), model, catalog.quantization)
+
+
+def test_experts_of_amd_in_mxfp4(tmp_path: Path) -> None:
+    stored = QUARK | {"global_quant_config": {"weight": FP4, "input_tensors": FP4}, "exclude": ["re:.*self_attn.*"]}
+    model = model_from_config(write(tmp_path, CONFIGS["qwen3-30b-a3b"] | {"quantization_config": stored}))
+    assert model.native_quantization == "mxfp4"
+
+
+def test_mlx_writes_its_format_under_a_key_of_its_own(tmp_path: Path) -> None:
+    stored = {"quantization": {"group_size": 64, "bits": 4}}
+    assert model_from_config(write(tmp_path, LLAMA | stored)).native_quantization == "mlx-4bit"
 
 
 def test_the_format_may_stand_beside_the_config(tmp_path: Path) -> None:

@@ -17,14 +17,19 @@ INTEGERS = {
     (8, CHANNEL): "int8-w8a16",
 }
 """By bits and group: formats of weights that are computed at 16 bit."""
+MLX = {("affine", 4, 64): "mlx-4bit", ("affine", 8, 64): "mlx-8bit"}
+"""By mode, bits and group."""
+MLX_WIDER = ("gate", "router")
+"""Parts of the names of small matrices to which MLX gives more bits than to the rest."""
+UNNAMED = "a quantization_config without quant_method"
 EIGHT_BITS = {("float", True): "fp8", ("float", False): "fp8", ("int", True): "int8-w8a8", ("int", False): "int8-w8a16"}
 """By type, and whether activations are quantised: formats with a scale for a channel or tensor."""
 
 
 def stored(config: Config) -> Fields:
     """`native_dtype`, and `native_quantization` where that does not tell the format."""
-    keys = Config(config.path, config.get("quantization_config", dict, {}))
-    method = keys.get("quant_method", str, "")
+    keys = Config(config.path, config.get("quantization_config", dict, {}) or config.get("quantization", dict, {}))
+    method = keys.get("quant_method", str, UNNAMED if keys.keys else "")
     dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
     usual = {"native_dtype": "float16" if dtype == "float16" else "bfloat16"}
     if method == "mxfp4" or keys.keys.get("format") == MXFP4_PACKED:
@@ -45,6 +50,10 @@ def _mixture(config: Config) -> bool:
 def _format(keys: Config, method: str, mixture: bool) -> str:
     if method in ("fp8", "fbgemm_fp8"):
         return "fp8"
+    if method == UNNAMED and keys.keys.get("bits") is not None:
+        return _of_mlx(keys)
+    if method == "quark":
+        return _of_quark(keys, mixture) or method
     if method in ("awq", "gptq", "auto-round"):
         width = keys.whole("bits", 4)
         group = CHANNEL if keys.keys.get("group_size") == CHANNEL else keys.whole("group_size", 128)
@@ -55,6 +64,34 @@ def _format(keys: Config, method: str, mixture: bool) -> str:
         mixed = _of_layers(keys, mixture) if algorithm == "MIXED_PRECISION" else ""
         return mixed or _of_algorithm(algorithm, _spared(keys, mixture)) or method
     return _of_groups(keys, _spared(keys, mixture)) or method if method == "compressed-tensors" else method
+
+
+def _of_mlx(keys: Config) -> str:
+    """MLX names no method; matrices with other bits stand beside, by name."""
+    width, group = keys.whole("bits", 4), keys.whole("group_size", 64)
+    mode = keys.get("mode", str, "affine")
+    others = [
+        name
+        for name, how in keys.keys.items()
+        if isinstance(how, dict) and how.get("bits") != width and not any(part in name for part in MLX_WIDER)
+    ]
+    mixed = " in a mixture" if others else ""
+    known = "" if mixed else MLX.get((mode, width, group), "")
+    return known or f"MLX's {mode}, {width} bits in groups of {group}{mixed}"
+
+
+def _of_quark(keys: Config, mixture: bool) -> str:
+    """AMD's: one format for all linear layers but those that are left out."""
+    whole = Config(keys.path, keys.get("global_quant_config", dict, {}))
+    if keys.keys.get("layer_quant_config"):
+        return ""
+    weights = Config(keys.path, whole.get("weight", dict, {}))
+    match weights.get("dtype", str, ""), _spared(keys, mixture):
+        case "fp8_e4m3", "":
+            return "fp8" if whole.keys.get("input_tensors") else ""
+        case "fp4", spared if weights.whole("group_size", 0) == 32:
+            return {"": "mxfp4-linear", "-experts": "mxfp4"}.get(spared, "")
+    return ""
 
 
 def _of_layers(keys: Config, mixture: bool) -> str:
@@ -104,6 +141,6 @@ def _of_groups(keys: Config, spared: str) -> str:
 
 def _spared(keys: Config, mixture: bool) -> str:
     """What is added to a format's name where attention is left at 16 bit."""
-    left_out = [name for key in ("ignore", "exclude_modules") for name in keys.get(key, list, [])]
+    left_out = [name for key in ("ignore", "exclude_modules", "exclude") for name in keys.get(key, list, [])]
     attention = any(isinstance(name, str) and "attn" in name for name in left_out)
     return "" if not attention else "-experts" if mixture else "-mlp"
