@@ -242,8 +242,52 @@ def test_recent_configs_count_what_their_makers_name(name: str, tmp_path: Path) 
     assert kv_bytes_per_token(model) == kv_bytes
 
 
+def test_dense_layers_of_north_see_all_tokens(tmp_path: Path) -> None:
+    """As transformers 5.23 lists its layers: one dense layer, then every fourth of 48."""
+    assert model_from_config(written(tmp_path, MODELS["North-Mini-Code"][0])).sliding_window_layers == 36
+
+
+def test_layers_with_states_are_known_by_the_name_that_transformers_gives_them(tmp_path: Path) -> None:
+    """Since 5.0 it writes linear_attention and full_attention for mamba and attention."""
+    granite, nemotron = MODELS["Granite-4.0-H-Small"][0], MODELS["Nemotron-Nano-9B-v2"][0]
+    kinds = {"mamba": "linear_attention", "attention": "full_attention", "mlp": "mlp"}
+    letters = {"M": "mamba", "*": "attention", "-": "mlp"}
+    blocks = [kinds[letters[one]] for one in nemotron["hybrid_override_pattern"]]
+    for published, changes in (
+        (granite, {"layer_types": [kinds[one] for one in granite["layer_types"]]}),
+        (nemotron, {"layers_block_type": blocks, "hybrid_override_pattern": None}),
+    ):
+        again = model_from_config(written(tmp_path, published | changes))
+        assert again == model_from_config(written(tmp_path, published))
+
+
+def test_windows_of_mimo_by_layer_types(tmp_path: Path) -> None:
+    published = MODELS["MiMo-V2-Flash"][0]
+    kinds = ["sliding_attention" if one else "full_attention" for one in published["hybrid_layer_pattern"]]
+    changes = {"layer_types": kinds, "mlp_layer_types": ["dense"] + ["sparse"] * 47}
+    again = {key: value for key, value in published.items() if key not in ("hybrid_layer_pattern", "moe_layer_freq")}
+    assert model_from_config(written(tmp_path, again | changes)) == model_from_config(written(tmp_path, published))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("Mellum2-12B-A2.5B", {"layer_types": ["banana"] * 28}, "layer_types: 'banana' cannot be costed"),
+        ("Mellum2-12B-A2.5B", {"layer_types": ["full_attention"] * 27}, "layer_types: 27 entries for 28 layers"),
+        ("Seed-OSS-36B", {"layer_types": ["linear_attention"] * 64}, "layer_types: 'linear_attention' cannot be"),
+        ("Mellum2-12B-A2.5B", {"num_experts_per_tok": 65}, "moe: 65 of 64 experts for each token"),
+        ("Hy3", {"first_k_dense_replace": 81}, "81 dense layers of 80"),
+        ("Granite-4.0-H-Small", {"layer_types": ["mamba"] * 40}, "no layer attends, and none keeps a cache"),
+    ],
+)
+def test_layers_that_do_not_agree_are_refused(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        model_from_config(written(tmp_path, MODELS[name][0] | changes))
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_has_no_step_time_is_refused_with_the_part(kind: str, tmp_path: Path) -> None:
     key, part = REFUSED[kind]
-    with pytest.raises(ConfigError, match=f"{key}: {part} cannot be costed"):
-        model_from_config(written(tmp_path, {"model_type": "seen", "llm_config": {"model_type": kind}}))
+    for inner in (kind, f"{kind}_text"):
+        with pytest.raises(ConfigError, match=f"{key}: {part} cannot be costed"):
+            model_from_config(written(tmp_path, {"model_type": "seen", "llm_config": {"model_type": inner}}))

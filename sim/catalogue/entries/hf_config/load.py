@@ -17,6 +17,7 @@ from sim.catalogue.entries.hf_config.mixed import MIXED
 from sim.catalogue.entries.hf_config.plain import PLAIN
 from sim.catalogue.entries.hf_config.recent import RECENT
 from sim.catalogue.entries.hf_config.refused import REFUSED
+from sim.catalogue.entries.hf_config.resaved import as_published
 from sim.catalogue.entries.hf_config.stored import stored
 from sim.catalogue.entries.hf_config.windowed import WINDOWED
 from sim.catalogue.entries.model import Model
@@ -25,6 +26,13 @@ from sim.infile import opened
 READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID, **GATED, **WINDOWED}
 """By `model_type`."""
 
+KINDS = (
+    *("full_attention", "attention", "sliding_attention", "chunked_attention"),
+    *("indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse"),
+    *("compressed_sparse_attention", "heavily_compressed_attention"),
+)
+STATES = ("linear_attention", "mamba")
+"""Of layers, by `layer_types`."""
 MOST_BYTES = 8_000_000
 LONGEST_NAME = 200
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -62,14 +70,16 @@ def model_from_config(path: Path) -> Model:
     kind = keys.get("model_type")
     if kind is None:
         raise ConfigError(file, "model_type", "missing")
-    if isinstance(kind, str) and kind in REFUSED:
-        raise Config(file, keys).no_step_time(*REFUSED[kind])
+    for name in (kind, kind.removesuffix("_text")) if isinstance(kind, str) else ():
+        if name in REFUSED and kind not in READERS:
+            raise Config(file, keys).no_step_time(*REFUSED[name])
     if not isinstance(kind, str) or kind not in READERS:
         near = get_close_matches(shown(kind).strip("'"), READERS, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ConfigError(file, "model_type", f"{shown(kind)} is not known{hint}")
-    config = Config(file, keys)
+    config = Config(file, as_published(keys))
     fields = READERS[kind](config)
+    _check_layers(config, bool(fields.get("linear_attention_layers")))
     folder = file.resolve().parent.name
     name = config.get("_name_or_path", str, "") or folder
     dimensions = {"source": "hf_config", "where": file.name, "kind": "quoted", "note": fields.pop("note", "")}
@@ -84,7 +94,19 @@ def model_from_config(path: Path) -> Model:
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(file, ".".join(str(part) for part in first["loc"]), first["msg"]) from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(file, ".".join(str(part) for part in first["loc"]), message) from error
+
+
+def _check_layers(config: Config, with_states: bool) -> None:
+    """Raises ConfigError where `layer_types` names what no reader knows; *with_states*: its reader knows states."""
+    kinds = config.get("layer_types", list, [])
+    layers = config.keys.get("num_hidden_layers")
+    unknown = [one for one in kinds if one not in KINDS and not (with_states and one in STATES)]
+    if unknown:
+        raise config.no_step_time("layer_types", shown(unknown[0]))
+    if kinds and isinstance(layers, int) and len(kinds) < layers:
+        raise ConfigError(config.path, "layer_types", f"{len(kinds)} entries for {layers} layers")
 
 
 def _read(file: Path) -> Fields:

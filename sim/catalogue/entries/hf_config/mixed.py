@@ -177,6 +177,7 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "kimi_linear": _kimi_linear,
     "minimax_m3": _minimax_m3,
     "minimax_m3_vl": _minimax_m3,
+    "minimax_m3_vl_text": _minimax_m3,
     "qwen3_5_moe_text": _gated_delta,
     "qwen3_5_text": _gated_delta,
     "qwen3_next": _gated_delta,

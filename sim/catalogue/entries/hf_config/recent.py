@@ -17,6 +17,8 @@ from sim.catalogue.entries.hf_config.plain import (
 
 LETTERS = "sliding_window_pattern"
 """Of EXAONE: a letter a layer, L with a window and G without, over and over; or every how many layers have none."""
+PATTERNS = (("", 4), ("prefix_dense_", 1))
+"""Of Command A+: behind the dense layers, and of these: every how many layers see all tokens, where none says."""
 CHUNKED = 4
 """Of Llama 4: every fourth layer sees all tokens, the others those of their chunk."""
 
@@ -34,7 +36,11 @@ def _cohere2_moe(config: Config) -> Fields:
     dense = config.whole("prefix_dense_intermediate_size", inner) or inner
     sizes = {"shared_experts": config.whole("num_shared_experts", 0), "dense_layers": leading}
     experts = moe(config, "num_experts", "intermediate_size", "num_experts_per_tok", **sizes)
-    return _cohere2(Config(config.path, config.keys | {"intermediate_size": dense})) | experts
+    fields = _cohere2(Config(config.path, config.keys | {"intermediate_size": dense})) | experts
+    every, first = (config.whole(f"{prefix}sliding_window_pattern", usual) or usual for prefix, usual in PATTERNS)
+    behind = config.count("num_hidden_layers") - leading
+    windowed = behind - behind // every + leading - leading // first
+    return fields | sliding(config, lambda _: windowed)
 
 
 def _exaone4(config: Config) -> Fields:

@@ -1,6 +1,8 @@
 """A language model's dimensions: data/models/<id>.yaml, or a Hugging Face config.json."""
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from sim.catalogue.entries.model.attention import CompressedAttention, Heads, Indexer, LinearAttention, Mla
 from sim.catalogue.value import Sourced, Value
@@ -21,6 +23,12 @@ class Moe(Spec):
     """Width that routed experts read and write, between a projection down and one up; 0: the model's own (Kimi-K3)."""
     dense_layers: WholeNumber = 0
     """Leading layers, of those with a feed-forward block, where it is an ordinary one."""
+
+    @model_validator(mode="after")
+    def _enough_experts(self) -> Self:
+        if self.experts_per_token > self.experts:
+            raise ValueError(f"{self.experts_per_token} of {self.experts} experts for each token")
+        return self
 
 
 class Model(Spec):
@@ -86,6 +94,16 @@ class Model(Spec):
     """A gate as wide as the queries on the output of (full) attention."""
     params_quoted: Value | None = None
     params_active_quoted: Value | None = None
+
+    @model_validator(mode="after")
+    def _enough_layers(self) -> Self:
+        if self.cached_layers < 1:
+            raise ValueError(f"no layer attends, and none keeps a cache: {self.linear_attention_layers} have states")
+        if self.sliding_window_layers > self.cached_layers:
+            raise ValueError(f"{self.sliding_window_layers} layers with a window of {self.cached_layers}")
+        if self.expert_layers < 0 and self.moe is not None:
+            raise ValueError(f"{self.moe.dense_layers} dense layers of {self.feed_forward_layers}")
+        return self
 
     @property
     def cached_layers(self) -> int:
