@@ -100,7 +100,7 @@ def assert_conserved(engine, requests: list[Request]) -> None:
     assert engine.waiting() == 0
     assert meters.output_tokens == sum(r.output_tokens for r in done)
     assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in done)
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
     assert all(r.finished_s >= r.first_token_s >= r.started_s >= r.arrived_s for r in done)
 
 

@@ -9,7 +9,8 @@ class Dynamic(Spec):
     """A free instance takes up to `max_batch_size` waiting requests, at once or when the oldest has waited long enough.
 
     As Triton's dynamic batcher without preferred sizes: a full batch starts as soon as an instance is free; a smaller
-    one starts when its oldest request has waited `max_queue_delay_s`. The rules are in `sim/engine/dynamic.py`.
+    one starts when its oldest request has waited `max_queue_delay_s`. See
+    `sim/engine/parallel/dynamic.py`.
     """
 
     policy: Literal["dynamic"]

@@ -5,40 +5,28 @@ step more, and who finishes in the step that begins still holds its seat and its
 leap; the step after a leap is formed when its last step begins.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from copy import copy
 from math import inf
 
-from sim.engine.kv.adapters import AdapterSlots
-from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s
+from sim.engine.ranks import RankEngine
 from sim.engine.schedulers.ahead import AsyncRank, Flight, Steps
-from sim.engine.schedulers.queues.waiting import EntryQueue
 from sim.engine.sequence import Sequence
 from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
-class AheadEngine(ABC):
+class AheadEngine(RankEngine[AsyncRank]):
     """One replica, of one rank or of several that step together."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[AsyncRank]) -> None:
-        self._steptime = steptime
-        self._limits = limits
-        self._ranks = ranks
-        self._meters = Meters()
+        super().__init__(steptime, limits, ranks)
         self._runs: Steps | None = None
         self._next: Steps | None = None
         """What runs then; None as long as it is not formed, or where there is nothing to do."""
         self._begun = False
         """The last step of what runs has begun: the next one can be formed."""
-        self._end_s = inf
-        self._sharing = False
-
-    @abstractmethod
-    def _rank_for(self, request: Request) -> AsyncRank:
-        """Where *request* is served."""
 
     @abstractmethod
     def _form(self, begins_s: float) -> Steps | None:
@@ -58,11 +46,11 @@ class AheadEngine(ABC):
 
     def reserve(self, request: Request, now: float) -> bool:
         """See `Engine.reserve`."""
-        if not self._limits.serves(Sequence(request)):
+        if not self.serves(request):
             request.rejected = True
             return False
         rank, runs = self._rank_for(request), self._runs
-        if not rank.reserve(request, 1 if runs is None else runs.formed(now)):
+        if not rank.reserve(request, self._steps_begun(now)):
             return False
         if runs is not None and runs.closed:
             runs = self._next
@@ -168,12 +156,10 @@ class AheadEngine(ABC):
 
     def meters(self, now: float) -> Meters:
         """See `Engine.meters`; `sequence_s` is of the mean working rank."""
-        totals, runs = copy(self._meters), self._runs
-        totals.preemptions = sum(rank.preemptions for rank in self._ranks)
-        totals.kv_peak_blocks = max(rank.pool.peak for rank in self._ranks)
+        totals, runs = self._totals(), self._runs
         if runs is not None and now > runs.start_s:
             self._add(totals, runs, now - runs.start_s, runs.whole(now, runs.steps))
-        totals.output_tokens += round(totals.accepted_tokens - sum(rank.overshoot for rank in self._ranks))
+        totals.output_tokens += self._accepted(totals)
         return totals
 
     def _share(self, runs: Steps, elapsed_s: float) -> None:
@@ -203,36 +189,16 @@ class AheadEngine(ABC):
         """See `Engine.under_way`: one of each rank that works."""
         return [] if self._runs is None else [one.rank.flying(one, asked) for one in self._runs.working()]
 
-    def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
-        return [rank.pool for rank in self._ranks]
-
-    def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`; the step after the one under way has its blocks already."""
-        formed = 1 if self._runs is None else self._runs.formed(now)
-        used = sum(rank.pool.usable - rank.pool.free + rank.blocks_ahead(formed) for rank in self._ranks)
-        return used / sum(rank.pool.usable for rank in self._ranks)
-
-    def adapters(self) -> list[AdapterSlots]:
-        """See `Engine.adapters`."""
-        return [rank.adapters for rank in self._ranks if rank.adapters is not None]
-
-    def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`: nobody, where ranks have queues of their own."""
-        return None
-
-    def waiting(self) -> int:
-        """See `Engine.waiting`."""
-        return sum(rank.queued() for rank in self._ranks)
+    def _steps_begun(self, now: float) -> int:
+        """See `RankEngine._steps_begun`: the step after the one under way has its blocks already."""
+        return 1 if self._runs is None else self._runs.formed(now)
 
 
 class AsyncEngine(AheadEngine):
     """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[AsyncRank] = AsyncRank) -> None:
-        self._pool = limits.new_pool()
-        self._waiting = limits.new_queue()
-        self._rank = schedule(limits, self._pool, self._waiting)
+        self._rank = schedule(limits, limits.new_pool(), limits.new_queue())
         super().__init__(steptime, limits, [self._rank])
 
     def _rank_for(self, request: Request) -> AsyncRank:
@@ -249,7 +215,3 @@ class AsyncEngine(AheadEngine):
             leap = Leap(leap.first_s + rank.read_s, growth_s, leap.valid_steps, leap.load)
         self._meters.cached_tokens += rank.cached_in_step
         return Flight(rank, steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps)), leap)
-
-    def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`."""
-        return self._waiting.last() if isinstance(self._waiting, EntryQueue) else None

@@ -1,96 +1,26 @@
-"""One replica: a rank's schedule on a clock, with decode-only stretches taken in one leap."""
+"""One replica of one rank: its schedule on a clock, with decode-only stretches taken in one leap."""
 
-from copy import copy
-from math import inf, nan
+from math import nan
 
-from sim.engine.kv.adapters import AdapterSlots
-from sim.engine.kv.blocks import BlockPool
+from sim.engine.leaping import LeapingEngine
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
-from sim.engine.schedulers.queues.waiting import EntryQueue
+from sim.engine.metering import book
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.sequence import Sequence
-from sim.records import Leap, Meters, Progress, Request, Span, StepTime
+from sim.records import Meters, Progress, Request, StepTime
 
 
-class VllmEngine:
+class VllmEngine(LeapingEngine):
     """One rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
 
-    __slots__ = (
-        "_end_s", "_leap", "_limits", "_meters", "_pool", "_rank", "_sharing", "_start_s", "_steps",
-        "_steptime", "_waiting",
-    )  # fmt: skip
+    __slots__ = ("_rank",)
 
     def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
-        self._steptime = steptime
-        self._limits = limits
-        self._pool = limits.new_pool()
-        self._waiting = limits.new_queue()
-        self._rank = schedule(limits, self._pool, self._waiting)
-        self._meters = Meters()
-        self._leap = Leap(0.0)
-        self._start_s = 0.0
-        self._end_s = inf
-        self._sharing = False
-        self._steps = 0
-        """Steps of the leap under way; 0 between leaps."""
+        self._rank = schedule(limits, limits.new_pool(), limits.new_queue())
+        super().__init__(steptime, limits, [self._rank])
 
-    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
-        sequence = Sequence(request, prompt_only)
-        if not self._limits.serves(sequence):
-            request.rejected = True
-            return False
-        is_head = self._rank.enqueue(sequence)
-        if not self._steps:
-            return True
-        if self._steps == 1 or not is_head or not self._rank.may_admit(sequence):
-            return False
-        heard = self._rank.steps_until_read(cut_steps(self._leap, self._start_s, now, self._steps))
-        return self._shorten(min(heard, self._steps))
-
-    def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`."""
-        if not self._limits.serves(Sequence(request)):
-            request.rejected = True
-            return False
-        rank, steps = self._rank, self._steps
-        begun = 1 + steps_within(self._leap, now - self._start_s, steps - 1) if steps else 1
-        if not isinstance(rank, Rank) or not rank.reserve(request, begun):
-            return False
-        if steps > 1:
-            self._shorten(rank.steps_with_blocks(steps))
-        return True
-
-    def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`."""
-        self._rank.transit.let_go(request, stepping=self._steps > 0)
-        if self._steps:
-            self._cut(now)
-
-    def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`."""
-        steps = self._steps
-        progress = self._rank.turn_away(request)
-        if progress is None:
-            # others that left just now have cut the leap here
-            most = steps if self._end_s <= now else steps - 1
-            whole = steps_within(self._leap, now - self._start_s, most) if steps else 0
-            progress = self._rank.evict(request, whole, stepping=steps > 0)
-        if steps:
-            self._cut(now)
-        return progress
-
-    def crash(self, now: float) -> None:
-        """See `Engine.crash`."""
-        if self._steps:
-            self._complete(now, steps_within(self._leap, now - self._start_s, self._steps))
-        self._end_s = inf
-
-    def serves(self, request: Request) -> bool:
-        """Whether *request* can ever fit."""
-        return self._limits.serves(Sequence(request))
+    def _rank_for(self, request: Request) -> RankSchedule:
+        return self._rank
 
     def pause(self, now: float) -> bool:
         """Ends the steps under way at the first boundary at or after *now*, after one step at least, for somebody else
@@ -98,99 +28,20 @@ class VllmEngine:
         """
         return self._steps > 1 and self._cut(now)
 
-    def _cut(self, now: float) -> bool:
-        """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
-        return self._shorten(cut_steps(self._leap, self._start_s, now, self._steps))
-
-    def _shorten(self, steps: int) -> bool:
-        """Ends the leap after *steps* steps; whether that moved the end."""
-        if steps == self._steps:
-            return False
-        self._steps = steps
-        self._end_s = self._start_s + leap_s(self._leap, steps)
-        return True
-
-    def plan(self, now: float) -> float:
-        """See `Engine.plan`."""
-        if self._steps:
-            return self._end_s
+    def _form(self, now: float) -> int:
         rank = self._rank
         steps = rank.form(now)
         if not steps:
-            self._end_s = inf
-            return inf
+            return 0
         self._leap = leap = self._steptime.leap(rank.batch)
         if rank.batch.draft_tokens:
             leap.growth_s *= rank.pace
         leap.first_s += rank.read_s
-        if steps > leap.valid_steps:
-            steps = max(1, int(leap.valid_steps))
-        self._steps = steps
-        self._start_s = now
-        self._end_s = now + leap_s(leap, steps)
         self._meters.cached_tokens += rank.cached_in_step
-        return self._end_s
+        return steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps))
 
-    def advance(self) -> list[Request]:
-        """See `Engine.advance`."""
-        left = self._complete(self._end_s, self._steps)
-        return [sequence.request for sequence in left] if left else []
-
-    def _complete(self, end_s: float, whole_steps: int) -> list[Sequence]:
-        """The leap under way ends at *end_s*, *whole_steps* of which were made; who leaves with the last token."""
-        steps = self._steps
-        duration_s = end_s - self._start_s
-        book(self._meters, self._rank, duration_s, self._leap.load * duration_s, whole_steps)
-        if self._sharing:
-            self._rank.share_time(duration_s)
-            self._rank.shares.shared_s = 0.0
-        self._steps = 0
-        return self._rank.commit(steps, end_s)
-
-    def meters(self, now: float) -> Meters:
-        """See `Engine.meters`."""
-        totals = copy(self._meters)
-        totals.preemptions = self._rank.preemptions
-        totals.kv_peak_blocks = self._pool.peak
-        elapsed_s = now - self._start_s
-        if self._steps and elapsed_s > 0:
-            load_s = self._leap.load * elapsed_s
-            book(totals, self._rank, elapsed_s, load_s, steps_within(self._leap, elapsed_s, self._steps))
-        totals.output_tokens += round(totals.accepted_tokens - self._rank.overshoot)
-        return totals
-
-    def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
-        self._sharing = on
-        elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
-        switch_shares(self._rank, on, elapsed_s)
-
-    def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`."""
-        return [self._rank.span(self._start_s, self._end_s, self._steps, asked)] if self._steps else []
-
-    def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
-        return [self._pool]
-
-    def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`."""
-        most = self._steps - 1
-        begun = 1 + steps_within(self._leap, now - self._start_s, most) if most > 0 else 1
-        pool = self._pool
-        return (pool.usable - pool.free + self._rank.blocks_ahead(begun)) / pool.usable
-
-    def adapters(self) -> list[AdapterSlots]:
-        """See `Engine.adapters`."""
-        return [] if self._rank.adapters is None else [self._rank.adapters]
-
-    def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`."""
-        return self._waiting.last() if isinstance(self._waiting, EntryQueue) else None
-
-    def waiting(self) -> int:
-        """See `Engine.waiting`."""
-        return self._rank.queued()
+    def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
+        book(meters, self._rank, duration_s, self._leap.load * duration_s, whole_steps)
 
 
 class LateOutputEngine(VllmEngine):

@@ -10,10 +10,10 @@ from sim.batching.limits import VllmLimits
 from sim.batching.sharing import Swapped
 from sim.batching.slots import MICRO_BATCH_TOKENS
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.dynamic import DynamicEngine
 from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
+from sim.engine.parallel.dynamic import DynamicEngine
 from sim.engine.parallel.lockstep import LockstepEngine
 from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
 from sim.engine.parallel.pipeline import PipelineEngine

@@ -68,7 +68,7 @@ def test_the_others_go_on_as_in_the_reference(policy, workload, model, seed) -> 
         assert ours.cached_tokens == theirs.cached_tokens
     assert engine.meters(1e9).steps == reference.steps
     assert engine.waiting() == 0
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -92,7 +92,7 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
     evicted = drain_evicting(running, rows, evictions, crashes)
     for place, request in enumerate(rows):
         assert request.rejected + (place in evicted) + (not isnan(request.finished_s)) == 1
-    for pool in pools(running):
+    for pool in running.caches():
         assert pool.free == pool.usable >= pool.peak
         assert not getattr(pool, "_blocks_of", None)
     meters = running.meters(1e9)
@@ -170,7 +170,7 @@ def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workloa
         else:
             assert dates(ours) == dates(theirs)
     assert sorted(r.index for r in left) == [r.index for r in fast if not r.rejected]
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 def cut_hashes(request: dict) -> dict:
@@ -200,10 +200,3 @@ def test_who_waited_behind_an_evicted_request_joins_the_next_step() -> None:
 def dates(request) -> tuple[float, float]:
     """First token and finish; -1 for what never happened."""
     return tuple(-1.0 if isnan(s) else s for s in (request.first_token_s, request.finished_s))
-
-
-def pools(engine):
-    """The KV blocks of an engine of any kind."""
-    if isinstance(engine, VllmEngine | AsyncEngine | StagesEngine | PipelineEngine):
-        return [engine._pool]
-    return [rank.pool for rank in engine._ranks]

@@ -118,7 +118,7 @@ def test_tokens_and_blocks_are_conserved(workload: tuple[list[dict], dict]) -> N
     meters = engine.meters(1e9)
     assert meters.output_tokens == sum(r.output_tokens for r in done)
     assert meters.prompt_tokens + meters.cached_tokens == sum(r.prompt_tokens for r in done)
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 @given(

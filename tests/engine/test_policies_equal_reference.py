@@ -91,7 +91,7 @@ def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
         assert dates(ours) == dates(theirs)
         assert ours.rejected == (theirs in reference.broken or not fitted)
     assert engine.meters(1e9).steps == reference.steps
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
     in_turn = [Request(**r) for r in requests]
     drain(PipelineEngine(Affine(0.5), RankLimits(**limits), 2, UnifiedRank, 1), in_turn)
     assert [(*dates(one), one.rejected) for one in in_turn] == [(*dates(one), one.rejected) for one in fast]
@@ -100,7 +100,7 @@ def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
     drain_evicting(engine, fast, evictions)
     slow = reference.run([Request(**r) for r in requests], evictions)
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 def test_a_full_cache_ends_all_requests_in_slots() -> None:

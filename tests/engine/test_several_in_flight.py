@@ -203,7 +203,7 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     assert evicted == {place: one.evicted for place, one in enumerate(slow) if one.evicted}
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert engine.meters(1e9).steps == reference.steps
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 def test_a_crash_between_two_steps_takes_an_answer_of_one_token() -> None:
@@ -211,7 +211,7 @@ def test_a_crash_between_two_steps_takes_an_answer_of_one_token() -> None:
     engine = AsyncEngine(Affine(), limits)
     evicted = drain_evicting(engine, [Request(index, 0.0, 2, 1) for index in range(2)], [], [BASE + 2 * PER_TOKEN])
     assert evicted == {1: Progress(0, 0)}
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 @given(workloads(), st.lists(st.sampled_from([None, 0, 5, 20]), min_size=1, max_size=3), st.integers(1, 2))
@@ -292,7 +292,7 @@ def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> 
     _, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
     assert drain_evicting(engine, fast, evictions, crashes) == drain_evicting(slow_engine, slow, evictions, crashes)
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
-    assert engine._pool.free == engine._pool.usable
+    assert all(cache.free == cache.usable for cache in engine.caches())
 
 
 def steps_with_states(rows, **further) -> tuple[list[dict[int, int]], list[Request]]:

@@ -67,7 +67,7 @@ def test_requests_that_move_are_finished_once(rows, moves) -> None:
     while fleet.env.peek() < inf:
         fleet.env.step()
     assert sorted(one.index for one in fleet.finished) == list(range(len(requests)))
-    assert all(engine._pool.free == engine._pool.usable for engine in fleet.engines)
+    assert all(cache.free == cache.usable for engine in fleet.engines for cache in engine.caches())
     for request in requests:
         hops = request.hops
         assert [hop.replica for hop in hops] == [place % 2 for place in range(len(hops))]

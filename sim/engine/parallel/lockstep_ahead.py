@@ -10,6 +10,7 @@ from math import inf
 from sim.engine.asynchronous import AheadEngine
 from sim.engine.limits import RankLimits
 from sim.engine.parallel.lockstep import gathered_tokens, slowest
+from sim.engine.ranks import emptiest
 from sim.engine.schedulers.ahead import AsyncRank, Flight, Steps
 from sim.records import Leap, Progress, Request, StepTime
 
@@ -57,8 +58,7 @@ class AsyncLockstepEngine(AheadEngine):
         super().__init__(steptime, limits, own)
 
     def _rank_for(self, request: Request) -> AsyncRank:
-        reserved = next((rank for rank in self._ranks if request in rank.transit.reserved), None)
-        return reserved or min(self._ranks, key=lambda rank: rank.queued() + len(rank.running))
+        return emptiest(self._ranks, request)
 
     def _form(self, begins_s: float) -> Together | None:
         possible = [rank.form(begins_s) for rank in self._ranks]

@@ -18,10 +18,10 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, switch_shares
 from sim.engine.parallel.passage import pass_through
+from sim.engine.parallel.unsplit import Unsplit
 from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
-from sim.engine.unsplit import Unsplit
 from sim.records import Batch, Meters, Progress, Request, Span, StepTime
 
 

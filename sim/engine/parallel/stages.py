@@ -18,10 +18,10 @@ from sim.engine.kv.states import StatePool
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book
 from sim.engine.parallel.passage import pass_through
+from sim.engine.parallel.unsplit import Unsplit
 from sim.engine.schedulers.groups import GroupSchedule, StateSchedule
 from sim.engine.schedulers.stages.launches import Flying, Launch
 from sim.engine.schedulers.stages.schedule import StageSchedule
-from sim.engine.unsplit import Unsplit
 from sim.records import Meters, Progress, Request, Span, StepTime
 
 

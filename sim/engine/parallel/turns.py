@@ -6,7 +6,7 @@ from dataclasses import fields
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.unsplit import Unsplit
+from sim.engine.parallel.unsplit import Unsplit
 from sim.engine.vllm import VllmEngine
 from sim.records import Meters, Progress, Request, Span
 

@@ -15,7 +15,7 @@ from copy import copy
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.unsplit import Unsplit
+from sim.engine.parallel.unsplit import Unsplit
 from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
 
 
