@@ -47,11 +47,6 @@ class LockstepEngine(LeapingEngine):
             load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
             book(meters, rank, duration_s / len(self._stepping), load * duration_s / len(self._ranks), whole_steps)
 
-    def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`: as of the last step that was looked at by itself."""
-        caches = self.caches()
-        return 1 - sum(cache.free for cache in caches) / sum(cache.usable for cache in caches)
-
 
 def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:
     """New tokens that the experts see in a step of all ranks, of which each has one of *batches*.
