@@ -86,3 +86,8 @@ def test_power_that_nobody_pays_for_is_told_to_be_that_of_gpus_alone(tmp_path: P
     assert notes(tmp_path, unpaid)[0] == (
         "Host not included: the power of card is that of rtx-4090 alone: give the pool a server."
     )
+
+
+def test_a_card_whose_power_nobody_names_has_none(tmp_path: Path) -> None:
+    unpaid = SCENARIO[: SCENARIO.index("    cost: ")].replace("rtx-4090", "ascend-910c")
+    assert notes(tmp_path, unpaid) == ["The power of card is not known: the catalogue has none of ascend-910c."]

@@ -34,8 +34,12 @@ def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
                 ] = None
             elif unpaid:
                 gpus = " and ".join(dict.fromkeys(unpaid))
+                unknown = " and ".join(gpu for gpu in dict.fromkeys(unpaid) if catalog.gpu(gpu).tdp_w is None)
                 found[
-                    f"Host not included: the power of {fleet.name} is that of {gpus} alone: give the pool a server."
+                    f"The power of {fleet.name} is not known: the catalogue has none of {unknown}."
+                    if unknown
+                    else f"Host not included: the power of {fleet.name} is that of {gpus} alone: give the pool a "
+                    "server."
                 ] = None
             for gpu in dict.fromkeys([*bought, *unpaid]):
                 found |= dict.fromkeys(_watts(catalog.gpu(gpu), catalog))
