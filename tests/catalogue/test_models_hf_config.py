@@ -234,7 +234,7 @@ W4A16, FP8 = {"quant_algo": "W4A16_NVFP4", "group_size": 16}, {"quant_algo": "FP
         ({"bits": 4, "group_size": 32, "mode": "mxfp4"}, "MLX's mxfp4, 4 bits in groups of 32"),
         (
             {"bits": 4, "group_size": 64, "model.layers.0.mlp.down_proj": {"bits": 6}},
-            "MLX's affine, 4 bits in groups of 64 in a mixture",
+            "MLX's affine, 4 bits in groups of 64, mixed",
         ),
         ({"producer": "somebody"}, "a quantization_config without quant_method"),
         (QUARK | {"global_quant_config": {"weight": FP4, "input_tensors": FP4}}, "mxfp4-linear"),

@@ -75,7 +75,7 @@ def _of_mlx(keys: Config) -> str:
         for name, how in keys.keys.items()
         if isinstance(how, dict) and how.get("bits") != width and not any(part in name for part in MLX_WIDER)
     ]
-    mixed = " in a mixture" if others else ""
+    mixed = ", mixed" if others else ""
     known = "" if mixed else MLX.get((mode, width, group), "")
     return known or f"MLX's {mode}, {width} bits in groups of {group}{mixed}"
 
