@@ -84,9 +84,7 @@ def _ending(engine: ReplicaEngine) -> list[tuple[Batch, int]]:
         return [(one._flying[0].batch, 1)]
     if hasattr(engine, "_lanes"):
         return [(min(one._lanes, key=lambda lane: lane.end_s).rank.batch, 1)]
-    if hasattr(engine, "_stepping"):
-        return [(rank.batch, one._steps) for rank, _ in one._stepping[:1]]
-    return [(one._rank.batch, one._steps)]
+    return [(rank.batch, one._steps) for rank in one._stepping[:1]]
 
 
 def _tokens(batch: Batch) -> int:
