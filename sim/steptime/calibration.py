@@ -15,6 +15,8 @@ from sim.steptime.inputs import RooflineInputs
 
 STEP_OVERHEADS = ("per_layer_s", "per_step_s")
 SEQUENCE_OVERHEADS = ("per_sequence_s", "per_sequence_in_process_s", "per_prompt_token_s")
+TABLES = ("allreduce_tables", "nccl_tables", "exchange_tables", "socket_tables")
+"""Of a link: what was measured of each collective."""
 
 
 class Factor(Spec):
@@ -106,15 +108,18 @@ class Calibration(Spec):
             return link
         latency, per_byte = own.latency.factor, own.time_per_byte
         rate = Factor(factor=1 / per_byte.factor, low=1 / per_byte.high, high=1 / per_byte.low)
-        tables = [
-            table.model_copy(
-                update={"time_s": tuple(_collective_s(t, table.time_s[0], latency, per_byte) for t in table.time_s)}
+        tables = {
+            name: tuple(
+                table.model_copy(
+                    update={"time_s": tuple(_collective_s(t, table.time_s[0], latency, per_byte) for t in table.time_s)}
+                )
+                for table in getattr(link, name)
             )
-            for table in link.allreduce_tables
-        ]
+            for name in TABLES
+        }
         return link.model_copy(
             update={
-                "allreduce_tables": tuple(tables),
+                **tables,
                 "allreduce_latency_s": {n: self._scaled(v, own.latency) for n, v in link.allreduce_latency_s.items()},
                 "allreduce_bus_bytes_per_s": {
                     n: self._scaled(v, rate) for n, v in link.allreduce_bus_bytes_per_s.items()

@@ -10,6 +10,7 @@ from sim.catalogue.entries.engine import OwnAllReduce
 from sim.catalogue.entries.server import PcieSlots, Server
 from sim.catalogue.value import Value
 from sim.records import Batch
+from sim.steptime.calibration import Calibration, Factor, LinkFactors
 from sim.steptime.links.collective import AllReduce
 from sim.steptime.links.lanes import Lanes
 from sim.steptime.links.network import Network
@@ -193,3 +194,17 @@ def test_messages_add_up_to_the_time_between_gpus_and_the_engine_does_the_small_
     assert {message.over for message in messages} <= {("PCIe 5.0 x16, peer-to-peer",)}
     by_size = [one.exchanges(tokens)[0] for tokens in (64, 4096)]
     assert [message.own for message in by_size] == ([True, False] if "all-reduce" in what else [False, False])
+
+
+@pytest.mark.parametrize("id", ["pcie5-x16", "pcie4-x16-no-p2p", "nvlink4-nvswitch"])
+def test_a_calibrated_link_stretches_whatever_ranks_exchange(link, id):
+    factors = LinkFactors(latency=Factor(factor=2.0), time_per_byte=Factor(factor=2.0))
+    for usual in (link(id), link(id).across_sockets()):
+        own = Calibration(gpu="any", links={id: factors}).link(usual)
+        ways = [(AllReduce.over(usual, ranks, 1.0), AllReduce.over(own, ranks, 1.0)) for ranks in (2, 4, 8)] + [
+            (AllReduce.over(usual, 4, 1.0, own_bytes=0.0), AllReduce.over(own, 4, 1.0, own_bytes=0.0)),
+            (AllReduce.exchange(usual, 2, 1.0), AllReduce.exchange(own, 2, 1.0)),
+        ]
+        for message_bytes in (2e3, 3e6):
+            for before, after in ways:
+                assert after.time_s(message_bytes) == pytest.approx(2 * before.time_s(message_bytes))
