@@ -271,6 +271,14 @@ class Meters:
     """The part that went to tokens computed again."""
     sequence_s: float = 0.0
     """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
+    mixed_s: float = 0.0
+    """Busy time of steps with prompts, decodes beside them included."""
+    mixed_sequence_s: float = 0.0
+    """The part of `sequence_s` in those steps."""
+    mixed_decode_s: float = 0.0
+    """Of it, that of sequences that decode."""
+    mixed_steps: int = 0
+    """Of the steps, those with prompts."""
     prompt_tokens: int = 0
     """Prompt tokens computed for the first time (cache hits excluded)."""
     cached_tokens: int = 0

@@ -31,6 +31,10 @@ def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: 
         decodes += batch.draft_tokens
         meters.accepted_tokens += batch.accepted_tokens * steps
     if prefill:
+        meters.mixed_s += duration_s
+        meters.mixed_sequence_s += duration_s * (batch.decode_seqs + batch.prefill_seqs)
+        meters.mixed_decode_s += duration_s * batch.decode_seqs
+        meters.mixed_steps += steps
         recomputed = rank.recomputed_in_step
         per_token_s = duration_s / (decodes + prefill)
         meters.prefill_s += per_token_s * (prefill - recomputed)

@@ -110,6 +110,10 @@ def test_little_law_running_requests(simulate) -> None:
     # those cut by the horizon count up to it
     cut = fsum(120 - r.started_s for r in result.log.requests if r.finished_s - overhead > 120 > r.started_s)
     assert fsum(m.sequence_s for m in result.log.meters) == pytest.approx(inside + cut, rel=1e-9)
+    for meters in result.log.meters:
+        assert 0 < meters.prefill_s < meters.mixed_s < meters.busy_s, "prompts are a part of the steps that have any"
+        assert 0 < meters.mixed_steps < meters.steps
+        assert 0 < meters.mixed_decode_s < meters.mixed_sequence_s < meters.sequence_s
 
 
 def test_little_law_requests_in_the_system(simulate) -> None:

@@ -3,7 +3,7 @@ requests wait, or what its steps spend their time on.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum, isnan
 
@@ -114,27 +114,39 @@ def kv_port_busy_fraction(result: CaseResult) -> float:
 
 
 def step_share(result: CaseResult) -> dict[str, float]:
-    """Parts of the mean step by cause, all replicas weighted by their busy time; they add up to 1."""
+    """Parts by cause of the mean step with prompts and of the mean one without, all replicas weighted by their busy
+    time; they add up to 1.
+    """
     context = _mean_context(result)
     seconds: dict[str, float] = {}
     for index, meters in enumerate(result.log.meters):
         if not meters.steps:
             continue
         pool = result.plan.pools[result.log.pool_of_replica[index]]
-        parts = pool.steptime.breakdown(mean_batch(meters, context, pool.steptime.window))
-        whole = sum(parts.values())
-        for cause, part in parts.items():
-            seconds[cause] = seconds.get(cause, 0.0) + part / whole * meters.busy_s
+        for batch, busy_s in mean_batches(meters, context, pool.steptime.window):
+            parts = pool.steptime.breakdown(batch)
+            whole = sum(parts.values())
+            for cause, part in parts.items():
+                seconds[cause] = seconds.get(cause, 0.0) + part / whole * busy_s
     total = sum(seconds.values())
     return {cause: part / total for cause, part in seconds.items()} if total else {}
 
 
-def mean_batch(meters: Meters, context: float, window: int | None) -> Batch:
-    """A step with the replica's mean batch, its share of prompt work, and every context at *context* tokens."""
-    new_prompt = (meters.prompt_tokens + meters.recomputed_tokens) / meters.steps
-    sequences = meters.sequence_s / meters.busy_s if meters.busy_s else 0.0
-    decodes = max(1, round(sequences))
-    chunk = round(new_prompt)
+def mean_batches(meters: Meters, context: float, window: int | None) -> Iterator[tuple[Batch, float]]:
+    """(mean batch, busy time [s]) of a replica's steps with prompts, and of those without: the host launches some
+    kernels one by one in the former alone, however few their tokens are.
+    """
+    if meters.mixed_s > 0:
+        chunk = (meters.prompt_tokens + meters.recomputed_tokens) / max(1, meters.mixed_steps)
+        decodes = round(meters.mixed_decode_s / meters.mixed_s)
+        yield _mean_batch(decodes, max(1, round(chunk)), context, window), meters.mixed_s
+    if (plain_s := meters.busy_s - meters.mixed_s) > 0:
+        decodes = round((meters.sequence_s - meters.mixed_sequence_s) / plain_s)
+        yield _mean_batch(max(1, decodes), 0, context, window), plain_s
+
+
+def _mean_batch(decodes: int, chunk: int, context: float, window: int | None) -> Batch:
+    """Of *decodes* sequences at *context* tokens each, and a prompt of *chunk*."""
     return Batch(
         decode_seqs=decodes,
         kv_tokens=round(decodes * context),
@@ -143,7 +155,7 @@ def mean_batch(meters: Meters, context: float, window: int | None) -> Batch:
         prefill_seqs=1 if chunk else 0,
         prefill_tokens=chunk,
         prefill_attention_pairs=chunk * (chunk + 1) // 2,
-        sampled_seqs=decodes,
+        sampled_seqs=max(1, decodes),
     )
 
 
