@@ -185,15 +185,13 @@ class Batch:
     draft_tokens: int = 0
     """Drafted tokens of the decoding sequences, computed behind the one that each of them gets."""
     kv_tokens: int = 0
-    """Sum of the contexts of the decoding sequences."""
     windowed_kv_tokens: int = 0
-    """Sum of the decoding sequences' contexts, each capped at the model's sliding window."""
+    """Sum of the contexts of the decoding sequences; the same, each capped at the model's sliding window."""
     windowed_growing_seqs: int = 0
     """Decoding sequences whose context is still below the window."""
     prefill_seqs: int = 0
-    """Prompt chunks in the step."""
     prefill_tokens: int = 0
-    """New prompt tokens in the step."""
+    """Prompt chunks in the step, and their new tokens."""
     prefill_context_tokens: int = 0
     """Sum over chunks of the tokens computed before the chunk."""
     prefill_attention_pairs: int = 0
@@ -266,19 +264,15 @@ class Meters:
     load_s: float = 0.0
     """Integral of `Leap.load` over busy time; it drives power."""
     prefill_load_s: float = 0.0
-    """The part of `load_s` that went to prompt tokens computed for the first time."""
     recompute_load_s: float = 0.0
-    """The part that went to tokens computed again."""
+    """The parts of `load_s` that went to prompt tokens computed for the first time, and to tokens computed again."""
     sequence_s: float = 0.0
     """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
     mixed_s: float = 0.0
-    """Busy time of steps with prompts, decodes beside them included."""
     mixed_sequence_s: float = 0.0
-    """The part of `sequence_s` in those steps."""
     mixed_decode_s: float = 0.0
-    """Of it, that of sequences that decode."""
     mixed_steps: int = 0
-    """Of the steps, those with prompts."""
+    """Of steps with prompts: busy time, their part of `sequence_s`, of that the part that decodes, and their number."""
     prompt_tokens: int = 0
     """Prompt tokens computed for the first time (cache hits excluded)."""
     cached_tokens: int = 0
@@ -289,13 +283,11 @@ class Meters:
     preemptions: int = 0
     kv_peak_blocks: int = 0
     seats_blocked_s: float = 0.0
-    """Busy time with a request waiting for a seat (max_num_seqs)."""
     kv_blocked_s: float = 0.0
-    """Busy time with a request waiting for KV blocks."""
     budget_blocked_s: float = 0.0
-    """Busy time with a request waiting for token budget (max_num_batched_tokens)."""
     adapters_blocked_s: float = 0.0
-    """Busy time with requests waiting for a slot of a LoRA adapter (max_loras), and for nothing else."""
+    """Busy time with a request waiting for a seat (max_num_seqs), for KV blocks, for token budget
+    (max_num_batched_tokens); with requests waiting for a slot of a LoRA adapter (max_loras), and for nothing else."""
     steps: int = 0
 
 
