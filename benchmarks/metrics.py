@@ -18,6 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
+import numpy as np
+from scipy.optimize import nnls
+
 from sim.benchdata import BenchRow
 from sim.benchdata.served import fragment, read_rows
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -33,6 +36,8 @@ TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0,
 ITL_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 E2E_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
 """Ends of buckets as vLLM 0.11 has them."""
+EVEN = 3.0
+"""How much a token that one second has more than the next counts, against one that a request has too many."""
 Request = dict[str, float]
 
 
@@ -49,18 +54,34 @@ def requests_in(path: Path) -> tuple[str, list[Request]]:
     return head, sorted(rows, key=lambda row: row["arrival_s"])
 
 
-def page(requests: Sequence[Request], model: str, at_s: float) -> str:
-    """/metrics at *at_s*."""
+def tokens_by_second(requests: Sequence[Request]) -> list[tuple[int, float, float]]:
+    """(second, time per token, tokens) of each request and each second in which it made tokens.
+
+    Requests that run together make them together: how many in each second follows from what each of them made from its
+    first to its last, by least squares, where one second is as the next.
+    """
+    seconds = np.arange(max(one["end_s"] for one in requests) + 1.0)
+    first_s, end_s, made = (
+        np.array([one[name] for one in requests], float) for name in ("first_s", "end_s", "output_tokens")
+    )
+    ran_s = np.maximum(0.0, np.minimum(end_s[:, None], seconds + 1.0) - np.maximum(first_s[:, None], seconds))
+    alike = EVEN * np.diff(np.eye(len(seconds)), axis=0)
+    tokens = ran_s * nnls(np.vstack([ran_s, alike]), np.concatenate([made - 1.0, np.zeros(len(alike))]))[0]
+    tokens *= np.divide(made - 1.0, tokens.sum(axis=1), out=np.zeros_like(made), where=made > 1)[:, None]
+    return [
+        (second, float(ran_s[which, second] / tokens[which, second]), float(tokens[which, second]))
+        for which, second in np.argwhere(tokens > 0).tolist()
+    ]
+
+
+def page(requests: Sequence[Request], model: str, at_s: float, tokens: Sequence[tuple[int, float, float]]) -> str:
+    """/metrics at *at_s*, a whole second, where *tokens* are those of the requests by second."""
     begun = [one for one in requests if one["first_s"] <= at_s]
     done = [one for one in begun if one["end_s"] <= at_s]
-    tokens = []
-    for one in begun:
-        made = (min(at_s, one["end_s"]) - one["first_s"]) / max(one["tpot_ms"] / 1e3, 1e-9)
-        tokens.append((one["tpot_ms"] / 1e3, int(made + 1e-6)))
     lines = _histogram("request_prompt_tokens", [(one["prompt_tokens"], 1) for one in done], LENGTHS, model)
     lines += _histogram("request_generation_tokens", [(one["output_tokens"], 1) for one in done], LENGTHS, model)
     lines += _histogram("time_to_first_token_seconds", [(one["ttft_ms"] / 1e3, 1) for one in begun], TTFT_S, model)
-    lines += _histogram("inter_token_latency_seconds", tokens, ITL_S, model)
+    lines += _histogram("inter_token_latency_seconds", [one[1:] for one in tokens if one[0] < at_s], ITL_S, model)
     lines += _histogram("e2e_request_latency_seconds", [(one["e2e_ms"] / 1e3, 1) for one in done], E2E_S, model)
     waiting = sum(1 for one in requests if one["queued_s"] <= at_s < one["scheduled_s"])
     running = sum(1 for one in requests if one["scheduled_s"] <= at_s < one["end_s"])
@@ -69,12 +90,12 @@ def page(requests: Sequence[Request], model: str, at_s: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _histogram(name: str, values: list[tuple[float, int]], ends: Sequence[float], model: str) -> list[str]:
-    counts = [0] * (len(ends) + 1)
+def _histogram(name: str, values: list[tuple[float, float]], ends: Sequence[float], model: str) -> list[str]:
+    counts = [0.0] * (len(ends) + 1)
     for value, number in values:
         counts[bisect_left(ends, value)] += number
     label = f'engine="0",model_name="{model}"'
-    upto, lines = 0, [f"# TYPE vllm:{name} histogram"]
+    upto, lines = 0.0, [f"# TYPE vllm:{name} histogram"]
     for end, count in zip([*map(str, ends), "+Inf"], counts, strict=True):
         upto += count
         lines.append(f'vllm:{name}_bucket{{{label},le="{end}"}} {upto}')
@@ -108,16 +129,19 @@ def judge(path: Path, gpu: str, catalog: Catalog) -> None:
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
         pages = [Path(place) / f"{second:04}.prom" for second in range(int(end_s) + 1)]
+        tokens = tokens_by_second(requests)
         for second, written in enumerate(pages):
-            written.write_text(page(requests, model, float(second)), encoding="utf-8")
+            written.write_text(page(requests, model, float(second), tokens), encoding="utf-8")
         rows, [seen] = read_rows(pages, gpu, [f"{name}={value}" for name, value in about.items()], [end_s])
     print(f"{path.name}: {end_s:.0f} s of metrics: {fragment(seen)['workload']}")
     for row in rows:
-        print(f"  {row.concurrency} in flight, measured {dict(row.measured)}")
+        print(f"  {row.id}: {row.concurrency or row.avg_batch:.0f} in flight, measured {dict(row.measured)}")
     fitted = calibrate(rows, gpu, catalog, 1).calibration
     print("  factors", {name: one.factor for name, one in factors(fitted) if one.determined}, fitted.errors)
     late = {number for number, one in enumerate(requests) if one["end_s"] > end_s}
-    replayed = replace(rows[0], load="trace", replay=str(path), concurrency=None, prompt_cv=None, output_cv=None)
+    replayed = replace(
+        rows[0], load="trace", replay=str(path), concurrency=None, counted=None, prompt_cv=None, output_cv=None
+    )
     true = [
         fmean(one[name] for number, one in enumerate(requests) if number in late) for name in ("tpot_ms", "ttft_ms")
     ]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from sim.benchdata.counted import Counted
+
 METRICS = (
     "output_tok_s",
     "total_tok_s",
@@ -112,5 +114,7 @@ class BenchRow:
     note: str = ""
     replay: str = ""
     """File with the recorded requests of a trace; empty: there is none."""
+    counted: Counted | None = None
+    """The requests that came, in place of a steady rate; None: nobody counted them."""
     measured: dict[str, float] = field(default_factory=dict)
     """By METRICS; what was not measured is absent."""

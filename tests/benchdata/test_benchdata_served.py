@@ -11,6 +11,7 @@ import pytest
 
 from sim.benchdata import BenchdataError
 from sim.benchdata.served import fragment, read_rows, traffic_files
+from sim.benchdata.served.load import cuts
 from sim.benchdata.served.scraped.histogram import Histogram
 
 LABEL = 'engine="0",model_name="meta-llama/Llama-3.1-8B"'
@@ -90,9 +91,28 @@ def test_equal_lengths_have_no_spread_and_near_ones_little() -> None:
 
 def test_a_queue_leaves_time_per_token_at_what_was_in_flight(tmp_path: Path) -> None:
     pages = written(tmp_path, a=page(100), b=page(300, waiting=50), c=page(400, waiting=50))
-    [row], [seen] = read_rows(pages, "l40s", [], [60.0])
+    [row], [seen] = read_rows([pages[0], pages[2]], "l40s", [], [60.0])
     assert seen.rate_rps == pytest.approx((300 + 50) / 60)  # those that wait came, too
-    assert (row.load, row.concurrency, set(row.measured)) == ("closed_loop", 2, {"tpot_mean_ms"})
+    assert (row.load, row.concurrency, set(row.measured)) == ("closed_loop", 1, {"tpot_mean_ms"})
+
+
+@pytest.mark.parametrize("queue", [0, 40])
+def test_a_queue_with_pages_between_is_what_they_counted(tmp_path: Path, queue: int) -> None:
+    """First tokens take part where nobody knows of a wait before the first page."""
+    pages = written(tmp_path, a=page(100, waiting=queue), b=page(300, waiting=50), c=page(400, waiting=50))
+    [row], [seen] = read_rows(pages, "l40s", [], [60.0])
+    assert row.counted is not None
+    assert (row.counted.running, row.counted.waiting) == (2.0, queue)
+    assert row.counted.came == ((30.0, 250.0 - queue), (60.0, 350.0 - queue))
+    assert set(row.measured) == {"tpot_mean_ms"} | (set() if queue else {"ttft_mean_ms"})
+    assert seen.requests == 350 - queue
+
+
+def test_a_long_queue_is_cut_into_runs_of_as_many_requests() -> None:
+    came = [10.0 * page for page in range(301)]
+    assert cuts(came) == [(0, 50), (100, 150), (250, 300)]
+    assert cuts([7.0, 7.0, 7.0]) == [(0, 2)]
+    assert cuts([0.0, 200.0, 5000.0]) == []  # too many for a run, and nobody knows when they came
 
 
 def test_a_range_query_is_a_row_of_scrapes(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Under which load a server stood that nobody told of."""
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from itertools import pairwise
+from math import ceil, sqrt
 from typing import Any
 
 QUEUED = 0.05
@@ -11,6 +12,8 @@ STEADY, CHANCE_SD = 0.25, 2.0
 it, and than this number of standard deviations of independent arrivals."""
 WAVES, LEAST_REQUESTS, MOST_REQUESTS = 3, 64, 500
 """Requests of a run that stands for a stretch: per client, at least and at most."""
+MOST_PARTS = 3
+"""Of a stretch in which the load changed."""
 
 
 def rate_seen(
@@ -36,3 +39,17 @@ def kept_in_flight(in_flight: float | None) -> Mapping[str, Any]:
     """
     clients = max(1, round(in_flight or 1.0))
     return {"load": "closed_loop", "concurrency": clients, "num_requests": max(LEAST_REQUESTS, WAVES * clients)}
+
+
+def cuts(came: Sequence[float]) -> list[tuple[int, int]]:
+    """(first page, last page) of runs of about as many requests, MOST_REQUESTS at most; where there are more than
+    MOST_PARTS, the first, the last and some between. *came*: requests by each page, since any moment.
+    """
+    total = came[-1] - came[0]
+    number = max(1, ceil(total / MOST_REQUESTS))
+    share = [(one - came[0]) / total * number if total > 0 else 0.0 for one in came]
+    inner = [next(page for page, one in enumerate(share) if one >= part) for part in range(1, number)]
+    edges = [0, *inner, len(came) - 1]
+    found = [one for one in pairwise(edges) if one[0] < one[1] and came[one[1]] - came[one[0]] <= 2 * MOST_REQUESTS]
+    kept = min(MOST_PARTS, len(found))
+    return [found[round(place * (len(found) - 1) / max(1, kept - 1))] for place in range(kept)]

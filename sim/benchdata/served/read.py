@@ -96,7 +96,7 @@ def read_rows(
     for own, length in zip(stretches.values(), lengths, strict=True):
         try:
             served = seen_in(_scrapes(own), length, own.name)
-            rows += [one.row(own.place, known) for one in served]
+            rows += [row for one in served for row in one.rows(own.place, known)]
             seen += served
         except BenchdataError as error:
             problems += error.problems

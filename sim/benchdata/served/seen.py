@@ -1,11 +1,12 @@
 """Traffic and latencies that were seen on a server, whoever counted them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from sim.benchdata.counted import Counted
 from sim.benchdata.csv_rows import Problem
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import BenchRow
@@ -46,8 +47,12 @@ class Seen:
     """Columns that the server told of itself."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """What the client was told: load, rate_req_s, concurrency; empty: nobody knows."""
+    counted: Counted | None = None
+    """The requests that came one by one; None: they came as `load` says."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """By METRICS of `row`."""
+    parts: tuple["Seen", ...] = ()
+    """Of a stretch in which the load changed: each is a run of its own."""
     remarks: tuple[str, ...] = ()
     """What a reader must know."""
 
@@ -80,7 +85,11 @@ class Seen:
         row = None if problems else row_of(cells, 0, path.parent, problems)
         if row is None:
             raise BenchdataError([(str(path), line, text) for line, text in problems])
-        return row
+        return replace(row, counted=self.counted)
+
+    def rows(self, path: Path, about: Mapping[str, str]) -> list[BenchRow]:
+        """Its runs: one, or one for each part. Raises BenchdataError."""
+        return [one.row(path, about) for one in self.parts or (self,)]
 
 
 def together(servers: Sequence[Seen]) -> Seen:

@@ -8,7 +8,9 @@ as far as it is likely to have its part in what they show; one of which they say
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log
+from statistics import stdev
 
 import numpy as np
 
@@ -24,6 +26,8 @@ NORMAL_95 = 1.96
 MOST_REASONS = 10
 MOST_RUNS = 200
 """Of a longer table every second, third, ... run is taken."""
+DRAWS = 8
+"""Of what pages of metrics do not count, to see what it makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,22 @@ def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
             columns = _columns(row, prediction)
             if columns:
                 found.observed += [(len(found.rows), metric, column) for metric, column in columns]
+                found.chance_sd += _chance_sd(row, [column for _, column in columns], simulator)
                 found.rows.append(row)
                 found.names.append(_names(prediction))
             else:
                 found.skipped.append((row, "holds neither throughput nor time per token nor an unsaturated TTFT"))
     return found
+
+
+def _chance_sd(row: BenchRow, columns: Sequence[str], simulator: Simulator) -> list[float]:
+    """How far each column of *row* depends on what is drawn for want of counts; a queue makes much of a little."""
+    if row.counted is None:
+        return [0.0] * len(columns)
+    drawn = [replace(row, counted=replace(row.counted, draw=number)) for number in range(1, 1 + DRAWS)]
+    told = [one.metrics for [one] in simulator.runs(drawn, [[{}]] * DRAWS)]
+    logs = [[log(one[column]) for one in told if column in one] for column in columns]
+    return [stdev(found) if len(found) == DRAWS else 1.0 for found in logs]
 
 
 def _columns(row: BenchRow, prediction: Prediction) -> list[tuple[str, str]]:

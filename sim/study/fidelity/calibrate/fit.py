@@ -64,6 +64,8 @@ class FittingProblem:
     """Of each row: factors that its time depends on."""
     observed: list[tuple[int, str, str]] = field(default_factory=list)
     """(row, metric, column)."""
+    chance_sd: list[float] = field(default_factory=list)
+    """Of each of them: standard deviation of the logarithm by what was drawn, as nobody counted it."""
     skipped: list[tuple[BenchRow, str]] = field(default_factory=list)
 
 
@@ -80,7 +82,8 @@ class Fit:
         self.names = sorted(set().union(*problem.names))
         self.prior_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}
         self.theta: Theta = dict.fromkeys(self.names, 0.0)
-        self._noise_sd = np.array([priors.noise_sd[metric].value for _, metric, _ in problem.observed])
+        noise_sd = [priors.noise_sd[metric].value for _, metric, _ in problem.observed]
+        self._noise_sd = np.hypot(noise_sd, problem.chance_sd)
         [first] = self._residuals([self.theta])
         self._before = self._residual = first
         self._jacobian = self._slopes()

@@ -23,6 +23,7 @@ from sim.scenario.sweep import Case
 from sim.study.fidelity.marks import Worth, fleet_worth
 from sim.study.fidelity.validate.case import BenchCase, case_of
 from sim.study.fidelity.validate.names import NotCovered
+from sim.study.fidelity.validate.pages import between_pages
 from sim.study.metrics.cohort import percentile
 
 Adjust = Callable[[CasePlan], CasePlan]
@@ -142,6 +143,9 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
         return Prediction(case.row.id, "infeasible", "; ".join([plan.infeasible, *notes]), **known)
     if adjust is not None:
         plan = adjust(plan)
+    if case.row.counted is not None:
+        told = between_pages(plan, case.row.counted)
+        return Prediction(case.row.id, "covered", "; ".join(notes), told, requests=case.row.num_requests or 0, **known)
     run = _run(plan, case)
     if not run.answered:
         return Prediction(case.row.id, "infeasible", "; ".join(["no request fits the KV cache", *notes]), **known)
