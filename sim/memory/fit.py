@@ -13,20 +13,22 @@ six models) shows a peak that grows with seats x vocabulary and hardly with the 
 on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 41,408 KV tokens: a test, not an input.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import copysign, inf
+from typing import Any, Self
 
 from sim.catalogue.entries.engine import Engine, EngineMemory, default_share
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes, matrices
+from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes
 from sim.catalogue.entries.offload import HostWeights, Offload
-from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, padded
+from sim.catalogue.entries.quantization import KvCacheDtype, Quantization
 from sim.memory.drafts import DraftMemory
 from sim.memory.groups import KvLayout, layer_bytes
-from sim.memory.host import InHost, host_weight_bytes, host_weights
+from sim.memory.host import InHost, host_weights
 from sim.memory.near import near_sequence_bytes, near_step_bytes
 from sim.memory.parallel import check_parallel
-from sim.memory.shard import Layout, stage_layers, stage_weight_bytes
+from sim.memory.shard import Layout
+from sim.memory.stage import Stage
 from sim.memory.states import StateCache, place_bytes
 from sim.units import GB
 
@@ -69,92 +71,76 @@ class MemoryFit:
     """Sequences whose states it holds, of one data-parallel rank."""
 
 
-def fit(
-    gpu: Gpu,
-    model: Model,
-    quantization: Quantization,
-    engine: Engine,
-    *,
-    tensor_parallel_size: int = 1,
-    pipeline_parallel_size: int = 1,
-    data_parallel_size: int = 1,
-    enable_expert_parallel: bool = False,
-    max_num_seqs: int = 256,
-    max_num_batched_tokens: int = 2048,
-    max_model_len: int | None = None,
-    gpu_memory_utilization: float | None = None,
-    block_size: int = 16,
-    kv_cache_dtype: KvCacheDtype = "auto",
-    context_tokens: int | None = None,
-    offload: Offload | None = None,
-    host_memory_bytes: float = 0.0,
-    drafts: DraftMemory | None = None,
-    groups: KvLayout | None = None,
-    adapter_bytes: float = 0.0,
-    states: StateCache | None = None,
-) -> MemoryFit:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the engine is told of its memory."""
+
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    block_size: int = 16
+    kv_cache_dtype: KvCacheDtype = "auto"
+    context_tokens: int | None = None
+    """Usual length of a request at its end: with sliding-window layers a token of a longer context costs less; None:
+    max_model_len."""
+    offload: Offload | None = None
+    """Leaves weights, and the KV cache of layers that the CPU computes, in `host_memory_bytes`."""
+    host_memory_bytes: float = 0.0
+    drafts: DraftMemory = field(default_factory=DraftMemory)
+    """What drafting takes, of one pipeline stage."""
+    groups: KvLayout | None = None
+    """A block is one of a group of layers; None: of all of them."""
+    adapter_bytes: float = 0.0
+    """What slots for LoRA adapters take of a GPU."""
+    states: StateCache | None = None
+    """Recurrent states that lie beside the KV cache."""
+
+    @property
+    def layout(self) -> Layout:
+        """How the replica's GPUs share the model."""
+        degrees = self.tensor_parallel_size, self.pipeline_parallel_size, self.data_parallel_size
+        return Layout(*degrees, self.enable_expert_parallel)
+
+    def context(self, model: Model) -> int:
+        """The longest that a request may get [tokens]."""
+        return min(model.max_context, self.max_model_len or model.max_context)
+
+
+def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **settings: Any) -> MemoryFit:
     """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
-    *quantization* is the one that the weights really have (see `native_quantization`). *context_tokens* is the usual
-    length of a request at its end: with sliding-window layers a token of a longer context costs less (default:
-    max_model_len). *offload* leaves weights, and the KV cache of layers that the CPU computes, in *host_memory_bytes*.
-    *drafts* is what drafting takes, of one pipeline stage, *adapter_bytes* what slots for LoRA adapters take of a GPU.
-    With *groups* a block is one of a group of layers. *states* lie beside the KV cache.
+    *quantization* is the one that the weights really have (see `native_quantization`); *settings* are those of
+    `Wanted`.
     """
-    layout = Layout(tensor_parallel_size, pipeline_parallel_size, data_parallel_size, enable_expert_parallel)
-    need = engine.memory
+    wanted, need = Wanted(**settings), engine.memory
+    layout = wanted.layout
     problems = check_parallel(model, quantization, layout)
     if need is None:
         problems.append(f"how {engine.name} uses GPU memory is not known")
     if problems or need is None:
-        return _refused(gpu, layout, block_size, "; ".join(problems))
-    share = default_share(engine, need, gpu) if gpu_memory_utilization is None else gpu_memory_utilization
-    context = min(model.max_context, max_model_len or model.max_context)
-    per_token = _kv_bytes_per_token_layer(model, tensor_parallel_size, kv_cache_dtype, context_tokens or context)
-    drafts = drafts or DraftMemory()
-    host = host_weights(offload, model, quantization, layout) if offload is not None else HostWeights()
-    stages = [
-        _Stage.of(
-            gpu,
-            model,
-            quantization,
-            need,
-            layout,
-            stage,
-            share,
-            max_num_seqs,
-            max_num_batched_tokens,
-            host,
-            drafts.weights_bytes + adapter_bytes,
-            near_step_bytes(model, kv_cache_dtype, min(max_num_batched_tokens, context)) / model.layers,
-        )
-        for stage in range(pipeline_parallel_size)
-    ]
+        return _refused(gpu, layout, wanted.block_size, "; ".join(problems))
+    host = HostWeights()
+    if wanted.offload is not None:
+        host = host_weights(wanted.offload, model, quantization, layout)
+    stages = _stages(gpu, model, quantization, engine, need, wanted, host)
     tightest = min(stages, key=lambda stage: stage.kv_bytes / stage.layers)
-    free_bytes, state_bytes = tightest.kv_bytes, place_bytes(model, tensor_parallel_size, tightest.layers)
-    places = states.places_in(free_bytes, state_bytes) if states is not None else 0
+    free_bytes, state_bytes = tightest.kv_bytes, place_bytes(model, wanted.tensor_parallel_size, tightest.layers)
+    places = wanted.states.places_in(free_bytes, state_bytes) if wanted.states is not None else 0
     tightest = replace(tightest, kv_bytes=free_bytes - places * state_bytes)
-    whole_block_bytes = per_token * block_size * tightest.layers * model.cached_layers / model.layers
-    if groups is not None:
-        whole_block_bytes = groups.layer_bytes * block_size * groups.layers * tightest.layers / model.layers
-    drafts_block_bytes = drafts.kv_bytes_per_token * block_size
-    block_bytes = whole_block_bytes * (1 - host.layers / model.layers) + drafts_block_bytes
-    needed = -(-max_model_len // block_size) if max_model_len is not None else 2
-    if groups is not None:
-        needed = groups.blocks(max_model_len or block_size, max_num_batched_tokens) + 1
-    in_host = InHost.of(host, model, quantization, layout, whole_block_bytes + drafts_block_bytes - block_bytes)
-    on_gpu = tightest.kv_bytes // block_bytes if block_bytes else copysign(inf, tightest.kv_bytes)
-    blocks = max(0, int(min(on_gpu, in_host.blocks(host_memory_bytes))))
-    reason = states.why_not(free_bytes, state_bytes) if states is not None else ""
-    reason = reason or _why_not(
-        gpu, quantization, layout, stages, tightest, needed * block_bytes, max_model_len, on_gpu < needed
-    )
-    reason = reason or in_host.why_not(needed, host_memory_bytes)
-    tokens = longest = blocks * block_size
-    if groups is not None:
-        usual = context_tokens or context
-        tokens = int(blocks * usual / groups.blocks(usual, max_num_batched_tokens))
-        longest = groups.longest(max(0, blocks - 1), max_num_batched_tokens)
+    blocks = _Blocks.of(model, wanted, tightest.layers, host)
+    in_host = InHost.of(host, model, quantization, layout, blocks.host_bytes)
+    on_gpu = tightest.kv_bytes // blocks.gpu_bytes if blocks.gpu_bytes else copysign(inf, tightest.kv_bytes)
+    count = max(0, int(min(on_gpu, in_host.blocks(wanted.host_memory_bytes))))
+    reason = wanted.states.why_not(free_bytes, state_bytes) if wanted.states is not None else ""
+    if not reason and on_gpu < blocks.needed:
+        reason = _why_not(gpu, quantization, layout, stages, tightest, blocks.needed * blocks.gpu_bytes, wanted)
+    reason = reason or in_host.why_not(blocks.needed, wanted.host_memory_bytes)
+    tokens, longest = blocks.held(count, model, wanted)
     return MemoryFit(
         gpus=layout.gpus,
         total_bytes=gpu.memory_bytes.value,
@@ -165,94 +151,84 @@ def fit(
         graphs_bytes=tightest.graphs_bytes,
         comms_bytes=tightest.comms_bytes,
         kv_bytes=tightest.kv_bytes,
-        block_bytes=block_bytes,
-        block_size=block_size,
-        num_gpu_blocks=0 if reason else blocks,
+        block_bytes=blocks.gpu_bytes,
+        block_size=wanted.block_size,
+        num_gpu_blocks=0 if reason else count,
         kv_tokens=0 if reason else tokens,
-        max_model_len=max_model_len if max_model_len is not None else min(model.max_context, longest),
+        max_model_len=wanted.max_model_len if wanted.max_model_len is not None else min(model.max_context, longest),
         fits=not reason,
         reason=reason,
         host_weights_bytes=in_host.weights_bytes,
-        host_kv_bytes=in_host.block_bytes * min(max_num_seqs, blocks),
+        host_kv_bytes=in_host.block_bytes * min(wanted.max_num_seqs, count),
         states_bytes=places * state_bytes,
         state_places=places,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """One GPU of one pipeline stage."""
+def _stages(
+    gpu: Gpu,
+    model: Model,
+    quantization: Quantization,
+    engine: Engine,
+    need: EngineMemory,
+    wanted: Wanted,
+    host: HostWeights,
+) -> list[Stage]:
+    """The GPU of every pipeline stage."""
+    share, tokens = wanted.gpu_memory_utilization, wanted.max_num_batched_tokens
+    near_bytes = near_step_bytes(model, wanted.kv_cache_dtype, min(tokens, wanted.context(model)))
+    return [
+        Stage.of(
+            gpu,
+            model,
+            quantization,
+            need,
+            wanted.layout,
+            stage,
+            default_share(engine, need, gpu) if share is None else share,
+            wanted.max_num_seqs,
+            tokens,
+            host,
+            wanted.drafts.weights_bytes + wanted.adapter_bytes,
+            near_bytes / model.layers,
+        )
+        for stage in range(wanted.pipeline_parallel_size)
+    ]
 
-    layers: int
-    usable_bytes: float
-    weights_bytes: float
-    activations_bytes: float
-    library_bytes: float
-    graphs_bytes: float
-    comms_bytes: float
-    kv_bytes: float
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """KV blocks of a GPU with some of a model's layers."""
+
+    gpu_bytes: float
+    """Of one block, on the GPU."""
+    host_bytes: float
+    """Of one block, in host memory."""
+    needed: int
+    """Without so many the engine does not start."""
 
     @classmethod
-    def of(
-        cls,
-        gpu: Gpu,
-        model: Model,
-        quantization: Quantization,
-        need: EngineMemory,
-        layout: Layout,
-        stage: int,
-        share: float,
-        seats: int,
-        tokens: int,
-        host: HostWeights,
-        further_weights_bytes: float,
-        near_layer_bytes: float,
-    ) -> "_Stage":
-        stored = padded(quantization, model)
-        shapes = matrices(stored)
-        first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
-        weights = further_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
-        if host != HostWeights():
-            weights -= host_weight_bytes(host, stored, quantization, layout)
-        activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
-        activations += near_layer_bytes * (last - first)
-        graphs = need.graph_bytes_per_layer.value * (last - first)
-        buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
-        comms = buffers.value if layout.joined > 1 else 0.0
-        library = need.library_bytes.value
-        device = gpu.memory_bytes.value - need.driver_reserved_bytes.value
-        if gpu.usable_memory_fraction is not None:
-            device *= gpu.usable_memory_fraction.value
-        working = activations + library + comms + (graphs if need.graphs_in_share else 0.0)
-        room = device - need.context_bytes.value
-        if need.share == "everything":
-            usable = min(share * device, room)
-            kv = usable - weights - working
-        elif need.share == "weights_and_kv":
-            # SGLang takes its share of what is free once the ranks have met, before it loads the weights
-            usable = min(share * (room - comms), room - working)
-            kv = usable - weights
+    def of(cls, model: Model, wanted: Wanted, layers: int, host: HostWeights) -> Self:
+        size, groups, longest = wanted.block_size, wanted.groups, wanted.max_model_len
+        if groups is None:
+            context = wanted.context_tokens or wanted.context(model)
+            per_layer = _kv_bytes_per_token_layer(model, wanted.tensor_parallel_size, wanted.kv_cache_dtype, context)
+            whole_bytes = per_layer * size * layers * model.cached_layers / model.layers
+            needed = -(-longest // size) if longest is not None else 2
         else:
-            usable = room
-            kv = share * (room - weights - working) if room > weights + working else room - weights - working
-        return cls(last - first, usable, weights, activations, library, graphs, comms, kv)
+            whole_bytes = groups.layer_bytes * size * groups.layers * layers / model.layers
+            needed = groups.blocks(longest or size, wanted.max_num_batched_tokens) + 1
+        drafts_bytes = wanted.drafts.kv_bytes_per_token * size
+        gpu_bytes = whole_bytes * (1 - host.layers / model.layers) + drafts_bytes
+        return cls(gpu_bytes, whole_bytes + drafts_bytes - gpu_bytes, needed)
 
-
-def _activation_bytes(
-    model: Model, need: EngineMemory, layout: Layout, seats: int, tokens: int, samples: bool
-) -> float:
-    tp = layout.tensor_parallel_size
-    gates = 2 if model.gated_mlp else 1
-    forward = tokens * (gates + 1) * model.intermediate / tp
-    if model.moe is not None:
-        inner = model.moe.moe_intermediate / (1 if layout.enable_expert_parallel else tp)
-        at_once = tokens if need.expert_chunk_tokens is None else min(tokens, need.expert_chunk_tokens.value)
-        forward = max(forward, at_once * model.moe.experts_per_token * (max(gates * inner, model.hidden) + inner))
-    peak = 2.0 * (tokens * need.forward_hidden_rows.value * model.hidden + forward)
-    if not samples:
-        return peak
-    sampling = need.sampling_bytes_per_logit.value * seats * model.vocab
-    return max(peak, sampling + 2.0 * tokens * need.sampling_hidden_rows.value * model.hidden)
+    def held(self, count: int, model: Model, wanted: Wanted) -> tuple[int, int]:
+        """(tokens, those of the longest request) that *count* blocks hold."""
+        groups, tokens = wanted.groups, wanted.max_num_batched_tokens
+        if groups is None:
+            return count * wanted.block_size, count * wanted.block_size
+        usual = wanted.context_tokens or wanted.context(model)
+        return int(count * usual / groups.blocks(usual, tokens)), groups.longest(max(0, count - 1), tokens)
 
 
 def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int | None) -> float:
@@ -277,14 +253,12 @@ def _why_not(
     gpu: Gpu,
     quantization: Quantization,
     layout: Layout,
-    stages: list[_Stage],
-    tightest: _Stage,
+    stages: list[Stage],
+    tightest: Stage,
     smallest_kv: float,
-    max_model_len: int | None,
-    short: bool,
+    wanted: Wanted,
 ) -> str:
-    if not short:
-        return ""
+    """Why what the tightest stage has left is less than *smallest_kv*."""
     ranks = layout.tensor_parallel_size * layout.data_parallel_size
     weights = sum(stage.weights_bytes for stage in stages) * ranks
     working = sum(stage.usable_bytes - stage.weights_bytes - stage.kv_bytes for stage in stages) * ranks
@@ -292,7 +266,7 @@ def _why_not(
     cards = f"{layout.gpus}x {gpu.memory_nominal_gib.value:g} GB"
     if tightest.kv_bytes <= 0:
         return f"needs {weights / GB:.1f} GB for {quantization.name} weights, {cards} leave {left / GB:.1f}"
-    what = f"one request of {max_model_len} tokens" if max_model_len else "one KV block"
+    what = f"one request of {wanted.max_model_len} tokens" if wanted.max_model_len else "one KV block"
     return (
         f"needs {smallest_kv / GB:.2f} GB of KV cache per GPU for {what}, "
         f"{cards} leave {tightest.kv_bytes / GB:.2f} beside {tightest.weights_bytes / GB:.1f} GB of weights"

@@ -1,6 +1,7 @@
 """`gpufleet calibrate`."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,6 @@ def calibrate(
         from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written
         from sim.catalogue.catalog import load_catalog
         from sim.report.fidelity.calibrate.answer import calibration_report, calibration_text, why_kept
-        from sim.study.cases.durable import write_whole
         from sim.study.fidelity.calibrate.factors import NothingToFit, calibrate
 
         catalog = load_catalog()
@@ -63,16 +63,22 @@ def calibrate(
             fail(str(error))
         except BrokenProcessPool:
             fail("a worker process was killed, perhaps for lack of memory; nothing is written", OTHER_FAILURE)
-        try:
-            write_whole(out, calibration_text(fitted.calibration))
-            if workload is not None:
-                for file, traffic in traffic_files(workload, seen).items():
-                    write_whole(file, traffic_text(traffic, table))
-        except OSError as error:
-            fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")
+        files = traffic_files(workload, seen) if workload is not None else {}
+        texts = {file: traffic_text(traffic, table) for file, traffic in files.items()}
+        _write(out, {out: calibration_text(fitted.calibration)} | texts)
     if not quiet:
         lines = [remark for one in seen for remark in one.remarks]
         lines.append(f"wrote {out}; a scenario uses it with: calibration: {out}")
-        files = traffic_files(workload, seen) if workload is not None else {}
         lines += [f"wrote {file}; a scenario takes the traffic with: base: {file}" for file in files]
         show_all(*calibration_report(fitted), *lines)
+
+
+def _write(out: Path, texts: Mapping[Path, str]) -> None:
+    """The files *texts*, of which *out* is the one that was asked for."""
+    from sim.study.cases.durable import write_whole
+
+    try:
+        for file, text in texts.items():
+            write_whole(file, text)
+    except OSError as error:
+        fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")

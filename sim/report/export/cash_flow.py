@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
+from xlsxwriter.worksheet import Worksheet
 
 from sim.language import _
 from sim.report.export.answer import StoredAnswer
@@ -170,37 +171,69 @@ def _write(
     A total is the sum of present values, or with a *horizon* the net present cost after that number of months.
     """
     sheet, row = book.sheet(SHEET, SHEET, notes)
+    row = _write_inputs(book, sheet, row, rate, horizon)
+    top, first = row + 2, row + 2 + len(ours) + 3
+    at = {column.head: index for index, column in enumerate(columns)}
+    heads = ["", "net present value" if horizon is None else "net present cost"]
+    book.heads(sheet, top, [*heads, f"as in {'summary' if horizon is None else 'ranking'}.csv", "difference"])
+    names = months[columns[0].head].tolist()
+    starts = frozenset(first + i for i, name in enumerate(names) if i == 0 or names[i - 1] != name)
+    _write_totals(book, sheet, top + 1, ours, _present_of(columns, at, first, len(names), horizon))
+    book.heads(sheet, first - 1, [column.head for column in columns])
+    _write_months(book, sheet, first, columns, months, Places(at, starts))
+    sheet.set_column(0, 0, 30)
+    sheet.set_column(1, len(columns), 15)
+    ends = [*sorted(starts)[1:], first + len(names)]
+    lines = [Line(names[begin - first], begin, end - 1) for begin, end in zip(sorted(starts), ends, strict=True)]
+    clock = (at["month" if horizon is not None else "months from start"], "months")
+    chart = scatter(book, SHEET, drawn.capitalize(), clock, (at[drawn], book.currency), lines)
+    sheet.insert_chart(0, len(columns) + 1, chart)
+
+
+def _write_inputs(book: Book, sheet: Worksheet, row: int, rate: float, horizon: int | None) -> int:
+    """The cells to change, from *row* on; the last row of them."""
     sheet.write_string(row, 0, "discount rate per year", book.formats["bold"])
     sheet.write_number(row, 1, rate, book.formats["input"])
     book.workbook.define_name(RATE, f"='{SHEET}'!{cell(row, 1, fixed=True)}")
-    if horizon is not None:
-        row += 1
-        sheet.write_string(row, 0, "after months", book.formats["bold"])
-        sheet.write_number(row, 1, horizon, book.formats["count"])
-        book.workbook.define_name("after_months", f"='{SHEET}'!{cell(row, 1, fixed=True)}")
-    what = "net present value" if horizon is None else "net present cost"
-    top, first = row + 2, row + 2 + len(ours) + 3
-    last = first + len(months) - 1
-    at = {column.head: index for index, column in enumerate(columns)}
+    if horizon is None:
+        return row
+    row += 1
+    sheet.write_string(row, 0, "after months", book.formats["bold"])
+    sheet.write_number(row, 1, horizon, book.formats["count"])
+    book.workbook.define_name("after_months", f"='{SHEET}'!{cell(row, 1, fixed=True)}")
+    return row
+
+
+def _present_of(
+    columns: Sequence[Column], at: dict[str, int], first: int, rows: int, horizon: int | None
+) -> Callable[[int], str]:
+    """Row of a name -> the formula of its sum over the *rows* of months that begin at *first*."""
 
     def span(head: str) -> str:
-        return f"{cell(first, at[head], fixed=True)}:{cell(last, at[head], fixed=True)}"
+        return f"{cell(first, at[head], fixed=True)}:{cell(first + rows - 1, at[head], fixed=True)}"
 
-    heads = ["", what, f"as in {'summary' if horizon is None else 'ranking'}.csv", "difference"]
-    book.heads(sheet, top, heads)
-    key = columns[0].head
-    for line, (name, value) in enumerate(ours, start=top + 1):
+    def formula(line: int) -> str:
+        wanted = f"EXACT({span(columns[0].head)},{cell(line, 0)})"
+        if horizon is None:
+            return f"=SUMPRODUCT({wanted}*{span('present value')})"
+        return f"=SUMPRODUCT({wanted}*({span('month')}=after_months)*{span('net present cost')})"
+
+    return formula
+
+
+def _write_totals(
+    book: Book, sheet: Worksheet, first: int, ours: Sequence[tuple[str, float]], present: Callable[[int], str]
+) -> None:
+    for line, (name, value) in enumerate(ours, start=first):
         sheet.write_string(line, 0, name)
-        wanted = f"EXACT({span(key)},{cell(line, 0)})" + ("" if horizon is None else f"*({span('month')}=after_months)")
-        summed = span("present value" if horizon is None else "net present cost")
-        formula = f"=SUMPRODUCT({wanted}*{summed})"
-        sheet.write_formula(line, 1, formula, book.formats["total"], value)
+        sheet.write_formula(line, 1, present(line), book.formats["total"], value)
         sheet.write_number(line, 2, value, book.formats["money"])
         sheet.write_formula(line, 3, f"={cell(line, 1)}-{cell(line, 2)}", book.formats["money"], 0)
-    book.heads(sheet, first - 1, [column.head for column in columns])
-    names = months[key].tolist()
-    starts = frozenset(first + i for i, name in enumerate(names) if i == 0 or names[i - 1] != name)
-    places = Places(at, starts)
+
+
+def _write_months(
+    book: Book, sheet: Worksheet, first: int, columns: Sequence[Column], months: pd.DataFrame, places: Places
+) -> None:
     for line, (_index, values) in enumerate(months.iterrows(), start=first):
         for index, column in enumerate(columns):
             if column.formula is None:
@@ -210,10 +243,3 @@ def _write(
                 assert column.value is not None
                 shown = book.formats["number" if column.head == "discount factor" else "money"]
                 sheet.write_formula(line, index, column.formula(line, places), shown, float(column.value(values)))
-    sheet.set_column(0, 0, 30)
-    sheet.set_column(1, len(columns), 15)
-    ends = [*sorted(starts)[1:], last + 1]
-    lines = [Line(names[begin - first], begin, end - 1) for begin, end in zip(sorted(starts), ends, strict=True)]
-    clock = (at["month" if horizon is not None else "months from start"], "months")
-    chart = scatter(book, SHEET, drawn.capitalize(), clock, (at[drawn], book.currency), lines)
-    sheet.insert_chart(0, len(columns) + 1, chart)

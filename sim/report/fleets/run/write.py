@@ -34,7 +34,7 @@ from sim.study.fleets.run.summary import summarize
 from sim.study.fleets.run.sweep import Sweep, sweep_of
 from sim.study.fleets.run.tenants import COLUMNS as TENANT_COLUMNS
 from sim.study.fleets.run.tenants import tenant_rows
-from sim.study.fleets.run.year import FleetYear, hourly_prices, year_rows
+from sim.study.fleets.run.year import hourly_prices, year_rows
 from sim.study.metrics.idle import IdleHour
 from sim.yamlio import dump
 
@@ -64,35 +64,20 @@ def write_report(
     but the pictures is written case by case.
     """
     points = summarize(cases, axes, slo)
-    write_summary(out / "summary.csv", points, axes)
-    if service_points(points):
-        write_services(out / "services.csv", points, axes)
-    write_requests(out, cases, axes, requests_format)
-    write_usage(out / "usage.csv", cases, axes)
-    write_costs(out / "costs.csv", cases, axes)
-    if tenants := tenant_rows(cases, axes):
+    tenants, compared = tenant_rows(cases, axes), differences(points)
+    _write_cases(out, cases, points, axes, requests_format)
+    if tenants:
         given = {name for row in tenants for name in row}
         columns = ["fleet", *axes, *(name for name in TENANT_COLUMNS if name in given)]
         write_rows(out / "tenants.csv", tenants, columns)
-    compared = differences(points)
     if compared:
         write_paired(out / "paired.csv", compared, axes)
-    rows: list[FleetYear] = []
-    if year is not None:
-        tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
-        rows = year_rows(points, axes, year, tariffs, idle)
-        write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
+    table = None if year is None else _write_year(out, points, resolved, axes, slo, year, idle)
     if futures is not None:
         write_futures(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        sweep = sweep_of(points, axes)
-        told = _charts(points, sweep, axes, slo, notes)
-        with drawable() as same:
-            pictured = told if same else _charts(points, sweep, axes, slo, notes)
-            _draw(out, sweep, first_sentence(question or scenario_name)[0], *pictured)
-        panels, timeline, answer = told
-        table = year_table(rows, axes, year, Slo.model_validate(slo)) if year is not None else None
+        panels, timeline, answer = _pictures(out, points, axes, slo, notes, question or scenario_name)
         section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
             points,
@@ -111,6 +96,51 @@ def write_report(
             tenants,
         )
         (out / "report.html").write_text(page, encoding="utf-8")
+
+
+def _write_cases(
+    out: Path, cases: Sequence[FinishedCase], points: Sequence[Point], axes: Sequence[str], requests_format: str
+) -> None:
+    """The tables that every run has, and those of its services."""
+    write_summary(out / "summary.csv", points, axes)
+    if service_points(points):
+        write_services(out / "services.csv", points, axes)
+    write_requests(out, cases, axes, requests_format)
+    write_usage(out / "usage.csv", cases, axes)
+    write_costs(out / "costs.csv", cases, axes)
+
+
+def _write_year(
+    out: Path,
+    points: Sequence[Point],
+    resolved: Sequence[Mapping[str, Any]],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    year: YearPlan,
+    idle: Sequence[IdleHour],
+) -> dict[str, Any]:
+    """year.csv, and the table of the page."""
+    tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
+    rows = year_rows(points, axes, year, tariffs, idle)
+    write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
+    return year_table(rows, axes, year, Slo.model_validate(slo))
+
+
+def _pictures(
+    out: Path,
+    points: Sequence[Point],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    notes: Sequence[str],
+    asked: str,
+) -> tuple[list[Panel], list[Panel], Verdict]:
+    """Draws what there is to see; the charts of the page, and the answer."""
+    sweep = sweep_of(points, axes)
+    told = _charts(points, sweep, axes, slo, notes)
+    with drawable() as same:
+        pictured = told if same else _charts(points, sweep, axes, slo, notes)
+        _draw(out, sweep, first_sentence(asked)[0], *pictured)
+    return told
 
 
 def _charts(
