@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from datetime import date
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -311,14 +311,19 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     >>> _nearest("nvidia a100", ["a10", "a100-80gb-sxm"])
     ('a100-80gb-sxm',)
     >>> _nearest("qwen3-32bb", ["qwen3-0.6b", "qwen3-14b", "qwen3-32b"])
-    ('qwen3-32b', 'qwen3-0.6b', 'qwen3-14b')
+    ('qwen3-32b', 'qwen3-14b', 'qwen3-0.6b')
+    >>> _nearest("qwen3-33b", ["qwen3-0.6b", "qwen3-14b", "qwen3-32b"])[0]
+    'qwen3-32b'
+    >>> _nearest("kimi k2 thinking", ["glm-5", "kimi-k2"])
+    ('kimi-k2',)
     """
-    wanted, names = name.strip().lower()[:_LONGEST_ID], sorted(known)
+    wanted, names = re.sub(r"[\s_]+", "-", name.strip().lower()[:_LONGEST_ID]), sorted(known)
     holding = [one for one in names if len(wanted) >= LEAST_PART and wanted in one.lower()]
     holding.sort(key=lambda one: (one.lower().find(wanted) > 0, one))
     shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
     most = max(shared.values(), default=0)
     sharing = [one for one in names if most and shared[one] == most]
+    sharing.sort(key=lambda one: SequenceMatcher(None, wanted, one.lower()).ratio(), reverse=True)
     almost, alike = (get_close_matches(wanted, names, n=3, cutoff=cutoff) for cutoff in (ALMOST, 0.6))
     return tuple(dict.fromkeys([*holding, *almost, *sharing, *alike]))
 
