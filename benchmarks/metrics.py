@@ -87,6 +87,7 @@ def page(requests: Sequence[Request], model: str, at_s: float, tokens: Sequence[
     running = sum(1 for one in requests if one["scheduled_s"] <= at_s < one["end_s"])
     label = f'{{engine="0",model_name="{model}"}}'
     lines += [f"vllm:num_requests_running{label} {running}", f"vllm:num_requests_waiting{label} {waiting}"]
+    lines.append(f"vllm:prompt_tokens_total{label} {sum(one['prompt_tokens'] for one in begun)}")
     return "\n".join(lines) + "\n"
 
 

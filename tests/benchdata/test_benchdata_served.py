@@ -99,13 +99,16 @@ def test_a_queue_leaves_time_per_token_at_what_was_in_flight(tmp_path: Path) -> 
 @pytest.mark.parametrize("queue", [0, 40])
 def test_a_queue_with_pages_between_is_what_they_counted(tmp_path: Path, queue: int) -> None:
     """First tokens take part where nobody knows of a wait before the first page."""
-    pages = written(tmp_path, a=page(100, waiting=queue), b=page(300, waiting=50), c=page(400, waiting=50))
+    prompts = f"vllm:prompt_tokens_total{{{LABEL}}} "
+    texts = {number: page(number, waiting=50) + f"{prompts}{500 * number}\n" for number in (300, 400)}
+    first = page(100, waiting=queue) + f"{prompts}{500 * 100}\n"
+    pages = written(tmp_path, a=first, b=texts[300], c=texts[400])
     [row], [seen] = read_rows(pages, "l40s", [], [60.0])
     assert row.counted is not None
     assert (row.counted.running, row.counted.waiting) == (2.0, queue)
     assert row.counted.came == ((30.0, 250.0 - queue), (60.0, 350.0 - queue))
     assert set(row.measured) == {"tpot_mean_ms"} | (set() if queue else {"ttft_mean_ms"})
-    assert seen.requests == 350 - queue
+    assert (row.isl, seen.requests) == (500.0, 350 - queue)  # prompts that began, not those of 400 that ended
 
 
 def test_a_long_queue_is_cut_into_runs_of_as_many_requests() -> None:

@@ -61,6 +61,11 @@ class Between:
         name = f"{self._name('ttft', '_count')}_count"
         return [sum(value for (one, _), value in at.values.items() if one == name) for at in self.scrapes]
 
+    def begun_prompt(self) -> float | None:
+        """Mean prompt of the requests that had their first token between the scrapes, where that is counted."""
+        name, number = self._name("begun_prompts"), self._sum(f"{self._name('ttft', '_count')}_count")
+        return self._sum(name) / number if name and number else None
+
     def histogram(self, what: str) -> Histogram:
         """Raises BenchdataError where there is none or nothing fell into it."""
         name = self._name(what, "_count")

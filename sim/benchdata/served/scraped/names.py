@@ -12,6 +12,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "itl": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
         "e2e": ("e2e_request_latency_seconds",),
         "prompt_sum": ("prompt_tokens_total",),
+        "begun_prompts": ("prompt_tokens_total",),
         "output_sum": ("generation_tokens_total",),
         "hits": ("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
         "asked": ("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
@@ -38,7 +39,8 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "accepted": ("spec_accept_length",),
     },
 }
-"""What is read -> names behind the engine's prefix, the newest first."""
+"""What is read -> names behind the engine's prefix, the newest first. vLLM counts a prompt with its first token, SGLang
+when the answer has ended."""
 HISTOGRAMS = ("prompt", "output", "ttft", "itl", "e2e")
 CUMULATIVE = ("_bucket", "_count", "_sum", "_total")
 """Ends of names whose values only grow."""

@@ -52,8 +52,9 @@ def _parts(whole: Seen, between: Between, at_s: Sequence[float]) -> Iterator[See
         seconds, requests = at_s[last] - at_s[first], max(1, round(came[last] - came[first]))
         load = {"load": "poisson", "rate_req_s": requests / seconds, "num_requests": requests}
         load["avg_batch"] = part.in_flight(seconds)
+        prompt = part.begun_prompt() or whole.prompt_tokens
         name = f"{whole.id} from {at_s[first]:.0f} s"
-        yield replace(whole, id=name, load=load, counted=counted, measured=measured)
+        yield replace(whole, id=name, prompt_tokens=prompt, load=load, counted=counted, measured=measured)
 
 
 def _since(at_s: Sequence[float], numbers: Sequence[float]) -> tuple[tuple[float, float], ...]:
