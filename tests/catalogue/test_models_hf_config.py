@@ -257,6 +257,25 @@ def test_stored_weights_keep_their_format(stored: dict[str, Any], native: str, t
             native_quantization(catalog.quantization("none"), model, catalog.quantization)
 
 
+@pytest.mark.parametrize(
+    ("model_id", "changes", "dense"),
+    [
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 1, "mlp_only_layers": [0, 47]}, 2),
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 2, "mlp_only_layers": [1]}, 25),
+        ("qwen3.6-35b-a3b", {"mlp_only_layers": [3]}, 1),
+        ("deepseek-v3", {"moe_layer_freq": 1}, 3),
+        ("deepseek-v3", {"moe_layer_freq": 2}, 3 + 29),
+    ],
+)
+def test_layers_without_experts_between_those_that_have_them(
+    model_id: str, changes: dict[str, Any], dense: int, tmp_path: Path
+) -> None:
+    """Qwen3: layers listed, and those whose number from 1 the step does not divide; DeepSeek: from 0."""
+    moe = model_from_config(write(tmp_path, CONFIGS[model_id] | changes)).moe
+    assert moe is not None
+    assert moe.dense_layers == dense
+
+
 def test_experts_of_amd_in_mxfp4(tmp_path: Path) -> None:
     stored = QUARK | {"global_quant_config": {"weight": FP4, "input_tensors": FP4}, "exclude": ["re:.*self_attn.*"]}
     model = model_from_config(write(tmp_path, CONFIGS["qwen3-30b-a3b"] | {"quantization_config": stored}))

@@ -67,7 +67,15 @@ def moe(config: Config, experts: str, inner: str, tokens: str = "num_experts_per
 def gated_moe(config: Config) -> Fields:
     """Routed experts and one shared block behind a gate of its own (Qwen2-MoE, Qwen3-Next, Qwen3.5)."""
     shared = config.whole("shared_expert_intermediate_size", 0) // config.count("moe_intermediate_size")
-    return moe(config, "num_experts", "moe_intermediate_size", shared_experts=shared, shared_expert_gate=shared > 0)
+    sizes = {"shared_experts": shared, "shared_expert_gate": shared > 0, "dense_layers": _dense_between(config)}
+    return moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _dense_between(config: Config) -> int:
+    """Layers of Qwen's mixtures without experts: those that are listed, and all but every so many."""
+    layers, step = config.count("num_hidden_layers"), config.whole("decoder_sparse_step", 1) or 1
+    listed = {one for one in config.get("mlp_only_layers", list, []) if isinstance(one, int) and 0 <= one < layers}
+    return layers - layers // step + sum((one + 1) % step == 0 for one in listed)
 
 
 def _qwen2_moe(config: Config) -> Fields:
@@ -75,8 +83,8 @@ def _qwen2_moe(config: Config) -> Fields:
 
 
 def qwen3_moe(config: Config) -> Fields:
-    """Qwen3 with routed experts in every layer."""
-    return qwen3(config) | moe(config, "num_experts", "moe_intermediate_size")
+    """Qwen3 with routed experts."""
+    return qwen3(config) | moe(config, "num_experts", "moe_intermediate_size", dense_layers=_dense_between(config))
 
 
 def _mixtral(config: Config) -> Fields:
@@ -102,9 +110,13 @@ def deepseek(config: Config) -> Fields:
 
 
 def shared_moe(config: Config) -> Fields:
-    """Routed and shared experts behind leading dense layers."""
+    """Routed and shared experts behind leading dense layers, in every so many of the others."""
     shared, dense = config.whole("n_shared_experts", 0), config.whole("first_k_dense_replace", 0)
-    return moe(config, "n_routed_experts", "moe_intermediate_size", shared_experts=shared, dense_layers=dense)
+    step = config.whole("moe_layer_freq", 1) if isinstance(config.keys.get("moe_layer_freq"), int) else 1
+    step, layers = step or 1, config.count("num_hidden_layers")
+    sparse = max(0, (layers - 1) // step - (dense - 1) // step)  # multiples of step behind the leading layers
+    sizes = {"shared_experts": shared, "dense_layers": max(dense, layers - sparse)}
+    return moe(config, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
 
 
 def _gemma2(config: Config) -> Fields:
