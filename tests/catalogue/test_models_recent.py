@@ -261,6 +261,19 @@ def test_layers_with_states_are_known_by_the_name_that_transformers_gives_them(t
         assert again == model_from_config(written(tmp_path, published))
 
 
+def test_step_and_solar_as_transformers_writes_them(tmp_path: Path) -> None:
+    published = MODELS["Step-3.5-Flash"][0]
+    gone = ("moe_num_experts", "moe_top_k", "attention_other_setting", "moe_layers_enum", "num_attention_groups")
+    again = {key: value for key, value in published.items() if key not in gone}
+    again |= {"n_routed_experts": 288, "num_experts_per_tok": 8, "num_sliding_attention_heads": 96}
+    again["mlp_layer_types"] = ["dense"] * 3 + ["sparse"] * 42
+    assert model_from_config(written(tmp_path, again)) == model_from_config(written(tmp_path, published))
+    solar = shape("solar_open", 4096, 1280, 48, 64, 8, 196608, head_dim=128, n_shared_experts=1)
+    solar |= experts("routed", 128, 8, 1280)
+    again = {key: value for key, value in solar.items() if key != "intermediate_size"}
+    assert model_from_config(written(tmp_path, again)) == model_from_config(written(tmp_path, solar))
+
+
 def test_windows_of_mimo_by_layer_types(tmp_path: Path) -> None:
     published = MODELS["MiMo-V2-Flash"][0]
     kinds = ["sliding_attention" if one else "full_attention" for one in published["hybrid_layer_pattern"]]

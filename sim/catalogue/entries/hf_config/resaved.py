@@ -88,6 +88,16 @@ def _minimax_m3(keys: Fields) -> Fields:
     return found
 
 
+def _step(keys: Fields) -> Fields:
+    windowed = {"num_attention_heads": keys.get("num_sliding_attention_heads")}
+    return {"moe_num_experts": keys.get("n_routed_experts"), "attention_other_setting": windowed}
+
+
+def _solar_open(keys: Fields) -> Fields:
+    """No layer is dense, and the width of such a one has gone."""
+    return {"intermediate_size": keys.get("moe_intermediate_size")}
+
+
 OF_KINDS: dict[str, Callable[[Fields], Fields]] = {
     "bailing_hybrid": _bailing_hybrid,
     "deepseek_v4": _deepseek_v4,
@@ -96,5 +106,8 @@ OF_KINDS: dict[str, Callable[[Fields], Fields]] = {
     "mimo_v2_flash": _mimo_v2,
     "minimax_m3_vl_text": _minimax_m3,
     "nemotron_h": _mamba2,
+    "solar_open": _solar_open,
+    "step3p5": _step,
+    "step3p7": _step,
 }
 """By `model_type`."""
