@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
 from sim.registry import versions
-from sim.scenario.schema import SECTIONS, TERMS, Scenario
+from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour
 from sim.study.cases.durable import file_digest
@@ -34,9 +34,9 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
     Where a file lies makes no difference, so a folder that was moved keeps its finished cases.
     """
-    at = at_point(scenario, case.overrides)
+    at, fleet = _asked(scenario, case)
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
-    data["fleet"] = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
+    data["fleet"] = fleet.model_dump(mode="json")
     if (hours := load_by_hour(at)) is not None:
         data["load_by_hour"] = hours  # weights of a tariff's hours in what the year costs
     parts = [
@@ -51,7 +51,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
     """What the simulated quantities of *case* rest on, in words, each with a digest; prices and terms left out."""
-    data, fleet = _of_quantities(scenario, case)
+    data = _beside_money(*_asked(scenario, case))
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
     return {
@@ -59,28 +59,39 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
         **{f"the file {name}": content[:16] for name, content in named.items()},
         **{f"the catalogue ({part})": parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
         "the program": program_digest(),
-        **{f"the policy {name}": text for name, text in versions(fleet).items()},
+        **{f"the policy {name}": text for name, text in versions(data["fleet"]).items()},
     }
 
 
 def quantities(scenario: Scenario, case: Case) -> str:
     """Names what *case* simulates, whatever it costs and its fleet is called. Cases of one catalogue and program with
-    other names differ in more than money; those with one name may still: a server's share is a term of the cost.
+    other names differ in more than money.
     """
-    data, fleet = _of_quantities(scenario, case)
+    at, fleet = _asked(scenario, case)
+    data = _beside_money(at, fleet)
+    policies = versions(data["fleet"])
     del data["fleet"]["name"]
-    content = placeless(data, with_content=True)
-    return _short(json.dumps([content, versions(fleet), case.replication], sort_keys=True))
+    site = fleet.site or at.site
+    # of the terms, what is in the meters: parts of servers, and the hours of the local clock
+    costs = fleet.cost, *(pool.cost for pool in fleet.pools)
+    metered = [cost is not None and cost.share for cost in costs], site and site.timezone
+    said = placeless(data, with_content=True), metered, policies, case.replication
+    return _short(json.dumps(said, sort_keys=True))
 
 
-def _of_quantities(scenario: Scenario, case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the scenario says of *case* beside money; and all that it says of the fleet."""
+def _asked(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
+    """*scenario* at the point of *case*, and the case's fleet there."""
     at = at_point(scenario, case.overrides)
+    return at, next(fleet for fleet in at.fleets if fleet.name == case.fleet)
+
+
+def _beside_money(at: Scenario, fleet: Fleet) -> dict[str, Any]:
+    """What a scenario says of *fleet* at a point, prices and terms left out."""
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
-    fleet = next(fleet.model_dump(mode="json") for fleet in at.fleets if fleet.name == case.fleet)
-    data["fleet"] = {key: value for key, value in fleet.items() if key not in ("cost", *MONEY)}
-    data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in fleet["pools"]]
-    return data, fleet
+    whole = fleet.model_dump(mode="json")
+    data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}
+    data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in whole["pools"]]
+    return data
 
 
 def _short(text: str) -> str:

@@ -71,6 +71,7 @@ def test_one_simulation_for_two_prices(tmp_path: Path, catalog: Any, simulated: 
 def test_a_share_of_a_server_is_more_than_a_price(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     """Half of the server draws less than the whole."""
     costs = {"whole": BOUGHT % "false", "half": BOUGHT % "true", "rented": RENTED % 1}
+    costs["dear half"] = costs["half"].replace("2000", "2500")
     both = points(scenario(tmp_path, costs), catalog, tmp_path / "all")
     assert simulated == ["whole", "half"]
     alone = points(scenario(tmp_path, {"half": costs["half"]}), catalog, tmp_path / "half")
