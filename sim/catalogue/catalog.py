@@ -304,7 +304,7 @@ def _is_id(key: str) -> bool:
 
 
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """What *name* may stand for, likeliest first: names that hold it, almost the same, with the same numbers, alike.
+    """What *name* may stand for, likeliest first: names that hold it, with the same numbers, almost the same, alike.
 
     >>> _nearest("a100", ["a10", "h100-sxm", "a100-80gb-sxm", "a100-40gb-pcie"])
     ('a100-40gb-pcie', 'a100-80gb-sxm', 'a10')
@@ -319,9 +319,10 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
     most = max(shared.values(), default=0)
     sharing = [one for one in names if most and shared[one] == most]
-    sharing.sort(key=lambda one: SequenceMatcher(None, wanted, one.lower()).ratio(), reverse=True)
     almost, alike = (get_close_matches(wanted, names, n=3, cutoff=cutoff) for cutoff in (ALMOST, 0.6))
-    return tuple(dict.fromkeys([*holding, *almost, *sharing, *alike]))
+    near = sorted({*almost, *sharing}, key=lambda one: SequenceMatcher(None, wanted, one.lower()).ratio(), reverse=True)
+    near.sort(key=lambda one: shared[one], reverse=True)
+    return tuple(dict.fromkeys([*holding, *near, *alike]))
 
 
 def _numbers(text: str) -> set[str]:
