@@ -34,9 +34,21 @@ NAMES = {
     "mean_e2e_latency_ms": "e2e_mean_ms",
 }
 """The clients' names of what they measured -> ours; the last two are SGLang's."""
-SERVER = {"model_path": "model", "version": "engine_version"}
-SERVER_SIZES = {"tp_size": "tp", "pp_size": "pp"}
+SERVER = {"model_path": "model", "version": "engine_version", "kv_cache_dtype": "kv_dtype"}
+SERVER_SIZES = {"tp_size": "tp", "pp_size": "pp", "max_running_requests": "max_num_seqs"}
 """Of what SGLang's server tells of itself -> columns; the sizes where its attention is not in data parallel."""
+QUANTIZATION = {
+    "fp8": "fp8",
+    "w8a8_fp8": "fp8",
+    "modelopt_fp8": "fp8",
+    "w8a8_int8": "int8-w8a8",
+    "awq": "awq-int4",
+    "awq_marlin": "awq-int4",
+    "gptq_marlin": "gptq-int4",
+    "modelopt_fp4": "nvfp4",
+    "mxfp4": "mxfp4",
+}
+"""SGLang's word for the format of its weights -> ours; of others the model's name says more."""
 OWN_TIMES = 0.5
 """A client that sends all at once is done with it sooner than in this share of the run."""
 ACCEPTED = ("spec_decode_acceptance_length", "accept_length")
@@ -153,6 +165,7 @@ def _of_server(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(server, dict):
         sizes = SERVER_SIZES if server.get("dp_size") in (None, 1) else {}
         told = {ours: server[theirs] for theirs, ours in (SERVER | sizes).items() if server.get(theirs)}
+        told |= {"precision": QUANTIZATION.get(str(server.get("quantization")), "")}
     if isinstance(cache, dict) and isinstance(hit := cache.get("cache_hit_rate_pct"), int | float) and hit > 0:
         told["cached_share"] = hit / 100
     return told

@@ -89,6 +89,7 @@ def test_what_a_result_does_not_tell_can_be_said(tmp_path: Path) -> None:
 def sglang_run(**changes: Any) -> dict[str, Any]:
     """Keys as sglang.bench_serving 0.5.23 writes them."""
     server = {"model_path": "Qwen/Qwen3-32B", "tp_size": 2, "pp_size": 1, "dp_size": 1, "version": "0.5.23"}
+    server |= {"kv_cache_dtype": "fp8_e4m3", "max_running_requests": 128, "quantization": "w8a8_fp8"}
     return {
         "backend": "sglang", "request_rate": float("inf"), "max_concurrency": 16, "server_info": server,
         "duration": 60.0, "completed": 160, "total_input_tokens": 81920, "total_output_tokens": 20480,
@@ -123,6 +124,7 @@ def test_what_sglang_tells_of_its_server(tmp_path: Path, ranks: int, tp: int | N
     (tmp_path / "run.json").write_text(json.dumps(run))
     (row,) = read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"})
     assert (row.engine, row.engine_version, row.model, row.tp) == ("SGLang", "0.5.23", "Qwen/Qwen3-32B", tp)
+    assert (row.kv_dtype, row.max_num_seqs, row.precision) == ("fp8_e4m3", 128 if tp else None, "fp8")
     assert (row.cached_share, row.measured["e2e_mean_ms"], row.measured["total_tok_s"]) == (0.125, 6000.0, 1706.0)
 
 
