@@ -65,7 +65,7 @@ class RankLimits:
     draft_tokens: int = 0
     """Tokens drafted behind each sequence that decodes, in every step."""
     accepts: Callable[[Request, int], float] = no_drafts
-    """How many drafts a request keeps in a step of the rest of its answer, so many tokens long."""
+    """(request, tokens left of its answer) -> drafts that it keeps in a step."""
     longest_prefix_first: bool = False
     """Waiting requests join in the order of what they find in the prefix cache, where the policy does so."""
     order: Callable[[Request], Any] | None = None

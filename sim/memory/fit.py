@@ -205,7 +205,7 @@ class _Blocks:
     host_bytes: float
     """Of one block, in host memory."""
     needed: int
-    """Without so many the engine does not start."""
+    """The fewest with which the engine starts."""
 
     @classmethod
     def of(cls, model: Model, wanted: Wanted, layers: int, host: HostWeights) -> Self:

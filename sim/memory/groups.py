@@ -15,7 +15,7 @@ from sim.catalogue.entries.quantization import KvCacheDtype, kv_element_bytes
 STATE = 0
 """Stands for the window of a group that keeps one state for a sequence, however long it is."""
 FEW_MORE = 1.5
-"""Groups are as large as the largest kind of layers where that has fewer than so many times the smallest kind's."""
+"""Groups are as large as the largest kind of layers where that has fewer than this multiple of the smallest kind's."""
 
 
 def layer_bytes(model: Model, tensor_parallel_size: int, dtype: KvCacheDtype, whole: bool = False) -> float:

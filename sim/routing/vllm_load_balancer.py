@@ -21,7 +21,7 @@ from sim.spec import NonNegative, Spec
 WAITING = 4
 """Weight of a waiting request against a running one, as it was before July 2026."""
 PRESSURE, PRESSED_FROM = 6.0, 0.5
-"""A waiting request weighs so much more for each share of the KV blocks in use beyond the latter."""
+"""What a waiting request weighs more for each share of the KV blocks in use beyond `PRESSED_FROM`."""
 
 
 class VllmLoadBalancer(Spec):

@@ -8,7 +8,7 @@ from sim.engine.sequence import Sequence
 Reach = Callable[[Sequence, int], int]
 """Tokens that a sequence has slots for in the step at a counter."""
 FirstStep = Callable[[Sequence, int], int]
-"""Counter of the first step in which a sequence has slots for more than so many tokens."""
+"""Counter of the first step in which a sequence has slots for more tokens than these."""
 
 
 class Slots:

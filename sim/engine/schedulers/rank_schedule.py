@@ -1,7 +1,7 @@
 """The steps of one rank under any policy: what a step holds, and what it leaves behind.
 
 A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S` and it finishes when
-S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who gives way
+S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who is preempted
 and who holds which KV blocks.
 """
 

@@ -2,10 +2,10 @@
 
 The rules follow TensorRT-LLM's capacity scheduler (GUARANTEED_NO_EVICT) with in-flight batching: every step serves
 all who decode, then prompts in order while token budget, seats and reserved blocks last; a prompt joins whole, or in
-chunks. Nobody ever gives way. With MAX_UTILIZATION (`capacityScheduler.cpp`, MaxUtilizationScheduler) the blocks of
-its prompt are enough for a request to join, and where one that has started finds no block for its next step, the one
-that started last is paused: its blocks are free, and it computes prompt and tokens again when it is its turn. Its
-"two steps look-ahead", which keeps one more block free for requests that decode, is left out.
+chunks. No sequence is ever preempted. With MAX_UTILIZATION (`capacityScheduler.cpp`, MaxUtilizationScheduler) the
+blocks of its prompt are enough for a request to join, and where one that has started finds no block for its next step,
+the one that started last is paused: its blocks are free, and it computes prompt and tokens again when it is its turn.
+Its "two steps look-ahead", which keeps one more block free for requests that decode, is left out.
 
 llama.cpp's slots are the same as the former with one block each, as large as a slot's context: `update_slots`
 (`tools/server/server-context.cpp`) puts one token of each generating slot into the batch and fills it up to n_batch

@@ -20,7 +20,7 @@ class Approximate(Spec):
     """Prompt tokens that it remembers of each replica. llm-d's default is 31,250 blocks of 16 tokens."""
 
     def start(self, replicas: int) -> "RememberedIndex":
-        """The index of so many replicas."""
+        """The index of a number of *replicas*."""
         return RememberedIndex(replicas, self.tokens_per_replica)
 
 
@@ -32,7 +32,7 @@ class Exact(Spec):
     """From the event to the router."""
 
     def start(self, replicas: int) -> "ReportedIndex":
-        """The index of so many replicas."""
+        """The index of a number of *replicas*."""
         return ReportedIndex(replicas, self.delay_s)
 
 

@@ -126,7 +126,7 @@ def _range_complaints(
 
 
 def around(scenario: Experiment, path: str, now: float, relative: float) -> tuple[float, float]:
-    """So much less and more than *now*; whole numbers where nothing else is allowed."""
+    """The ends at a fraction less and more than *now*; whole numbers where nothing else is allowed."""
     low, high = now * (1 - relative), now * (1 + relative)
     if isinstance(now, int) and not allowed(scenario, path, (low, high)):
         return round(low), round(high)

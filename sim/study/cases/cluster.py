@@ -32,7 +32,7 @@ CONNECT_S, WORKERS_S = 10, 30
 """How long a scheduler may take to answer, and a worker to be there."""
 TLS_SETTINGS = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY"
 LOOK_S = 2.0
-"""So often it is asked whether any worker is left."""
+"""Time between two looks for whether any worker is left."""
 
 
 class ClusterError(Exception):

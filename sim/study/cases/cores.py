@@ -19,7 +19,7 @@ ALONE_S = 0.5
 KEPT_S = 60
 """How long a process without work is kept."""
 DEATHS = 3
-"""So many processes may be killed at one task, or one after the other at their start."""
+"""Processes that may be killed at one task, or one after the other at their start."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Task:
 
 
 class Cores:
-    """So many processes, of which this one is the first.
+    """A number of processes, of which this one is the first.
 
     The others start beside the work and take tasks from the same queue, so that nobody waits for anybody's start. They
     end with the context, or when anything fails. The task of a process that was killed is handed out again; one that

@@ -100,7 +100,7 @@ def straight_line_usd_per_h(price_usd: float, years: float) -> float:
 
 @formula
 def month_to_hour(usd_per_month: float, share: float) -> float:
-    """An hour's part of a *share* of what is paid by the month."""
+    """An hour's part of a *share* of an operating cost per month."""
     return usd_per_month * share / HOURS_PER_MONTH
 
 

@@ -171,7 +171,7 @@ class SglangRank(PrefillFirstRank):
 
     def _preempt_for(self, waiting: Sequence, taken: float, mixed: int) -> float | None:
         """Running requests of lower priority give their seats to *waiting* (`preempt_to_schedule`), the lowest first
-        and of these the last in; what was counted on for them, of *taken* [tokens]. None where nobody gives way.
+        and of these the last in; what was counted on for them, of *taken* [tokens]. None where nobody is preempted.
         """
         free = self.pool.free * self.pool.block_size - taken
         short = self._looked_at.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free

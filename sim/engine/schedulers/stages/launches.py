@@ -98,7 +98,7 @@ class Launch:
 
 
 class Cohort:
-    """Requests that decode together, batch after batch, as long as nobody gives way: a batch is a few sums.
+    """Requests that decode together, batch after batch, as long as nobody is preempted: a batch is a few sums.
 
     Who joins keeps what it had then; what the cohort's batches have added is made good when it parts from it.
     """

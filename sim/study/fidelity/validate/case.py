@@ -14,15 +14,15 @@ from sim.study.fidelity.validate.tuned import trtllm_bench_limits
 from sim.workload import Workload
 
 REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
-"""A closed loop of unknown length sends so many requests per client, and at least so many in all."""
+"""Requests of a closed loop of unknown length: per client, and at least in all."""
 USUAL_REQUESTS = 1000
 """Requests of an open loop or a burst of unknown length: the default of vLLM's client."""
 MOST_REQUESTS, MOST_TOKENS = 3000, 20_000_000
-"""Longer runs are cut: to so many requests, or so many tokens, whichever is fewer ..."""
+"""Longer runs are cut to this number of requests or of tokens, whichever is reached first ..."""
 UNLIMITED_RATE = 1e6
 """Clients write rates above this [requests/s] for "all at once"."""
 LEAST_WAVES = 3
-"""... but never below so many per client, or per seat of a burst."""
+"""... but never below this number per client, or per concurrent sequence of a burst."""
 REPLAY_CV = 1.0
 """Recorded requests whose file is not at hand: lognormal lengths with this spread."""
 LONGEST_OVER_MEAN = 8.0

@@ -62,7 +62,7 @@ class ServingStates:
 
 
 def serving_states(plan: CasePlan, failures: int = FAILURES) -> ServingStates:
-    """States of the fleet of *plan*, as long as so many *failures* take."""
+    """States of the fleet of *plan*, for as long as that number of *failures* takes."""
     rates = [_strikes_per_s(pool) for pool in plan.pools]
     per_s = sum(_failures_per_s(pool) for pool in plan.pools)
     whole = tuple(pool.replicas - pool.standing_by for pool in plan.pools)

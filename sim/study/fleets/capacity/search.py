@@ -234,7 +234,7 @@ def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: 
 
     def meets(case: StoredCase) -> bool:
         found = over.get(case.axes[axis.label])
-        good = standing(slo, [case.metrics]).good  # where nobody asks for anything, too
+        good = standing(slo, [case.metrics]).good  # where no requests arrive, too
         return good and (found is None or found.meets)
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:

@@ -30,7 +30,7 @@ from sim.study.fleets.size.units import Unit, dominated, family
 from sim.study.metrics.cohort import latencies_s
 
 MOST_TRIALS = 120
-"""About so many fleets are simulated; beyond them the answer says that the search was cut off."""
+"""About the number of fleets that are simulated; beyond it the answer says that the search was cut off."""
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
 MOST_SPLITS = 2
@@ -38,7 +38,7 @@ MOST_SPLITS = 2
 CUTS = 11
 """Borders between such ranges to choose from."""
 STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
-"""A pool whose attainment is short by at most so much reaches at most so much of what it was loaded with."""
+"""(Attainment that a pool is short by, at most; share of its load that it then reaches, at most.)"""
 BEHIND = 0.9
 """A pool that answers less than this share of what arrives meanwhile falls behind."""
 

@@ -70,7 +70,7 @@ class Unit:
         return replicas + (self.beside.replicas if self.beside is not None else 0)
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
-        """So many replicas behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
+        """*replicas* behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
         if self.own is not None:
             out = self.own_spares - spare
             pools = [pool.model_copy(update={"replicas": pool.replicas - out}) for pool in self.own.pools]
