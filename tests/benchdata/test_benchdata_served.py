@@ -238,6 +238,19 @@ def test_ranks_that_work_on_the_same_requests_count_once(tmp_path: Path) -> None
     assert seen.in_flight == 2.0
 
 
+def test_prompts_out_of_another_cache_are_cached_too(tmp_path: Path) -> None:
+    """vLLM counts what a connector fetched apart from hits in its own cache, which are a quarter here."""
+
+    def fetched(requests: int) -> str:
+        return page(requests) + (
+            f"vllm:prompt_tokens_cached_total{{{LABEL}}} {300 * requests}\n"
+            f"vllm:prompt_tokens_total{{{LABEL}}} {400 * requests}\n"
+        )
+
+    [row], _ = read_rows(written(tmp_path, a=fetched(100), b=fetched(400)), "l40s", [], [60.0])
+    assert row.cached_share == 0.75
+
+
 def test_first_tokens_count_of_streamed_answers_where_these_are_told_apart(tmp_path: Path) -> None:
     def mixed(requests: int) -> str:
         late = histogram("sglang:time_to_first_token_seconds", {"0.1": 0, "+Inf": requests}, 0.2 * requests)

@@ -113,10 +113,10 @@ class Between:
 
     def cached_share(self) -> float:
         """Share of prompt tokens out of the prefix cache; of servers without counters, what their gauge showed."""
-        hits, asked = self._name("hits"), self._name("asked")
-        total = self._sum(asked) if asked else 0.0
-        if hits and total:
-            return min(1.0, self._sum(hits) / total)
+        for hits, asked in (("cached", "prompt_sum"), ("hits", "asked")):
+            counted, whole = self._name(hits), self._name(asked)
+            if counted and whole and (total := self._sum(whole)):
+                return min(1.0, self._sum(counted) / total)
         shown = [
             value for one in self.scrapes for (name, _), value in one.values.items() if name == self._name("hit_share")
         ]
