@@ -197,3 +197,10 @@ def test_drafts_name_what_the_catalogue_knows(tmp_path: Path, catalog: Catalog) 
     own = {"num_speculative_tokens": 2, "accepted": 1, "method": "draft_model", "draft_model": "qwen3-0.6b"}
     with pytest.raises(ScenarioErrors, match=r"draft_model: needs a step time that is computed"):
         plan_of(tmp_path, catalog, steptime=affine, batching={"speculative": own})
+
+
+def test_an_engine_of_one_maker_does_not_run_on_the_cards_of_another(tmp_path: Path, catalog: Catalog) -> None:
+    refused = plan_of(tmp_path, catalog, gpu="mi300x", engine="tensorrt-llm")
+    assert refused.infeasible == "TensorRT-LLM 1.x does not run on AMD Instinct MI300X"
+    assert not plan_of(tmp_path, catalog, gpu="h100-80gb-sxm", engine="tensorrt-llm").infeasible
+    assert not plan_of(tmp_path, catalog, gpu="mi300x", engine="vllm").infeasible

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.gpu import Gpu, Vendor
 from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowWeights
 from sim.catalogue.entries.offload import EngineOffload
 from sim.catalogue.value import Sourced, Value
@@ -213,6 +213,8 @@ class Engine(Spec):
     changed: tuple[Changed, ...] = ()
     """What the limits and the memory of some of these releases are instead."""
     note: str = ""
+    vendors: tuple[Vendor, ...] = ()
+    """Whose GPUs it runs on; empty: anybody's."""
     batching: Literal["vllm", "prefill_first", "reserve", "slots", "static"]
     """The policy in sim/batching that a pool runs on where it names none."""
     prefill: Literal["chunked", "whole", "unknown"]

@@ -7,6 +7,8 @@ from sim.catalogue.entries.slices.mig import Mig
 from sim.catalogue.value import Value
 from sim.spec import Spec
 
+Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "huawei"]
+
 
 class Gpu(Spec):
     """Datasheet and driver facts of one device.
@@ -18,7 +20,7 @@ class Gpu(Spec):
     name: str
     aliases: tuple[str, ...] = ()
     """Other names under which benchmarks and articles know it."""
-    vendor: Literal["nvidia", "amd", "intel", "apple", "google", "aws", "huawei"]
+    vendor: Vendor
     architecture: str
     form_factor: str = ""
     release_date: date | None = None

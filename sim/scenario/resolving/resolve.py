@@ -211,6 +211,8 @@ def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
 
 def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
     """Why the pool cannot start, and what would; empty if it can. An explicit block pool is taken at its word."""
+    if pool.gpu is not None and pool.engine.vendors and pool.gpu.vendor not in pool.engine.vendors:
+        return f"{pool.engine.name} does not run on {pool.gpu.name}"
     slots = isinstance(pool.batching, Slots)
     if memory is None or memory.fits or (pool.batching.num_gpu_blocks is not None and not slots):
         return _slots_refusal(pool, memory) if memory is not None and slots else ""
