@@ -105,7 +105,7 @@ def test_a_queue_with_pages_between_is_what_they_counted(tmp_path: Path, queue: 
     pages = written(tmp_path, a=first, b=texts[300], c=texts[400])
     [row], [seen] = read_rows(pages, "l40s", [], [60.0])
     assert row.counted is not None
-    assert (row.counted.running, row.counted.waiting) == (2.0, queue)
+    assert (len(row.counted.remaining), row.counted.waiting) == (2, queue)
     assert row.counted.came == ((30.0, 250.0 - queue), (60.0, 350.0 - queue))
     assert set(row.measured) == {"tpot_mean_ms"} | (set() if queue else {"ttft_mean_ms"})
     assert (row.isl, seen.requests) == (500.0, 350 - queue)  # prompts that began, not those of 400 that ended

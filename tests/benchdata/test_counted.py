@@ -2,41 +2,61 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from sim.benchdata.counted import Counted, all_answers
+from sim.benchdata.counted import Counted
+from sim.benchdata.served.scraped.answers import Pace, all_answers, remaining_answers
 
-
-def counted(running: float = 0.0, waiting: float = 0.0) -> Counted:
-    return Counted(running, waiting, ((10.0, 30.0), (20.0, 30.0), (30.0, 75.0)), answer_s=8.0)
+CAME = ((10.0, 30.0), (20.0, 30.0), (30.0, 75.0))
 
 
 @pytest.mark.parametrize("draw", [0, 1])
-def test_requests_come_between_the_pages_that_counted_them(draw: int) -> None:
-    empty = Counted(0.0, 0.0, counted().came, 8.0, draw)
-    arrivals_s = empty.arrivals_s()
+@pytest.mark.parametrize("running", [0, 40])
+def test_requests_come_between_the_pages_that_counted_them(running: int, draw: int) -> None:
+    pages = Counted(tuple(10.0 * number for number in range(running)), 12.0, CAME, 500.0, 0.03, draw)
+    arrivals_s = pages.arrivals_s()
     assert np.all(np.diff(arrivals_s) >= 0)
-    assert [int((arrivals_s <= until_s).sum()) for until_s, _ in empty.came] == [30, 30, 75]
+    by_then = [int((arrivals_s <= pages.begin_s + until_s).sum()) for until_s in (0.0, 10.0, 20.0, 30.0)]
+    assert by_then == [running + 12, running + 42, running + 42, running + 87]
+    assert pages.end_s == pages.begin_s + 30.0
+    made = pages.running_answers() - np.array(pages.remaining)
+    assert np.all(np.diff(made) < 0)  # who has the least left has made the most
+    assert made == pytest.approx((pages.begin_s - arrivals_s[:running]) / 0.03, abs=0.5)
 
 
-def test_a_server_that_ran_before_has_as_many_in_flight_at_the_first_page() -> None:
-    pages = counted(running=40.0, waiting=12.0)
-    before_s = pages.arrivals_s()[pages.arrivals_s() < pages.begin_s]
-    in_service = ((before_s <= pages.begin_s - 4.0) & (before_s + 8.0 > pages.begin_s)).sum()
-    assert len(before_s) == 3 * 40 + 12
-    assert in_service == pytest.approx(20, abs=5)  # half of them began half an answer ago or earlier
-    assert len(pages.arrivals_s()) - len(before_s) == 75
+def seen(answers: NDArray[np.float64], starts: NDArray[np.float64], length: float) -> tuple[Pace, tuple[float, float]]:
+    """Pages at every ten tokens from 0 to *length*, and (mean, spread over mean) of the answers that ended there."""
+    at, ends = np.arange(0.0, length + 1, 10.0), starts + answers
+    ended = answers[(ends > 0) & (ends <= length)]
+    running = [float(((starts <= moment) & (ends > moment)).sum()) for moment in (0.0, at[-1])]
+    counts = [np.searchsorted(np.sort(moments[moments > 0]), at, side="right") for moments in (starts, ends)]
+    pace = Pace(at, counts[0].astype(float), counts[1].astype(float), (running[0], running[1]))
+    return pace, (float(ended.mean()), float(ended.std() / ended.mean()))
 
 
-@pytest.mark.parametrize("seconds", [40.0, 2000.0])
-@pytest.mark.parametrize("shape", [1.0, 4.0, 25.0])
-def test_those_that_have_not_ended_count_as_well(seconds: float, shape: float) -> None:
+@pytest.mark.parametrize("since", [0.0, -20_000.0])
+@pytest.mark.parametrize("length", [1000.0, 20_000.0])
+@pytest.mark.parametrize("shape", [2.0, 4.0, 25.0])
+def test_those_that_have_not_ended_count_as_well(since: float, length: float, shape: float) -> None:
     """Of a server that fills those that have ended are the short ones; in the long run they are as all are."""
-    generator, gap_s = np.random.default_rng(3), 0.04
-    starts_s = np.sort(generator.uniform(0, seconds, 3000))
-    tokens = generator.gamma(shape, 500 / shape, len(starts_s))
-    ended = tokens[starts_s + gap_s * tokens <= seconds]
-    pages = Counted(0.0, 0.0, tuple((at, float((starts_s <= at).sum())) for at in np.arange(1.0, seconds + 1)), 20.0)
-    seen = float(ended.mean()), float(ended.std() / ended.mean())
-    mean, cv = all_answers(seen, len(ended), len(tokens) - len(ended), pages, gap_s)
-    assert mean == pytest.approx(tokens.mean(), abs=max(0.02 * tokens.mean(), 0.5 * abs(seen[0] - tokens.mean())))
-    assert cv == pytest.approx(tokens.std() / tokens.mean(), rel=0.1)
+    generator = np.random.default_rng(3)
+    starts = np.sort(generator.uniform(since, length, round(2 * (length - since))))
+    answers = generator.gamma(shape, 500 / shape, len(starts))
+    pace, (mean, cv) = seen(answers, starts, length)
+    found, spread = all_answers(mean, cv, pace)
+    assert found == pytest.approx(500, abs=max(25.0, 0.5 * abs(mean - 500)))
+    assert spread == pytest.approx(shape**-0.5, rel=0.15)
+
+
+@pytest.mark.parametrize("shape", [2.0, 25.0])
+def test_what_a_running_request_has_yet_to_make_follows_from_when_requests_ended(shape: float) -> None:
+    """Also where all that run began at once, so that none ends for long."""
+    generator = np.random.default_rng(4)
+    for since in (-20_000.0, -100.0):
+        starts = np.sort(generator.uniform(since, 1500, round((1500 - since) / 2)))
+        answers = generator.gamma(shape, 500 / shape, len(starts))
+        pace, _ = seen(answers, starts, 1500.0)
+        left = np.sort((starts + answers)[(starts <= 0) & (starts + answers > 0)])
+        found = remaining_answers(500.0, shape**-0.5, pace)
+        assert np.all(np.diff(found) >= 0)
+        assert np.median(np.abs(found - left)) < 50

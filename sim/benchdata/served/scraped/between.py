@@ -56,10 +56,14 @@ class Between:
         name = self._name("itl", "_count")
         return name is not None and self._sum(f"{name}_count") > 0
 
-    def begun(self) -> list[float]:
-        """Requests that had had their first token, at each scrape."""
-        name = f"{self._name('ttft', '_count')}_count"
+    def counts(self, what: str, end: str = "_count") -> list[float]:
+        """Of a histogram's values, or with *end* "_sum" their sum, at each scrape since the server began."""
+        name = f"{self._name(what, '_count')}{end}"
         return [sum(value for (one, _), value in at.values.items() if one == name) for at in self.scrapes]
+
+    def ended(self) -> list[float]:
+        """Requests that had ended, at each scrape since the server began."""
+        return self.counts("e2e" if self._name("e2e", "_count") else "output")
 
     def begun_prompt(self) -> float | None:
         """Mean prompt of the requests that had their first token between the scrapes, where that is counted."""

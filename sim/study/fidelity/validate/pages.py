@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.benchdata.counted import Counted
 from sim.fleet import RunningFleet
+from sim.records import FleetLog
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Workload
 from sim.workload.requests import RequestTable
@@ -35,21 +36,22 @@ class AsCounted(Workload):
             for _ in range(2)
         ]
         prompts, outputs = self.lengths.prompt.quantile(chances[0]), self.lengths.output.quantile(chances[1])
+        running = self.pages.running_answers().astype(np.int64)
+        outputs[: len(running)] = running
         hashes = self.block_hashes(streams, 0, prompts)
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
 
 
 def between_pages(plan: CasePlan, pages: Counted) -> dict[str, float]:
-    """Mean time to first token of the requests, and between tokens, of those that fall between the pages."""
-    log = RunningFleet(
-        replace(
-            plan,
-            workload=AsCounted.of(plan.workload, pages),
-            warmup_s=pages.begin_s,
-            horizon_s=pages.end_s,
-            drain_limit_s=0.0,
-        )
-    ).run()
+    """Mean time to first token of the requests, and between tokens, of those that fall between the pages.
+
+    Those that run at the first page begin so long before it that they have made then what they are taken to have made.
+    """
+    if pages.remaining:
+        made = sum(meters.output_tokens for meters in _run(plan, pages, 0.0, pages.begin_s).meters)
+        wanted = len(pages.remaining) * pages.answer / 2
+        pages = replace(pages, gap_s=pages.gap_s * wanted / max(1, made))
+    log = _run(plan, pages, pages.begin_s, pages.end_s)
     arrived_s, first_s, last_s = (
         np.array([getattr(one, name) for one in log.requests], np.float64)
         for name in ("arrived_s", "first_token_s", "finished_s")
@@ -61,3 +63,8 @@ def between_pages(plan: CasePlan, pages: Counted) -> dict[str, float]:
     if gaps > 0:
         found["tpot_mean_ms"] = MS_PER_S * float(np.maximum(0.0, np.nan_to_num(answering_s)).sum()) / gaps
     return found
+
+
+def _run(plan: CasePlan, pages: Counted, since_s: float, until_s: float) -> FleetLog:
+    workload = AsCounted.of(plan.workload, pages)
+    return RunningFleet(replace(plan, workload=workload, warmup_s=since_s, horizon_s=until_s, drain_limit_s=0.0)).run()

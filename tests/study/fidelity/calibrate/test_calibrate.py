@@ -1,21 +1,16 @@
 """Calibration: known factors come back from runs that the simulator made with them; what runs cannot tell is said."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from math import log
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
-import numpy as np
 import pytest
 
-from sim.benchdata.counted import Counted
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fleet import RunningFleet
-from sim.records import Request
 from sim.report.fidelity.calibrate.answer import calibration_text, factors
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
@@ -26,7 +21,6 @@ from sim.steptime import Calibration, Factor
 from sim.study.fidelity.calibrate.factors import FittedFactors, NothingToFit, calibrate
 from sim.study.fidelity.calibrate.runs import Simulator, adjusted, calibration_of
 from sim.study.fidelity.marks import fleet_worth
-from sim.study.fidelity.validate.predict import prepared
 from sim.yamlio import dump
 
 GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"
@@ -108,49 +102,6 @@ def test_one_run_mends_its_errors_though_it_tells_no_factor_from_the_others(cata
     assert found["compute_efficiency"].factor == pytest.approx(1.0, abs=0.02)
     assert all(factor.low < factor.factor < factor.high for factor in found.values())
     assert calibration.errors["tpot"].after < 0.5 * calibration.errors["tpot"].before
-
-
-def test_a_server_that_fills_up_tells_of_its_later_half(catalog: Catalog) -> None:
-    """Poisson arrivals at an empty server, until it queues: counts of the first half bring the second to the aims."""
-    row = replace(
-        run(2, "llama3.1-8b", 0), load="poisson", rate_req_s=8.0, num_requests=120, concurrency=None, prompt_cv=0.5,
-        output_cv=0.4, max_num_seqs=32, osl=96.0, measured_at="engine",
-    )  # fmt: skip
-    truth = calibration_of(GPU, {name: Factor(factor=factor) for name, factor in ONE_GPU.items()})
-    with prepared(row, catalog) as ready:
-        there = adjusted(truth)(ready.plan)
-        whole = RunningFleet(there).run().requests
-        page_s = float(int(median(one.finished_s for one in whole)))
-        came = tuple((at, float(sum(one.arrived_s <= at for one in whole))) for at in np.arange(1.0, page_s + 1))
-        first = replace(there, horizon_s=page_s, drain_limit_s=0.0)
-        half = replace(row, counted=Counted(0.0, 0.0, came, 3.0), measured=metrics_until(first, page_s))
-        fitted = calibrate([half], GPU, catalog, 1).calibration
-        late = [one.index for one in whole if one.finished_s > page_s]
-        errors = []
-        for plan in (ready.plan, adjusted(fitted)(ready.plan)):
-            logs = RunningFleet(plan).run().requests, whole
-            tpots, ttfts = zip(*(later_means(log, late) for log in logs), strict=True)
-            errors.append((abs(tpots[0] / tpots[1] - 1), abs(ttfts[0] / ttfts[1] - 1)))
-    (tpot_before, ttft_before), (tpot, ttft) = errors
-    assert tpot < 0.05 < tpot_before
-    assert ttft < 0.12 < ttft_before
-
-
-def metrics_until(plan: CasePlan, page_s: float) -> dict[str, float]:
-    """What a page of metrics says of all before."""
-    log = RunningFleet(plan).run()
-    begun = [one for one in log.requests if one.first_token_s <= page_s]
-    answering_s = sum(min(page_s, one.finished_s) - one.first_token_s for one in begun)
-    tokens = sum(meters.output_tokens for meters in log.meters) - len(begun)
-    ttft_s = fmean(one.first_token_s - one.arrived_s for one in begun)
-    return {"tpot_mean_ms": 1e3 * answering_s / tokens, "ttft_mean_ms": 1e3 * ttft_s}
-
-
-def later_means(requests: Sequence[Request], numbers: Sequence[int]) -> tuple[float, float]:
-    """Mean time per token and to the first token of these requests [s]."""
-    chosen = [requests[number] for number in numbers]
-    tpot_s = fmean((one.finished_s - one.first_token_s) / max(1, one.output_tokens - 1) for one in chosen)
-    return tpot_s, fmean(one.first_token_s - one.arrived_s for one in chosen)
 
 
 def test_speculative_runs_take_no_part(catalog: Catalog) -> None:
