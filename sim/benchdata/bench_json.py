@@ -108,6 +108,8 @@ def result_row(data: dict[str, Any], path: Path, name: str, known: Mapping[str, 
     cells = _cells(data) | {"id": name}
     cells |= {column: value for column, value in known.items() if column != "gpu" or not cells.get("gpu")}
     problems: list[Problem] = [(0, text) for text in _not_simulated(data)]
+    if (ranks := _ranks(data)) > 1 and not cells.get("dp"):
+        problems.append((0, f"its server has {ranks} data-parallel ranks: say --about dp={ranks} and --about tp=..."))
     row = row_of(cells, 0, path.parent, problems)
     if row is None or problems:
         raise BenchdataError([(str(path), line, HINTS.get(text, text)) for line, text in problems])
@@ -163,12 +165,19 @@ def _of_server(data: dict[str, Any]) -> dict[str, Any]:
     server, cache = (data.get(name) for name in ("server_info", "cache_report"))
     told: dict[str, Any] = {}
     if isinstance(server, dict):
-        sizes = SERVER_SIZES if server.get("dp_size") in (None, 1) else {}
+        sizes = SERVER_SIZES if _ranks(data) == 1 else {}
         told = {ours: server[theirs] for theirs, ours in (SERVER | sizes).items() if server.get(theirs)}
         told |= {"precision": QUANTIZATION.get(str(server.get("quantization")), "")}
     if isinstance(cache, dict) and isinstance(hit := cache.get("cache_hit_rate_pct"), int | float) and hit > 0:
         told["cached_share"] = hit / 100
     return told
+
+
+def _ranks(data: dict[str, Any]) -> int:
+    """Data-parallel ranks of SGLang's server; what its tensor-parallel size counts then depends on its attention."""
+    server = data.get("server_info")
+    told = server.get("dp_size") if isinstance(server, dict) else None
+    return told if isinstance(told, int) else 1
 
 
 def _drafts(data: dict[str, Any]) -> str:

@@ -122,7 +122,10 @@ def test_what_sglang_tells_of_its_server(tmp_path: Path, ranks: int, tp: int | N
     run = sglang_run()
     run["server_info"]["dp_size"] = ranks
     (tmp_path / "run.json").write_text(json.dumps(run))
-    (row,) = read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"})
+    if ranks > 1:
+        with pytest.raises(BenchdataError, match="2 data-parallel ranks: say --about dp=2 and --about tp="):
+            read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"})
+    (row,) = read_benchmarks(tmp_path / "run.json", {"gpu": "l40s"} | ({"dp": "2"} if ranks > 1 else {}))
     assert (row.engine, row.engine_version, row.model, row.tp) == ("SGLang", "0.5.23", "Qwen/Qwen3-32B", tp)
     assert (row.kv_dtype, row.max_num_seqs, row.precision) == ("fp8_e4m3", 128 if tp else None, "fp8")
     assert (row.cached_share, row.measured["e2e_mean_ms"], row.measured["total_tok_s"]) == (0.125, 6000.0, 1706.0)
