@@ -44,6 +44,7 @@ def test_those_that_have_not_ended_count_as_well(since: float, length: float, sh
     answers = generator.gamma(shape, 500 / shape, len(starts))
     pace, (mean, cv) = seen(answers, starts, length)
     found, spread = all_answers(mean, cv, pace)
+    assert (type(found), type(spread)) == (float, float)  # they go into a file
     assert found == pytest.approx(500, abs=max(25.0, 0.5 * abs(mean - 500)))
     assert spread == pytest.approx(shape**-0.5, rel=0.15)
 

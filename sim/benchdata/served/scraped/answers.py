@@ -4,6 +4,7 @@ A request makes a token a step whatever the others do, so that pages tell how ma
 """
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,16 +43,17 @@ def all_answers(mean: float, cv: float, pace: Pace) -> tuple[float, float]:
     ended, square = mean, mean**2 * (1 + cv**2)
     before = round(ANSWERS_BEFORE * pace.running[0])
     starts = np.concatenate([-ANSWERS_BEFORE * mean * (np.arange(before) + 0.5) / max(1, before), pace.starts()])
-    step = -(-len(starts) // MOST_STARTS)
+    step = max(1, -(-len(starts) // MOST_STARTS))
     starts = starts[::step]
     for _ in range(ROUNDS):
         answers = mean * _shape(cv)
         ends = starts[:, None] + answers
         gone, still = (ends <= 0).sum(axis=0), (ends > pace.tokens[-1]).sum(axis=0)
         others = gone * step / QUANTILES + pace.running[1] * still / max(1, still.sum())
-        number = pace.ended[-1] + others.sum()
+        number = float(pace.ended[-1] + others.sum())
         mean = float(pace.ended[-1] * ended + others @ answers) / number
-        cv = float(np.sqrt(max(0.0, float(pace.ended[-1] * square + others @ answers**2) / number / mean**2 - 1)))
+        variance = float(pace.ended[-1] * square + others @ answers**2) / number - mean**2
+        cv = sqrt(max(0.0, variance)) / mean
     return mean, cv
 
 
