@@ -199,7 +199,7 @@ KEYS = {
     **dict.fromkeys(["moe_intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"], 64),
     **dict.fromkeys(["sliding_window", "sliding_window_pattern", "shared_expert_intermediate_size"], 64),
     **dict.fromkeys(["n_embed", "v_head_dim"], 64),
-    "layer_types": ["sliding_attention"], "torch_dtype": "bfloat16", "text_config": None, "head_dim": 64,
+    "layer_types": ["sliding_attention"] * 8, "torch_dtype": "bfloat16", "text_config": None, "head_dim": 64,
     "quantization_config": {"quant_method": "fp8"}, "tie_word_embeddings": True, "_name_or_path": "x", "q_lora_rank": 8,
 }  # fmt: skip
 

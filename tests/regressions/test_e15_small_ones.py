@@ -50,7 +50,7 @@ def test_a_misspelt_key_set_to_null_is_an_error(root: Path, catalog: Catalog) ->
     ("kind", "name", "first"),
     [
         ("gpu", "a100", ("a100-40gb-pcie", "a100-40gb-sxm", "a100-80gb-pcie", "a100-80gb-sxm")),
-        ("gpu", "nvidia-a100", ("a100-40gb-pcie",)),
+        ("gpu", "nvidia-a100", ("a100-80gb-sxm",)),
         ("gpu", "h100", ("h100-80gb-pcie", "h100-80gb-sxm", "h100-94gb-nvl")),
         ("gpu", "rtx4900", ("rtx-4090",)),
         ("server", "dgx", ("dgx-a100",)),
