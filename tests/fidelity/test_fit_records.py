@@ -10,7 +10,15 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import data_root, load_catalog
-from sim.records import Batch
+from sim.engine.asynchronous import AsyncEngine
+from sim.engine.limits import RankLimits
+from sim.engine.parallel.lockstep import LockstepEngine
+from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
+from sim.engine.parallel.pipeline import PipelineEngine
+from sim.engine.parallel.stages import StagesEngine
+from sim.engine.vllm import LateOutputEngine, VllmEngine
+from sim.records import Batch, Request
+from sim.steptime import Affine
 from sim.yamlio import read
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
@@ -18,7 +26,7 @@ try:
     from observe import about_median, prepare, simulate_row
     from parameters import load_priors
     from posterior import Observation, fit
-    from record import FIELDS, Steps
+    from record import FIELDS, Recorder, Steps
     from stages import Stages, stages
     from stored import stored
     from without import Without
@@ -43,6 +51,33 @@ ROWS = {
         engine_version="1.0",
     ),
 }
+
+
+STEP = Affine(model="affine", base_s=0.01, per_token_s=1e-4, per_context_token_s=1e-7)
+ENGINES = {
+    "one rank": (VllmEngine, 1),
+    "late output": (LateOutputEngine, 1),
+    "ahead": (AsyncEngine, 1),
+    "lockstep": (lambda step, limits: LockstepEngine(step, limits, 2), 2),
+    "lockstep ahead": (lambda step, limits: AsyncLockstepEngine(step, limits, 2), 2),
+    "stages": (lambda step, limits: StagesEngine(step, limits, 2), 1),
+    "lanes": (lambda step, limits: PipelineEngine(step, limits, 2), 1),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_steps_of_every_kind_of_engine_are_noted(name):
+    """Of ranks that step together those of one."""
+    make, ranks = ENGINES[name]
+    recorder = Recorder(make(STEP, RankLimits(200, 16, 8, 64, 400)))
+    for i in range(6):
+        recorder.offer(Request(i, 0.0, 20, ANSWER), 0.0)
+    end_s = recorder.plan(0.0)
+    while end_s < np.inf:
+        recorder.advance()
+        end_s = recorder.plan(end_s)
+    decodes = sum(sums[FIELDS.index("decode_seqs")] for sums in recorder.groups())
+    assert decodes == 6 * (ANSWER - 1) / ranks
 
 
 @pytest.mark.parametrize("name", ROWS)
