@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from sim.batching import Dynamic, PrefillFirst, Reserve, Scheduler, Slots, Vllm, scheduler
+from sim.batching import Dynamic, PrefillFirst, Scheduler, Slots, Vllm, scheduler
 from sim.batching.limits import KvGroup
 from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, speed_of
 from sim.batchtime import Coefficients as BatchCoefficients
 from sim.batchtime import load_coefficients as load_batch_coefficients
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.engine import Engine, default_limit, default_share
+from sim.catalogue.entries.engine import Engine, default_limit
 from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.kernel import Kernel
 from sim.catalogue.entries.link import Link
@@ -26,6 +26,7 @@ from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.calibration import load_calibration
 from sim.scenario.resolving.hardware.slices import Slicing
 from sim.scenario.resolving.offload import host_link_of, offload_of
+from sim.scenario.resolving.scheduler.defaults import slot_tokens, with_defaults
 from sim.scenario.resolving.scheduler.drafts import DraftModelPlan, bind_drafts
 from sim.scenario.resolving.scheduler.states import state_cache, with_state_bits
 from sim.scenario.resolving.scheduler.switches import AHEAD, switched
@@ -36,8 +37,6 @@ USUAL_ENGINE = "vllm-0.14"
 UNQUANTIZED = "none"
 BOLDER_TOGETHER = 0.3
 """Factor on `schedule_conservativeness` with attention in data parallel (SGLang)."""
-OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
-"""Limits that the engine sets where the scenario is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,50 +98,37 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     """
     service_level = scenario.service_of(pool)
     levels: tuple[Choices, ...] = (pool, *([service_level] if service_level else []), fleet, scenario)
-    model_id = nearest(*(level.model for level in levels))
     card = catalog.gpu(pool.gpu) if pool.gpu is not None else None
     slicing = _slicing(card, pool.mig)
     gpu = sliced(slicing.card, slicing.profile) if slicing else card
+    model_id = nearest(*(level.model for level in levels))
     found = catalog.any_model(model_id) if model_id is not None else None
     service = found if isinstance(found, OtherModel) else None
     model = None if isinstance(found, OtherModel) else found
     quantization = nearest(*(level.quantization for level in levels), UNQUANTIZED)
+    stored = _format(quantization or "", model, catalog) if model else None
+    kernel_id = nearest(*(level.kernel for level in levels), _kernel(stored, gpu) if stored else None)
     engine = catalog.engine(nearest(*(level.engine for level in levels), USUAL_ENGINE) or "")
     calibration = _calibration(nearest(*(level.calibration for level in levels)), gpu)
     server = catalog.server(pool.server) if pool.server is not None else None
     link_id = nearest(pool.link, server.link if server else None, gpu.link if gpu else None)
     link = catalog.link(link_id) if link_id is not None else None
-    max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
-    batching = scheduler(pool.batching, engine.batching)
-    stored = _format(quantization or "", model, catalog) if model else None
-    kernel_id = nearest(*(level.kernel for level in levels), _kernel(stored, gpu) if stored else None)
     power = nearest(*(level.power for level in levels)) or Power()
     kv_cache_dtype: KvCacheDtype = nearest(*(level.kv_cache_dtype for level in levels)) or "auto"
+    max_model_len = nearest(pool.batching.max_model_len, *(level.max_model_len for level in levels))
+    batching = scheduler(pool.batching, engine.batching)
     batching, kv_layout, kv_note = _grouped(pool, batching, model, kv_cache_dtype, engine, beside_others)
-    if isinstance(batching, Slots) and max_model_len is None:
-        max_model_len = _slot_tokens(engine, model)
-    offload = offload_of(pool, engine, model)
     batching, drafter, accepted = bind_drafts(batching, UNQUANTIZED, catalog)
     model = with_state_bits(model, batching, engine)
     computed = isinstance(pool.steptime, Roofline | None)
-    if not isinstance(batching, Dynamic):
-        batching = switched(
-            _shared_out(_with_defaults(batching, engine, gpu, max_model_len, model), pool),
-            engine if computed else None,
-            _formed_ahead(pool),
-            model is not None and model.linear_attention is not None,
-        )
+    batching = _filled(batching, pool, engine, gpu, model, max_model_len)
+    offload = offload_of(pool, engine, model)
     return BoundPool(
         spec=pool,
         engine=calibration.engine(engine) if calibration else engine,
         steptime=pool.steptime or (OnePass() if isinstance(batching, Dynamic) else Roofline()),
         power=power,
-        layout=Layout(
-            pool.tensor_parallel_size,
-            pool.pipeline_parallel_size,
-            pool.data_parallel_size,
-            pool.enable_expert_parallel,
-        ),
+        layout=_layout(pool),
         batching=batching,
         kv_cache_dtype=kv_cache_dtype,
         gpu=gpu,
@@ -162,6 +148,27 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
         state_cache=state_cache(batching, engine, model, pool.batching) if computed else None,
         offload=offload,
         host_link=host_link_of(gpu, catalog) if offload is not None else None,
+    )
+
+
+def _layout(pool: Pool) -> Layout:
+    degrees = pool.tensor_parallel_size, pool.pipeline_parallel_size, pool.data_parallel_size
+    return Layout(*degrees, pool.enable_expert_parallel)
+
+
+def _filled(
+    batching: Scheduler, pool: Pool, engine: Engine, gpu: Gpu | None, model: Model | None, max_model_len: int | None
+) -> Scheduler:
+    """*batching* with the engine's defaults and switches; of one that answers in one pass as it is."""
+    if isinstance(batching, Dynamic):
+        return batching
+    if isinstance(batching, Slots) and max_model_len is None:
+        max_model_len = slot_tokens(engine, model)
+    return switched(
+        _shared_out(with_defaults(batching, engine, gpu, max_model_len, model), pool),
+        engine if isinstance(pool.steptime, Roofline | None) else None,
+        _formed_ahead(pool),
+        model is not None and model.linear_attention is not None,
     )
 
 
@@ -193,33 +200,6 @@ def _calibration(path: str | None, gpu: Gpu | None) -> Calibration | None:
     """The calibration in the file *path* if it is one of *gpu*."""
     found = load_calibration(path) if path is not None and gpu is not None else None
     return found if found is not None and gpu is not None and found.gpu == gpu.id else None
-
-
-def _with_defaults(
-    batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
-) -> Scheduler:
-    """*batching* with the engine's own limits on *gpu* where it leaves them open.
-
-    `model_copy` does not validate: whether the token budget covers max_num_seqs is checked where a
-    message can say so.
-    """
-    filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
-    if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is None:
-        usual = default_limit(engine, gpu, "schedule_conservativeness")
-        filled["schedule_conservativeness"] = usual.value if usual is not None else None
-    for name in OPEN_LIMITS:
-        usual = default_limit(engine, gpu, name)
-        if usual is not None and name in type(batching).model_fields:
-            filled[name] = getattr(batching, name) or int(usual.value)
-    longest = max_model_len or (model.max_context if model else None)
-    if batching.max_num_batched_tokens is None and isinstance(batching, PrefillFirst):
-        filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
-    if engine.memory is not None and gpu is not None:
-        share = batching.gpu_memory_utilization
-        filled["gpu_memory_utilization"] = default_share(engine, engine.memory, gpu) if share is None else share
-    if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
-        filled["enable_chunked_prefill"] = engine.prefill == "chunked"
-    return batching.model_copy(update=filled)
 
 
 def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
@@ -285,21 +265,6 @@ def _without_groups(pool: Pool, batching: Vllm, beside_others: bool) -> str:
         "several models on a GPU": beside_others,
     }
     return " and ".join(name for name, has in used.items() if has)
-
-
-def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:
-    """*budget*, or the *longest* request where the engine makes room for whole prompts of that length."""
-    most = engine.limits.whole_prompts_up_to if engine.limits else None
-    if budget is None or longest is None or most is None or longest > most.value:
-        return budget
-    return max(budget, longest)
-
-
-def _slot_tokens(engine: Engine, model: Model | None) -> int | None:
-    """The context of a slot where it is not stated: the engine's usual one, at most what the model allows."""
-    usual = engine.limits.max_model_len if engine.limits else None
-    known = [int(usual.value)] if usual else []
-    return min([*known, model.max_context] if model else known, default=None)
 
 
 def _format(quantization: str, model: Model, catalog: Catalog) -> Quantization:

@@ -13,7 +13,6 @@ from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost import CostPlan
 from sim.power import unpacks
 from sim.scenario.resolving.bind import (
-    OPEN_LIMITS,
     BoundPool,
     batch_coefficients,
     one_pass_step_time,
@@ -23,6 +22,7 @@ from sim.scenario.resolving.hardware.wiring import network_facts
 from sim.scenario.resolving.life.adapters import adapter_facts
 from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.rooflines import roofline_inputs
+from sim.scenario.resolving.scheduler.defaults import OPEN_LIMITS
 from sim.scenario.resolving.scheduler.states import OPTION_OF, STATE_LIMITS
 from sim.scenario.resolving.scheduler.switches import OPEN_SWITCHES
 from sim.spec import Spec
