@@ -20,7 +20,8 @@ from sim.study.cases.cores import Cores
 from sim.study.cases.store import read_case, save_case
 from sim.study.fleets.capacity.search import capacities
 from sim.study.metrics.case_metrics import CaseMetrics, measure
-from sim.study.money.price.reprice import measured, with_bill
+from sim.study.money.price.billed_again import with_bill
+from sim.study.money.price.reprice import measured
 from sim.yamlio import dump
 
 STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1e-4, "per_context_token_s": 1e-6}

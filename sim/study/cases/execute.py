@@ -16,8 +16,9 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.cases.durable import Damaged, warn_of
 from sim.study.cases.inputs import SCENARIO, quantities, rests_on
-from sim.study.cases.store import StoredCase, load_case, read_case, save_case
+from sim.study.cases.store import StoredCase, load_case, read_case, save_case, save_repriced
 from sim.study.metrics.case_metrics import measure
+from sim.study.money.price.billed_again import with_bill
 
 _FLEETS: Kept = {}
 """Those of the last cases of this process: the next case often has one of them, at another load or draw."""
@@ -46,13 +47,17 @@ class Job:
         command runs.
         """
         known = foundations or [job.foundations() for job in self.members]
-        done: tuple[CasePlan, CaseResult] | None = None
-        for job, its in zip(self.members, known, strict=True):
-            plan = job._plan(its)
-            outcome = (run_like(plan, *done) if done is not None else None) or run_plan(plan)
-            job._store(outcome, its)
-            if done is None and isinstance(outcome, CaseResult):
-                done = plan, outcome
+        plan = self._plan(known[0])
+        outcome = run_plan(plan)
+        self._store(outcome, known[0])
+        for job, its in zip(self.beside, known[1:], strict=True):
+            other = job._plan(its)
+            alike = run_like(other, plan, outcome) if isinstance(outcome, CaseResult) else None
+            if alike is None:
+                job._store(run_plan(other), its)
+            else:
+                stored = replace(self.stored(), fleet=job.case.fleet, axes=job.case.axes, rests_on=its)
+                save_repriced(job.folder, stored, alike, with_bill(stored.metrics, alike))
 
     def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
         metrics = measure(outcome) if isinstance(outcome, CaseResult) else None

@@ -121,8 +121,9 @@ def as_stored(metrics: CaseMetrics | None) -> dict[str, Any]:
 
 def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: CaseMetrics | None) -> None:
     """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
-    kept = ("fleet", "axes", "replication", "status", "reason", "rests_on")
-    told = {name: getattr(stored, name) for name in kept}
+    told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication")}
+    told |= {"metrics": as_stored(metrics)}
+    told |= {name: getattr(stored, name) for name in ("rests_on", "status", "reason")}
     tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
     if result is not None:
         tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
@@ -130,7 +131,7 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
             before = tables["requests"]
             others = [name for name in before.column_names if name not in (*SHARES, VISITS, "cost_usd")]
             tables["requests"] = _with_costs(before.select(others), result.log.requests, result.request_nano_usd)
-    _write(folder, told | {"metrics": as_stored(metrics)}, tables)
+    _write(folder, told, tables)
 
 
 def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:

@@ -21,13 +21,13 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, at_point, points
 from sim.scenario.year import load_by_hour
 from sim.study.cases.store import StoredCase
+from sim.study.money.price.billed_again import with_bill
 from sim.study.money.price.reprice import (
     measured,
     moved_schedules,
     read_repriced,
     refusal,
     refuse_other_meters,
-    with_bill,
 )
 from sim.yamlio import Document
 

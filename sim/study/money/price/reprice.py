@@ -6,7 +6,7 @@ from math import isclose, nan
 from pathlib import Path
 from typing import Any
 
-from sim.case import CaseResult, of_services, priced
+from sim.case import CaseResult, priced
 from sim.catalogue.catalog import Catalog
 from sim.records import BusyTime, FleetLog, Hop, Interval, Meters, Request
 from sim.scenario.job.load import AnyScenario, load_job
@@ -20,9 +20,8 @@ from sim.scenario.sweep import Case, as_data, points
 from sim.study.cases.inputs import MONEY, SCENARIO, digest, rests_on
 from sim.study.cases.points import POINTS
 from sim.study.cases.store import SHARES, VISITS, StoredCase, load_case, read_case, save_repriced
-from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.precision import key_of, with_further
-from sim.study.money.price.bill import bill
+from sim.study.money.price.billed_again import with_bill
 from sim.yamlio import YamlError, dump, read
 
 SCENARIO_FILE = "scenario.yaml"
@@ -135,18 +134,6 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
         save_repriced(folder, stored, billed, metrics)
         result.append(read_case(folder))
     return result
-
-
-def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
-    """*metrics*, and those of each service, with what *billed* says of site, money and greenhouse gases."""
-    parts = of_services(billed) if metrics.services else {}
-    services = {name: _with_bill(own, parts[name]) for name, own in metrics.services.items()}
-    return replace(_with_bill(metrics, billed), services=services)
-
-
-def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
-    site, money, carbon = bill(billed)
-    return replace(metrics, site=site, money=money, carbon=carbon)
 
 
 def finished_cases(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]]:
