@@ -389,6 +389,18 @@ def test_the_parts_of_a_gauge_by_priority_do_not_count_again(tmp_path: Path) -> 
     assert seen.in_flight == 2.0
 
 
+def test_what_is_wrong_with_options_and_with_files_is_told_together(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(client_result(model_id=None)))
+    (tmp_path / "cut.json").write_text('{"completed": 4')
+    with pytest.raises(BenchdataError) as told:
+        read_rows([tmp_path / "run.json", tmp_path / "cut.json", tmp_path / "cut.json"], "l40s", ["modl=llama3.1-8b"])
+    assert [text for _, _, text in told.value.problems] == [
+        "there is no such column; did you mean model?",
+        "is named twice; a run counts once",
+        "is no JSON: expecting ',' delimiter",
+    ]
+
+
 def test_without_a_histogram_of_lengths_counters_tell_their_means(tmp_path: Path) -> None:
     def plain(requests: int) -> str:
         kept = [one for one in page(requests, "sglang").splitlines() if "_histogram" not in one]

@@ -71,10 +71,15 @@ def read_rows(
             text = "says itself what ran; --about and --seconds are for a server's metrics"
             raise BenchdataError([(str(paths[0]), 0, text)])
         return read_benchmarks(paths[0]), []
-    known = {"gpu": gpu, **parsed(about)}
     rows: list[BenchRow] = []
     seen: list[Seen] = []
     problems: list[tuple[str, int, str]] = []
+    known = {"gpu": gpu}
+    try:
+        known |= parsed(about)
+    except BenchdataError as error:
+        problems += error.problems
+    understood = not problems  # without what was to be said, files lack it
     stretches: dict[Path | None, _Stretch] = {}
     files = list(_files(paths, problems))
     names = _names([path for _, path in files]) | _names([folder for folder, _ in files if folder])
@@ -84,7 +89,7 @@ def read_rows(
             if isinstance(held, str) or (held and (is_matrix(held[0]) or are_metrics(held[0]))):
                 own = stretches.setdefault(folder, _Stretch(names[folder] if folder else ""))
                 own.take(path, held)
-            else:
+            elif understood:
                 found = list(_told(path, names[path], held, known))
                 rows += [row for row, _ in found]
                 seen += [one for _, one in found]
