@@ -15,8 +15,8 @@ Reading guide. Start with these three files, in this order:
    sourced values.
 3. `records.py`: what flows between the layers.
 
-Then `engine/leaping.py` for how a replica steps and `engine/vllm.py` for one of one rank, `steptime/roofline.py` for how
-long a step takes, `cost/bill/ledger.py` for money. Imports go one way only:
+Then `engine/leaping.py` for how a replica steps and `engine/vllm.py` for one of one rank, `steptime/roofline.py` for
+how long a step takes, `cost/bill/ledger.py` for money. Imports go one way only:
 
     {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
     scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
