@@ -13,7 +13,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
 from sim.steptime import RooflineStepTime, load_coefficients
-from sim.steptime.attention.one_call import one_call
+from sim.steptime.attention.one_call import longest_chunk, one_call
 
 CATALOG = load_catalog()
 PACKED = [  # where decodes keep a call of their own
@@ -109,6 +109,39 @@ def test_more_of_anything_takes_longer(sequences, context, chunk) -> None:
             (sequences, context, chunk + 16),
         ):
             assert attention_s(running, *more) >= alone_s * (1 - 1e-9)
+
+
+def prompts(chunks, **decodes) -> Batch:
+    """Of (new tokens, earlier ones), beside *decodes*."""
+    return Batch(
+        prefill_seqs=len(chunks),
+        prefill_tokens=sum(new for new, _ in chunks),
+        prefill_context_tokens=sum(earlier for _, earlier in chunks),
+        prefill_attention_pairs=sum(new * earlier + new * (new + 1) // 2 for new, earlier in chunks),
+        **decodes,
+    )
+
+
+CHUNK = st.tuples(st.integers(1, 4096), st.integers(0, 20_000))
+
+
+@drawn(CHUNK, st.integers(1, 8), st.lists(CHUNK, max_size=8))
+def test_the_longest_chunk_by_sums_is_no_longer_than_the_longest(chunk, times, others) -> None:
+    """And as long where all are alike."""
+    assert longest_chunk(prompts([chunk] * times)) == pytest.approx(chunk[0])
+    every = [chunk, *others]
+    mean, longest = sum(new for new, _ in every) / len(every), max(new for new, _ in every)
+    assert mean * (1 - 1e-9) <= longest_chunk(prompts(every)) <= longest * (1 + 1e-9)
+
+
+@drawn(st.integers(1, 256), st.integers(1, 20_000), st.integers(512, 4096), st.integers(1, 64))
+def test_a_short_prompt_beside_a_long_one_makes_a_step_no_shorter(sequences, context, long, short) -> None:
+    for running in STEPTIMES.values():
+        one, both = (
+            running.breakdown(prompts(chunks, decode_seqs=sequences, kv_tokens=sequences * context))["attention"]
+            for chunks in ([(long, 0)], [(long, 0), (short, 0)])
+        )
+        assert both >= one * 0.99
 
 
 def test_decodes_read_a_cache_as_fast_as_was_measured_of_card_and_engine():

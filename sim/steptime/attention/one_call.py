@@ -76,8 +76,7 @@ class OneCall:
     def parts(self, batch: Batch, prompts_s: float) -> tuple[float, float]:
         """(arithmetic, reading) of the decoding sequences, of which one is 0, beside *prompts_s* of the others [s]."""
         sequences, tokens = batch.decode_seqs, batch.kv_tokens
-        chunk_tokens = batch.prefill_tokens / max(batch.prefill_seqs, 1)
-        idle_s = self.idle_s * sequences * max(chunk_tokens / self.rows - 1.0, 0.0)
+        idle_s = self.idle_s * sequences * max(longest_chunk(batch) / self.rows - 1.0, 0.0)
         tile_s, read_s = self.tile_s * tokens, self.read_s * tokens * self._rereads(sequences, tokens)
         read_s = max(read_s, self.packed_s * tokens)
         if read_s > tile_s:
@@ -91,6 +90,18 @@ class OneCall:
         missed = min(max(tokens * self.head_bytes / self.l2_bytes - 1.0, 0.0), 1.0)
         apart = min(self.group, max(self.group * sequences / self.processors, 1.0))
         return 1.0 + missed * (apart - 1.0)
+
+
+def longest_chunk(batch: Batch) -> float:
+    """Tokens of the longest prompt chunk, as far as the batch's sums tell: that of the mean query and key.
+
+    It is exact where chunks are alike, and never more than the longest is.
+    """
+    if not batch.prefill_seqs:
+        return 0.0
+    tokens, earlier = batch.prefill_tokens, batch.prefill_context_tokens
+    squares = 2 * batch.prefill_attention_pairs - tokens  # sum of c (c + 2 k)
+    return max(tokens / batch.prefill_seqs, squares / (tokens + 2 * earlier))
 
 
 def one_call(inputs: RooflineInputs) -> OneCallAttention | None:
