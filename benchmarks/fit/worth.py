@@ -2,8 +2,10 @@
 
     python benchmarks/other_loads.py MEASURED/serving.csv --write outputs/fit/other_loads.csv
     gpufleet validate benchmarks/fit/unseen_2026_12.csv --out outputs/unseen
+    gpufleet validate benchmarks/fit/unseen_2026_12b.csv --out outputs/unseen_b
     python benchmarks/fit/worth.py MEASURED outputs/fit/left_out.csv outputs/fit/left_out_power.csv --write data
         --strangers benchmarks/fit/unseen_2026_12.csv outputs/unseen/validation.csv
+        --strangers benchmarks/fit/unseen_2026_12b.csv outputs/unseen_b/validation.csv
         --calibrated outputs/fit/other_loads.csv
 
 Needs the errors that steptime.py leaves, and outputs/fit/left_out_power.csv of power.py where it is there. Seconds.
@@ -249,8 +251,10 @@ def main() -> None:
         "--strangers",
         type=Path,
         nargs=2,
+        action="append",
+        default=[],
         metavar=("TABLE", "VALIDATION"),
-        help="servers in no fit, and their predictions",
+        help="servers in no fit, and their predictions; may be told for several tables",
     )
     parser.add_argument("--calibrated", type=Path, help="other_loads.csv of other_loads.py")
     parser.add_argument("--write", type=Path, help="the data/ folder to write into")
@@ -259,7 +263,7 @@ def main() -> None:
     rows = list(located([row for row in read_rows(arguments.measured) if judged(row)], catalog))
     index, cards = index_of(rows), list(located_cards(catalog))
     errors = thinned([error for path in arguments.errors for error in left_out(path, rows, index, cards)])
-    strangers = thinned(list(of_strangers(*arguments.strangers, catalog, index))) if arguments.strangers else []
+    strangers = thinned([error for told in arguments.strangers for error in of_strangers(*told, catalog, index)])
     print(f"{len(rows)} rows in {len(index)} entries, {len(errors)} errors, {len(strangers)} of servers in no fit")
     calibrated = thinned(list(of_calibrated(arguments.calibrated))) if arguments.calibrated else []
     for metric in METRICS.values():
