@@ -65,12 +65,18 @@ COEFFICIENTS = {
     "expert_parallel": "expert_parallel_time_factor_per_doubling",
     "one_process": "one_process_host_time_factor",
 }
-EXPERTS = {"experts": "experts_time_factors", "experts_of": "models_experts_time_factors"}
+EXPERTS = {
+    "experts": "experts_time_factors",
+    "experts_of": "models_experts_time_factors",
+    "diversity": "models_routing_diversity",
+}
 """Parameter of a generation of cards, or of a family of models -> its table."""
 EXPERTS_IN = "experts_in"
 """Parameter of an engine's kernels for a format, `<engine>/<kernel>` -> an entry of its `experts_by_kernel`."""
 EFFICIENCIES = ("compute", "memory", "prefill_attention")
 """Rates, not times: the factor divides them."""
+AT_MOST_ONE = ("diversity",)
+"""Shares: 1 where theta asks for more."""
 HOSTS = ("host", "host_request")
 """Random effects of one campaign's host: on its time per step and sequence, and on its time per request. They keep a
 slow or a fast host from bending what all hosts share; predictions take 0 for them."""
@@ -108,8 +114,9 @@ class Priors:
 
     def value(self, name: str, theta: Mapping[str, float]) -> float:
         """The parameter's value under *theta*."""
-        factor = exp(self.total(name, theta))
-        return self.values[name] / factor if name.split(":")[0] in EFFICIENCIES else self.values[name] * factor
+        factor, what = exp(self.total(name, theta)), name.split(":")[0]
+        value = self.values[name] / factor if what in EFFICIENCIES else self.values[name] * factor
+        return min(value, 1.0) if what in AT_MOST_ONE else value
 
     def known(self, name: str) -> bool:
         """Whether the fit may move it; the others keep what the data says."""

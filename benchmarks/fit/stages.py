@@ -36,13 +36,13 @@ class Stages:
     plain: list[tuple[Names, Floats]] = field(default_factory=list)
     products: list[tuple[Names, Floats, Names, Floats, Names, Floats]] = field(default_factory=list)
     """(names, arithmetic, names, weights read, names, activations moved)."""
-    reads: list[tuple[Names, Floats, Floats]] = field(default_factory=list)
-    """Of experts: plain terms that take at least so long."""
+    reads: list["Reads"] = field(default_factory=list)
+    """Of experts."""
 
     def named(self, names: Callable[[Names], Names]) -> "Stages":
         """The same terms, proportional to what *names* makes of their parameters."""
         plain = [(names(by), base) for by, base in self.plain]
-        reads = [(names(by), base, least) for by, base, least in self.reads]
+        reads = [replace(one, by=names(one.by)) for one in self.reads]
         products = [(names(c), c_s, names(w), w_s, names(a), a_s) for c, c_s, w, w_s, a, a_s in self.products]
         return Stages(self.exponent, plain, products, reads)
 
@@ -59,10 +59,12 @@ class Stages:
             part = base * _factor(names, theta)
             total = total + part
             add(names, part)
-        for names, base, least in self.reads:
-            part = base * _factor(names, theta)
-            total = total + np.maximum(part, least)
-            add(names, np.where(part > least, part, 0.0))
+        for one in self.reads:
+            all_s = one.all_s * _factor(one.by, theta)
+            touched, slope = touched_share(one.missed, one.later, one.diversity * _factor((one.diverse,), theta))
+            total = total + all_s * touched
+            add(one.by, all_s * touched)
+            add((one.diverse,), all_s * slope)
         p = self.exponent
         for c_names, c, w_names, w, a_names, a in self.products:
             compute = c * _factor(c_names, theta)
@@ -76,6 +78,33 @@ class Stages:
             add(w_names, share * weights)
             add(a_names, share * moved)
         return total, by
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Reading a layer's experts, of which a step touches a part that is a parameter's business, too."""
+
+    by: Names
+    """Parameters of the time to read all."""
+    all_s: Floats
+    diverse: str
+    """Parameter of the diversity."""
+    missed: float
+    """Chance that a token passes an expert by."""
+    later: Floats
+    """Tokens after the first."""
+    diversity: float
+
+
+def touched_share(missed: Floats | float, later: Floats, diversity: Floats | float) -> tuple[Floats, Floats]:
+    """(part of the experts that a step reads, its derivative by the logarithm of *diversity*).
+
+    See `Product.touched`.
+    """
+    more = np.minimum(diversity, 1.0) * np.maximum(later, 0.0)
+    untouched = missed ** (1 + more)
+    slope = np.where(np.asarray(diversity) <= 1.0, -np.log(missed) * untouched * more, 0.0)
+    return (1 - untouched) * (1 + np.minimum(later, 0.0)), slope
 
 
 def _factor(names: Names, theta: dict[str, float]) -> float:
@@ -94,7 +123,10 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
         if product.expert:
             c_names, compute_s, w_names, weights_s, a_names, moved_s = terms  # arithmetic and reading add
             found.plain += [(c_names, compute_s), (a_names, moved_s)]
-            found.reads.append((w_names, weights_s, _least_read_s(product, steps.tokens) * product.count * layers))
+            found.reads.append(Reads(
+                w_names, weights_s, f"diversity:{inputs.model.family or inputs.model.id}",
+                1 - product.touch_probability, steps.tokens * product.tokens_factor - 1, product.routing_diversity,
+            ))  # fmt: skip
         else:
             found.products.append(terms)
     found.products.append(_product(steptime._head, steps.mean["sampled_seqs"], even, steptime, pipeline))
@@ -128,7 +160,7 @@ def _beside(found: Stages, hidden_share: float) -> Stages:
 def _scaled(found: Stages, gpu: Floats, host: Floats) -> Stages:
     """*found* with the terms of the GPU and of the host times these."""
     plain = [(names, base * (host if _of_host(names) else gpu)) for names, base in found.plain]
-    reads = [(names, base * gpu, least * gpu) for names, base, least in found.reads]
+    reads = [replace(one, all_s=one.all_s * gpu) for one in found.reads]
     products = [(c, c_s * gpu, w, w_s * gpu, a, a_s * gpu) for c, c_s, w, w_s, a, a_s in found.products]
     return Stages(found.exponent, plain, products, reads)
 
@@ -208,7 +240,6 @@ def _product(
     inputs = steptime.inputs
     here = tokens * product.tokens_factor
     scale = product.count * share
-    touched = 1 - (1 - product.touch_probability) ** here
     gpu, kernel, engine = inputs.gpu.id, inputs.kernel.id, inputs.engine.id
     grouped: Names
     compute, memory = (f"compute:{gpu}", "serving_compute", *pipeline), (f"memory:{gpu}", *pipeline)
@@ -223,17 +254,12 @@ def _product(
             grouped = (*grouped, *("expert_parallel",) * round(log2(inputs.expert_ranks)))
         kernels = ("moe_compute", f"moe:{engine}", f"experts_in:{engine}/{kernel}", *generation(steptime))
         compute = (*compute, *kernels, *grouped)
-        weights = (*weights, "moe_weight", *grouped)
+        weights = (*weights, "moe_weight")
     return (
         compute, product.compute_s_per_token * np.where(here > 0, np.maximum(here, product.least_computed), 0) * scale,
-        weights, product.weight_s * touched * scale,
+        weights, product.weight_s * np.ones_like(here) * scale,
         memory, product.activation_s_per_token * here * scale,
     )  # fmt: skip
-
-
-def _least_read_s(product: Product, tokens: Floats) -> Floats:
-    """See `Product.least_s`."""
-    return np.array([product.least_s(float(here)) for here in tokens * product.tokens_factor])
 
 
 def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:

@@ -56,8 +56,10 @@ def widths(found: Iterable[Observation], priors: Priors) -> dict[str, float]:
     names: set[str] = set()
     for one in found:
         names.update(one.request_names)
-        for plain, *_ in (*one.stages.plain, *one.stages.reads):
+        for plain, _ in one.stages.plain:
             names.update(plain)
+        for read in one.stages.reads:
+            names.update((*read.by, read.diverse))
         for compute, _, weights, _, moved, _ in one.stages.products:
             names.update(compute, weights, moved)
     return {name: priors.width(name) for name in sorted(names) if priors.known(name)}

@@ -1,6 +1,6 @@
 """The fitted figures in data/ as parameters: where a fit begins that goes on from the last one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import log
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from parameters import (
 )
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.value import Value
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.study.fidelity.validate.names import family_of
 
@@ -56,8 +57,7 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
 
     def experts_in(owner: str) -> float:
         engine, _, kernel = owner.partition("/")
-        known = catalog.engine(engine).overheads.experts_by_kernel
-        return known[kernel].value if kernel in known else 1.0
+        return _listed(catalog.engine(engine).overheads.experts_by_kernel, kernel)
 
     def own(owner: str) -> str:
         return owner
@@ -78,7 +78,12 @@ def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dic
         }
         | {EXPERTS_IN: experts_in}
         | {
-            what: (lambda owner, field=field: getattr(coefficients, field)[owner].value)
+            what: (lambda owner, field=field: _listed(getattr(coefficients, field), owner))
             for what, field in EXPERTS.items()
         }
     )
+
+
+def _listed(table: Mapping[str, Value], owner: str) -> float:
+    """What *table* says of *owner*; 1 where it says nothing."""
+    return table[owner].value if owner in table else 1.0

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from stages import Names, Stages
+from stages import Names, Stages, touched_share
 
 Floats = NDArray[np.float64]
 
@@ -32,17 +32,19 @@ class Timings:
         self._column = {name: place for place, name in enumerate(self.names)}
         self._count = len(observations)
         plain: list[tuple[int, Names, float]] = []
-        reads: list[tuple[int, Names, int]] = []
-        floors: list[Floats] = []
+        reads: list[tuple[int, Names, str, int]] = []
+        experts: list[Floats] = []
         terms: list[tuple[int, tuple[Names, Names, Names], int]] = []
         parts: list[Floats] = []
         for place, one in enumerate(observations):
             share = one.weights / one.weights.sum()
             kept = share > 0
             plain += [(place, by, float(share @ base)) for by, base in one.stages.plain]
-            for by, base, least in one.stages.reads:
-                reads.append((place, by, int(kept.sum())))
-                floors.append(np.stack([base[kept], least[kept], share[kept]]))
+            for read in one.stages.reads:
+                reads.append((place, read.by, read.diverse, int(kept.sum())))
+                alike = np.ones_like(share[kept])
+                read_s = read.all_s[kept] * share[kept]
+                experts.append(np.stack([read_s, alike * read.missed, read.later[kept], alike * read.diversity]))
             for c_by, c, w_by, w, a_by, a in one.stages.products:
                 terms.append((place, (c_by, w_by, a_by), int(kept.sum())))
                 parts.append(np.stack([c[kept], w[kept], a[kept], share[kept]]))
@@ -50,11 +52,12 @@ class Timings:
         self._plain_s = np.array([seconds for _, _, seconds in plain])
         self._plain_of = self._incidence([place for place, _, _ in plain])
         self._plain_by = self._by([by for _, by, _ in plain])
-        self._reads = np.concatenate(floors, axis=1) if floors else np.zeros((3, 0))
-        self._read_sizes = np.array([size for _, _, size in reads], dtype=int)
+        self._reads = np.concatenate(experts, axis=1) if experts else np.zeros((4, 0))
+        self._read_sizes = np.array([size for *_, size in reads], dtype=int)
         self._read_starts = np.concatenate([[0], np.cumsum(self._read_sizes)[:-1]]).astype(int)
-        self._read_of = self._incidence([place for place, _, _ in reads])
-        self._read_by = self._by([by for _, by, _ in reads])
+        self._read_of = self._incidence([place for place, *_ in reads])
+        self._read_by = self._by([by for _, by, _, _ in reads])
+        self._diverse_by = self._by([(diverse,) for _, _, diverse, _ in reads])
         self._elements = np.concatenate(parts, axis=1)
         self._sizes = np.array([size for _, _, size in terms])
         self._starts = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
@@ -88,11 +91,15 @@ class Timings:
         mean_s = self._plain_of @ plain_s + self._term_of @ terms_s
         by = self._plain_of @ self._plain_by.multiply(plain_s[:, None]).tocsr()
         if self._read_sizes.size:
-            base, least, read_share = self._reads
-            read = base * np.repeat(np.exp(self._read_by @ theta), self._read_sizes)
-            moving = np.add.reduceat(np.where(read > least, read, 0.0) * read_share, self._read_starts)
-            mean_s = mean_s + self._read_of @ np.add.reduceat(np.maximum(read, least) * read_share, self._read_starts)
-            by = by + self._read_of @ self._read_by.multiply(moving[:, None]).tocsr()
+            all_s, missed, later, diversity = self._reads
+            all_s = all_s * np.repeat(np.exp(self._read_by @ theta), self._read_sizes)
+            diversity = diversity * np.repeat(np.exp(self._diverse_by @ theta), self._read_sizes)
+            touched, slope = touched_share(missed, later, diversity)
+            for names, part in ((self._read_by, touched), (self._diverse_by, slope)):
+                reading_s = np.add.reduceat(all_s * part, self._read_starts)
+                if names is self._read_by:
+                    mean_s = mean_s + self._read_of @ reading_s
+                by = by + self._read_of @ names.multiply(reading_s[:, None]).tocsr()
         for slope, names in zip(slopes, self._term_by, strict=True):
             term_slope = np.add.reduceat(slope * share, self._starts)
             by = by + self._term_of @ names.multiply(term_slope[:, None]).tocsr()

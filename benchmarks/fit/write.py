@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from parameters import (
+    AT_MOST_ONE,
     COEFFICIENTS,
     EXPERTS,
     EXPERTS_IN,
@@ -20,6 +21,8 @@ from parameters import (
 
 from sim.study.fidelity.validate.names import family_of
 
+NEARLY_ONE = 0.98
+"""A share that is as good as 1."""
 WHERE = "benchmarks/fit/steptime.py on serving rows"
 
 
@@ -54,6 +57,10 @@ class _Entries:
             kind, where = "fitted", "the reference that the other factors are relative to"
         extra = f', note: "{note}"' if note else ""
         return f'{{value: {value:.4g}, {spread}source: gpufleet-study, where: "{where}", kind: {kind}{extra}}}'
+
+    def told(self, name: str) -> bool:
+        """Whether the value is one to write: a share of 1 is what holds where nothing is said."""
+        return name.split(":")[0] not in AT_MOST_ONE or self.priors.value(name, self.theta) < NEARLY_ONE
 
     def known(self, name: str) -> bool:
         """Whether the parameter is the fit's to write."""
@@ -113,7 +120,7 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
     text = path.read_text(encoding="utf-8")
     hosts = f'{{value: {spread:.2g}, source: gpufleet-study, where: "{WHERE}: hosts of campaigns", kind: fitted}}'
     for what, field in EXPERTS.items():
-        names = [name for name in entry.priors.values if name.startswith(f"{what}:")]
+        names = [name for name in entry.priors.values if name.startswith(f"{what}:") and entry.told(name)]
         table = "".join(f"  {name.partition(':')[2]}: {entry.of(name)}\n" for name in names)
         pattern = rf"^({field}:.*\n)(?:  .*\n)+"
         text = re.sub(pattern, lambda found, table=table: f"{found[1]}{table}", text, flags=re.MULTILINE)  # type: ignore[misc]

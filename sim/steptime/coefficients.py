@@ -59,12 +59,13 @@ class Coefficients(Spec):
     experts_time_factors: dict[str, Value] = Field(default_factory=dict)
     """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
     models_experts_time_factors: dict[str, Value] = Field(default_factory=dict)
-    """By `Model.family`: grouped products over a model's experts against those of the usual mixture."""
+    """By `Model.family`: arithmetic of grouped products over a model's experts against that of the usual mixture."""
+    models_routing_diversity: dict[str, Value] = Field(default_factory=dict)
+    """By `Model.family`, where tokens of a batch choose like experts: each after the first touches as many new ones as
+    this part of a token that is routed at random."""
     expert_parallel_time_factor_per_doubling: Value | None = None
-    """Grouped products where whole experts are spread, for each doubling of the ranks: the step waits for the one with
-    most work."""
-    least_routed_share: Value
-    """Share of a batch's tokens that, routed at random, touch as few experts as real routing of all of them may."""
+    """Arithmetic of grouped products where whole experts are spread, for each doubling of the ranks: the step waits for
+    the one with most tokens."""
     exposed_share: Value
     """Where a step is formed while one runs: part of the shorter of host's and GPU's time that adds to the longer."""
     one_process_host_time_factor: Value | None = None
@@ -108,6 +109,11 @@ class Coefficients(Spec):
         """The statement about grouped products over the experts of *model*, if its family was measured."""
         return self.models_experts_time_factors.get(model.family or model.id)
 
+    def routing_diversity(self, model: Model) -> float:
+        """Part of a token routed at random that one after the first of a batch is, in experts of *model* it touches."""
+        known = self.models_routing_diversity.get(model.family or model.id)
+        return 1.0 if known is None else known.value
+
     def experts_values(self, gpu: Gpu, model: Model, spread: bool) -> dict[str, Value]:
         """What grouped products over the experts of *model* rest on, by name; *spread*: whole experts on a GPU."""
         ranks = self.expert_parallel_time_factor_per_doubling if spread else None
@@ -115,7 +121,7 @@ class Coefficients(Spec):
             "experts_time_factor": self.experts_factor(gpu),
             "model_experts_time_factor": self.model_experts_factor(model),
             "expert_parallel_time_factor_per_doubling": ranks,
-            "least_routed_share": self.least_routed_share,
+            "routing_diversity": self.models_routing_diversity.get(model.family or model.id),
         }
         return {name: value for name, value in values.items() if value is not None}
 

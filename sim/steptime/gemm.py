@@ -12,7 +12,8 @@ many and compute, one after the other: the sum misses 128 tables of measured ker
 10.8 % (benchmarks/fit/kernels.py).
 
 Tensor parallelism divides K or N; KV heads are replicated once there are more ranks than heads. Every expert of a
-mixture that is touched is read once: with uniform routing E(1 - (1 - k/E)^m) of E experts, k per token.
+mixture that is touched is read once: E(1 - (1 - k/E)^(1 + d(m - 1))) of E experts, k per token. d is 1 where tokens are
+routed at random and less where their choices are alike (`Coefficients.routing_diversity`).
 """
 
 from collections.abc import Iterable
@@ -98,10 +99,8 @@ class Product:
     """Tokens in the product for each token of the rank's batch."""
     touch_probability: float = 1.0
     """Chance that one token uses a given expert; 1: an ordinary matrix."""
-    least_read_s: float = 0.0
-    """`weight_s` at the memory's full bandwidth."""
-    least_tokens: float = 1.0
-    """Share of a batch's tokens that, routed at random, touch the fewest experts that real routing of all may touch."""
+    routing_diversity: float = 1.0
+    """A batch's tokens after the first touch as many new experts, each, as this part of one routed at random."""
     least_computed: float = 0.0
     """Tokens that are computed in any batch: those of a tile."""
     quantised: bool = False
@@ -109,17 +108,18 @@ class Product:
     expert: bool = False
     """A grouped product over routed experts."""
 
-    def least_s(self, tokens: float) -> float:
-        """What reading for *tokens* takes at least [s]: the fewest experts that they may touch, at full bandwidth."""
-        touched: float = 1 - (1 - self.touch_probability) ** (self.least_tokens * tokens)
-        return self.least_read_s * max(touched, self.touch_probability * min(tokens, 1.0))
+    def touched(self, tokens: float) -> float:
+        """Share of the weight that a batch of *tokens* reads."""
+        if tokens <= 1.0:
+            return self.touch_probability * tokens
+        missed: float = (1.0 - self.touch_probability) ** (1.0 + self.routing_diversity * (tokens - 1.0))
+        return 1.0 - missed
 
     def times(self, tokens: int, replica_tokens: int = 0) -> Times:
         """For a batch of *tokens* on this rank, *replica_tokens* on all ranks that share experts (0: equal batches)."""
         tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
-        touched = 1 - (1 - self.touch_probability) ** tokens_here
         compute_s = self.compute_s_per_token * (max(tokens_here, self.least_computed) if tokens_here else 0.0)
-        memory_s = max(self.weight_s * touched, self.least_s(tokens_here)) + self.activation_s_per_token * tokens_here
+        memory_s = self.weight_s * self.touched(tokens_here) + self.activation_s_per_token * tokens_here
         total_s = together(compute_s, memory_s, self.exponent)
         compute_share = (compute_s / total_s) ** self.exponent if total_s else 0.0
         return Times(
@@ -186,8 +186,7 @@ def _expert_product(matrix: Matrix, rates: Rates) -> Product:
         exponent=ADDED,
         tokens_factor=tokens_factor,
         touch_probability=moe.experts_per_token / moe.experts,
-        least_read_s=weight_s * rates.fastest_read,
-        least_tokens=inputs.coefficients.least_routed_share.value,
+        routing_diversity=inputs.coefficients.routing_diversity(inputs.model),
         quantised=covers(inputs.quantization, matrix),
         expert=True,
     )

@@ -227,16 +227,16 @@ class Rates:
     def weight_time_factor(self, matrix: Matrix) -> float:
         """Time to read *matrix* against stored bytes / reachable bandwidth.
 
-        A matrix is never read faster than the memory delivers; for experts the product sees to that.
+        A matrix is never read faster than the memory delivers.
         """
         kernel, slow = self.inputs.kernel, self.overheads.slow_cards
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
         if slow is not None and slow.holds(self.inputs.gpu):
             factor *= slow.factor.value
-        if matrix.role != "expert":
-            older = self.inputs.slow_weights if covers(self.inputs.quantization, matrix) else None
-            return max(factor * (older.value if older else 1.0), self.fastest_read)
-        return factor * kernel.moe_weight_time_factor.value * self._grouped()
+        if matrix.role == "expert":
+            return max(factor * kernel.moe_weight_time_factor.value, self.fastest_read)
+        older = self.inputs.slow_weights if covers(self.inputs.quantization, matrix) else None
+        return max(factor * (older.value if older else 1.0), self.fastest_read)
 
     @property
     def fastest_read(self) -> float:
@@ -250,7 +250,10 @@ class Rates:
         return self.overheads.moe_gemm_time_factor.value * prod(one.value for one in (generation, *kernels) if one)
 
     def _grouped(self) -> float:
-        """Arithmetic and reading of grouped products over experts: by family of models, and where spread."""
+        """Arithmetic of grouped products over experts: by family of models, and where spread.
+
+        The rank with most tokens computes longest; none reads its experts more than once.
+        """
         coefficients = self.inputs.coefficients
         family = coefficients.model_experts_factor(self.inputs.model)
         spread = coefficients.expert_parallel_time_factor_per_doubling if self.inputs.spreads_experts else None

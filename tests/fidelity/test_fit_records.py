@@ -24,7 +24,7 @@ from sim.yamlio import read
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from observe import about_median, prepare, simulate_row
-    from parameters import load_priors
+    from parameters import AT_MOST_ONE, load_priors
     from posterior import Observation, fit
     from record import FIELDS, Recorder, Steps
     from stages import Stages, stages
@@ -112,7 +112,8 @@ def test_launches_count_where_they_take_longer_than_the_gpu(tokens):
 def test_every_figure_that_the_fit_writes_is_the_one_that_the_simulator_reads(tmp_path):
     shutil.copytree(data_root(), tmp_path / "data")
     priors = load_priors()
-    moved = {name: 0.1 + 0.001 * place for place, name in enumerate(priors.values)}
+    ways = {name: -1 if name.split(":")[0] in AT_MOST_ONE else 1 for name in priors.values}
+    moved = {name: way * (0.1 + 0.001 * place) for place, (name, way) in enumerate(ways.items())}
     write_data(tmp_path / "data", priors, moved, {name: (theta, theta) for name, theta in moved.items()}, 0.4)
     assert stored(priors, tmp_path / "data") == pytest.approx(moved, abs=2e-3)  # four digits are written
     for path in (data_root() / "engines").glob("*.yaml"):
@@ -138,3 +139,16 @@ def test_groups_are_taken_out_of_a_fit_as_a_new_fit_would_leave_them_out():
     less = Without(found, sd, {}, {}).theta(np.array([True, False, False, False]))
     assert less == pytest.approx(fit(found[1:], sd), abs=1e-3)
     assert less["own:a"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_share_that_the_rows_ask_to_be_above_one_is_one_and_is_not_written(tmp_path):
+    shutil.copytree(data_root(), tmp_path / "data")
+    priors = load_priors()
+    at = stored(priors, data_root())
+    alike, free = "diversity:qwen3-30b-a3b", "diversity:mixtral-8x7b"
+    moved = at | {alike: np.log(0.5), free: 0.3}
+    assert priors.value(free, moved) == 1
+    write_data(tmp_path / "data", priors, moved, {}, 0.4)
+    after = stored(priors, tmp_path / "data")
+    assert np.exp(after[alike]) == pytest.approx(0.5)
+    assert after[free] == 0

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sim.catalogue.entries.engine import Changed, EngineLimits, at_version
 from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowWeights, TunedTiles
-from sim.catalogue.entries.model import params_active, params_total
+from sim.catalogue.entries.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime import Roofline
+from sim.steptime.inputs import Rates
 
 
 def decode(sequences, context=0, windowed=0):
@@ -112,11 +114,33 @@ def test_a_mixture_reads_few_experts_for_one_token_and_all_of_them_for_many(buil
 
 @pytest.mark.parametrize(("model", "card"), [("gpt-oss-120b", "b200-180gb-sxm"), ("mixtral-8x7b", "h100-80gb-sxm")])
 def test_experts_are_read_no_faster_than_the_memory_delivers(build, gpu, model, card):
-    product = next(one for one in build(model, card, "nvlink4-nvswitch", "fp8")._products if one.expert)
+    steptime = build(model, card, "nvlink4-nvswitch", "fp8")
+    product = next(one for one in steptime._products if one.expert)
+    rates = Rates.of(steptime.inputs)
+    expert = next(one for one in matrices(steptime.inputs.model) if one.role == "expert")
+    all_s = rates.weight_bytes(expert) * expert.count / rates.inputs.gpu.memory_bytes_per_s.value
     assert product.times(0).memory_s == 0
-    all_s = product.least_read_s * product.count
     assert all_s * product.touch_probability <= product.times(1).memory_s < product.times(64).memory_s
     assert all_s <= product.times(4096).memory_s
+
+
+def test_experts_touched_are_those_of_random_routing_and_fewer_where_tokens_choose_alike(build):
+    steptime = build("mixtral-8x7b", "h200-141gb-sxm", "nvlink4-nvswitch")
+    alike = steptime.inputs.coefficients.gemm_exponent.model_copy(update={"value": 0.4})
+    tokens = [0, 0.5, 1, 2, 5, 16, 4096]
+
+    def touched(**coefficients):
+        product = next(one for one in changed(steptime, **coefficients)._products if one.expert)
+        return np.array([product.touched(each) for each in tokens])
+
+    at_random = touched(models_routing_diversity={})
+    assert at_random[2:] == pytest.approx([1 - 0.75**each for each in tokens[2:]])  # 2 of 8 experts a token
+    assert at_random[:2] == pytest.approx([0, 0.125])
+    fewer = touched(models_routing_diversity={"mixtral-8x7b": alike})
+    assert fewer[:3] == pytest.approx(at_random[:3])
+    assert fewer[3:6] == pytest.approx([1 - 0.75 ** (1 + 0.4 * (each - 1)) for each in tokens[3:6]])
+    assert fewer[-1] == pytest.approx(1)
+    assert touched(models_routing_diversity={"qwen3-30b-a3b": alike}) == pytest.approx(at_random)
 
 
 def test_experts_add_arithmetic_and_reading_where_a_dense_product_hides_one_behind_the_other(build):
@@ -257,21 +281,20 @@ def changed(steptime, **coefficients):
     return Roofline().build(replace(inputs, coefficients=inputs.coefficients.model_copy(update=coefficients)))
 
 
-def test_a_family_of_mixtures_and_spread_experts_slow_the_grouped_products_and_nothing_else(build):
+def test_a_family_of_mixtures_and_spread_experts_slow_grouped_arithmetic_and_nothing_else(build):
     card, over = "h200-141gb-sxm", "nvlink4-nvswitch"
     plain = {"models_experts_time_factors": {}, "expert_parallel_time_factor_per_doubling": None}
     spread = changed(build("mixtral-8x7b", card, over, tp=8, ep=True), **plain)
     whole = changed(build("mixtral-8x7b", card, over, tp=8), **plain)
     twice = spread.inputs.coefficients.gemm_exponent.model_copy(update={"value": 2.0})
     batch = decode(256, 1000)
-    experts_s = sum(p.times(256).compute_s + p.times(256).memory_s for p in spread._products if p.expert)
+    experts_s = sum(p.times(256).compute_s for p in spread._products if p.expert)
     root = twice.model_copy(update={"value": 2 ** (1 / 3)})
     for factor in (
         {"models_experts_time_factors": {"mixtral-8x7b": twice}}, {"expert_parallel_time_factor_per_doubling": root}
     ):  # fmt: skip
         slower_s = changed(spread, **factor).leap(batch).first_s - spread.leap(batch).first_s
-        activations_s = sum(p.count * p.activation_s_per_token * 256 for p in spread._products if p.expert)
-        assert slower_s == pytest.approx(experts_s - activations_s)
+        assert slower_s == pytest.approx(experts_s)
     assert changed(whole, expert_parallel_time_factor_per_doubling=twice).leap(batch) == whole.leap(batch)
     dense = build()
     assert changed(dense, models_experts_time_factors={"llama3-8b": twice}).leap(batch) == dense.leap(batch)
