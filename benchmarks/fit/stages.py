@@ -324,12 +324,14 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
         found.plain.append(((*layers_names, "moe_layer"), layers_s * share * ones))
         layers_s *= 1 - share
     found.plain.append((layers_names, layers_s * ones))
-    where, even = "in_process" if steptime.spec.in_process else "served", steptime._even_share
-    step_s, sequence_s = (steptime._host_s(usual) * even for usual in (overheads.per_step_s, steptime._per_sequence))
-    found.plain.append(((f"per_step:{engine}", *host), step_s * ones))
+    even = steptime._even_share
+    found.plain.append(((f"per_step:{engine}", *host), steptime._host_s(overheads.per_step_s) * even * ones))
     if steptime._prompt_token_s:
         found.plain.append((("prompt_token", *pipeline), steptime._prompt_token_s * steps.mean["prefill_tokens"]))
-    found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * steps.mean["sampled_seqs"]))
+    sampled = steps.mean["sampled_seqs"] * even
+    for where, sequence_s in zip(("served", "in_process"), steptime.sequence_parts_s, strict=True):
+        if sequence_s:
+            found.plain.append(((f"per_sequence_{where}:{engine}", *host), sequence_s * sampled))
     if steptime.inputs.pipeline_parallel_size > 1:
         scheduling_s = steptime._standing_s * steps.mean["standing_seqs"]
         found.plain.append(((f"per_sequence_in_process:{engine}", *host), scheduling_s))

@@ -73,6 +73,8 @@ class CampaignFact(Sourced):
     """Whether vLLM's V0 engine ran in the client's process, which sees tokens when the next step ends."""
     cuda_graphs: bool | None = None
     """False: the server was told to launch kernels one by one."""
+    stream_interval: Count | None = None
+    """Tokens that the server was told to send at once."""
     sorts_logits: bool | None = None
     """Whether requests asked for top-p, and the engine sorted all logits for it."""
     chat_template: bool | None = None
@@ -146,6 +148,7 @@ class Setup:
     late_output: bool = False
     sorts_logits: bool = False
     cuda_graphs: bool = True
+    stream_interval: int = 1
     chat_template: bool = False
     prefix_caching: bool | None = None
     chunked_prefill: bool = False
@@ -224,6 +227,7 @@ class Campaigns(Spec):
             late_output=bool(_last(fact.late_output for fact in facts)),
             sorts_logits=bool(_last(fact.sorts_logits for fact in facts)),
             cuda_graphs=_last(fact.cuda_graphs for fact in facts) is not False,
+            stream_interval=_last(fact.stream_interval for fact in facts) or 1,
             chat_template=bool(_last(fact.chat_template for fact in facts)),
             prefix_caching=_last(fact.prefix_caching for fact in facts),
             chunked_prefill=bool(_last(fact.chunked_prefill for fact in facts)),

@@ -21,7 +21,7 @@ from sim.catalogue.entries.gpu import Gpu
 from sim.catalogue.entries.model import Model
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
-from sim.spec import Positive, Spec
+from sim.spec import Count, Positive, Spec
 from sim.steptime.attention.one_call import OneCall
 from sim.steptime.attention.stack import Attention, least_pairs, seen_by_query, whole_layers, window_of
 from sim.steptime.coefficients import Coefficients
@@ -51,6 +51,9 @@ class Roofline(Spec):
     """Requests are chats, for which the API server fills in the model's template."""
     cuda_graphs: bool = True
     """False: the host launches every kernel of a step by itself, as with vLLM's --enforce-eager."""
+    stream_interval: Count = 1
+    """Tokens of a sequence that the engine hands to its API server at once, after the first: SGLang's and vLLM's
+    --stream-interval, TensorRT-LLM's stream_interval."""
 
     def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
         """Work out all that does not depend on the batch.
@@ -237,7 +240,7 @@ class RooflineStepTime:
         """
         leap, launch = self.leap(batch), self._overheads.draft_layer_s
         step_s = self._host_s(self._overheads.per_step_s)
-        sequence_s = self._host_s(self._per_sequence)
+        sequence_s = sum(self.sequence_parts_s)
         even_s = (step_s + sequence_s * batch.sampled_seqs) * self._even_share
         leap.first_s -= even_s + self._prompt_token_s * batch.prefill_tokens
         if launch is not None:
@@ -288,7 +291,7 @@ class RooflineStepTime:
             return known
         head = self._head.times(rows).scaled(self._even_share) if rows else Times()
         there, waits_s = all_times(self._head_in_host, rows) if rows else (Times(), 0.0)
-        host_s = self._host_s(self._per_sequence)
+        host_s = sum(self.sequence_parts_s)
         head += Times(memory_s=sequences * self._sort_s * self._even_share)
         still_s = sequences * host_s * self._even_share
         step = Step.of(head + there, 0.0, still_s, waits_s, still_s)
@@ -325,9 +328,11 @@ class RooflineStepTime:
         return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
     @property
-    def _per_sequence(self) -> Value:
-        overheads = self._overheads
-        return overheads.per_sequence_in_process_s if self.spec.in_process else overheads.per_sequence_s
+    def sequence_parts_s(self) -> tuple[float, float]:
+        """Host time of a sequence that yields a token: (where its API server gets it at once, where it waits) [s]."""
+        served_s = self._host_s(self._overheads.per_sequence_s)
+        kept_s, interval = self._host_s(self._overheads.per_sequence_in_process_s), self.spec.stream_interval
+        return (0.0, kept_s) if self.spec.in_process else (served_s / interval, kept_s * (1 - 1 / interval))
 
     def _host_s(self, usual: Value) -> float:
         seconds = usual.value * self.spec.host_factor * self._contention

@@ -194,6 +194,8 @@ def test_a_slow_host_and_an_api_server_cost_time_per_sequence(build, coefficient
 
     assert overhead_s(host_factor=2) - overhead_s() == pytest.approx(1e-3 + 100 * 40e-6)
     assert overhead_s() - overhead_s(in_process=True) == pytest.approx(100 * (40e-6 - 8e-6))
+    assert overhead_s() - overhead_s(stream_interval=10) == pytest.approx(0.9 * 100 * (40e-6 - 8e-6))
+    assert overhead_s(in_process=True, stream_interval=10) == overhead_s(in_process=True)
     contended = coefficients.one_process_host_time_factor.value
     assert overhead_s(one_process=True) - overhead_s() == pytest.approx((contended - 1) * (1e-3 + 100 * 40e-6))
     sorted_s = (

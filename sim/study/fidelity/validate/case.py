@@ -189,7 +189,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
     return pool
 
 
-def host_of(row: BenchRow, setup: Setup) -> dict[str, bool]:
+def host_of(row: BenchRow, setup: Setup) -> dict[str, bool | int]:
     """What the row's server and client made its host do, as options of the step time."""
     return {
         "in_process": in_process(row, setup),
@@ -197,6 +197,7 @@ def host_of(row: BenchRow, setup: Setup) -> dict[str, bool]:
         "sorts_logits": setup.sorts_logits,
         "chat_template": setup.chat_template,
         "cuda_graphs": setup.cuda_graphs,
+        "stream_interval": setup.stream_interval,
     }
 
 
