@@ -152,8 +152,12 @@ class EngineLimits(Spec):
     None: they do not."""
     scheduler_reserve_full_isl: Value | None = None
     """0: a request joins once the KV blocks of its first chunk are free; 1 or None: of all its tokens."""
+    async_drafts: Value | None = None
+    """1: `async_scheduling` is also on with drafts of an EAGLE head or of multi-token prediction; 0 or None: not."""
     overlap_schedule: Value | None = None
     """1: as `async_scheduling`, for an engine that computes prompts first."""
+    overlap_scheduler: Value | None = None
+    """1: the host works beside the GPU in an engine that reserves KV blocks; 0 or None: before and after it."""
     schedule_conservativeness: Value | None = None
     """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
     graph_tokens: Value | None = None

@@ -116,7 +116,7 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     limits, layout = pool.batching, pool.layout
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if isinstance(limits, PrefillFirst):
-        yield from _sglang_complaints(limits, together or layout.pipeline_parallel_size > 1, place)
+        yield from _sglang_complaints(limits, layout.pipeline_parallel_size > 1, together, place)
         for key in (key for key in STATE_OPTIONS if getattr(limits, key) is not None and pool.state_cache is None):
             yield Complaint((*place, key), "needs a model with recurrent states on an engine that has a cache for them")
     if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and together:
@@ -139,8 +139,12 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
 
 
-def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Iterator[Complaint]:
-    """SGLang's options where they cannot be; *several*: the pool has stages, or ranks that step together."""
+def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[Complaint]:
+    """SGLang's options where they cannot be; *staged*: the pool has pipeline stages; *together*: ranks that step so.
+
+    With these overlap hides the host; what a step holds is settled when it begins.
+    """
+    several = staged or together
     used = {
         "overlap_schedule": bool(limits.overlap_schedule),
         "scheduler_recv_interval": limits.scheduler_recv_interval > 1,
@@ -148,7 +152,9 @@ def _sglang_complaints(limits: PrefillFirst, several: bool, place: Place) -> Ite
         "max_queued_requests": limits.max_queued_requests is not None,
     }
     for key in (key for key, value in used.items() if value):
-        if several:
+        if key == "overlap_schedule" and staged:
+            yield Complaint((*place, key), "needs one pipeline stage")
+        elif several and key != "overlap_schedule":
             yield Complaint((*place, key), "needs one pipeline stage, and ranks that do not step together")
         elif limits.schedule_conservativeness is None:
             yield Complaint((*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler")

@@ -216,10 +216,7 @@ def _shared_out(batching: Scheduler, pool: Pool) -> Scheduler:
 
 def _formed_ahead(pool: Pool) -> tuple[str, ...]:
     """Switches by which *pool* can form a step while one runs."""
-    if pool.pipeline_parallel_size > 1 or pool.kv_tiers:
-        return ()
-    together = pool.enable_expert_parallel and pool.data_parallel_size > 1
-    return ("async_scheduling",) if together else AHEAD
+    return () if pool.pipeline_parallel_size > 1 or pool.kv_tiers else AHEAD
 
 
 def _grouped(

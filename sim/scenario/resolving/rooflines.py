@@ -15,7 +15,7 @@ from sim.power import LoadLaw, unpacks
 from sim.scenario.resolving.bind import BoundPool, power_coefficients
 from sim.scenario.resolving.hardware.wiring import host_stretch, lanes_stretch, link_of, network_of
 from sim.scenario.resolving.offload import host_of
-from sim.scenario.resolving.scheduler.switches import AHEAD
+from sim.scenario.resolving.scheduler.switches import host_beside
 from sim.steptime import Coefficients, Host, RooflineInputs, load_coefficients
 
 
@@ -49,9 +49,9 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
 
 
 def _forms_ahead(pool: BoundPool) -> bool:
-    if pool.layout.pipeline_parallel_size > 1 or pool.offload or getattr(pool.batching, "speculative", None):
+    if pool.layout.pipeline_parallel_size > 1 or pool.offload:
         return False
-    return any(getattr(pool.batching, name, False) for name in AHEAD)
+    return host_beside(pool.batching, pool.engine)
 
 
 def _host(pool: BoundPool, catalog: Catalog) -> Host | None:

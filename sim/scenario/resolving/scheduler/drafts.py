@@ -29,6 +29,7 @@ class DraftModelPlan:
             kernel=self.kernel,
             load=None,
             host=None,
+            forms_ahead=False,
         )
 
 

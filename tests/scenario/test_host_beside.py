@@ -1,0 +1,57 @@
+"""Which engines work on the host beside the GPU."""
+
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.given import given
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import resolve
+from sim.scenario.sweep import cases
+
+CATALOG = load_catalog()
+TOGETHER = {"data_parallel_size": 2, "enable_expert_parallel": True, "batching": {"policy": "prefill_first"}}
+
+
+def drafts(method, **batching):
+    speculative = {"method": method, "num_speculative_tokens": 2, "accepted": 1}
+    return {"batching": {"policy": "vllm", "speculative": speculative, **batching}}
+
+
+def plan(engine, **pool):
+    lengths = {side: {"distribution": "fixed", "value": 128} for side in ("prompt", "output")}
+    scenario = {
+        "name": "host beside the GPU",
+        "model": "qwen3-30b-a3b",
+        "workload": {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths},
+        "fleets": [{"name": "one", "pools": [{"gpu": "h200-141gb-sxm", "engine": engine, **pool}]}],
+    }
+    loaded = load(given(scenario), catalog=CATALOG)
+    return resolve(loaded, cases(loaded)[0], CATALOG).pools[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "pool", "beside"),
+    [
+        ("vllm-0.14", {}, True),
+        ("vllm-0.14", {"pipeline_parallel_size": 2}, False),
+        ("vllm-0.11", {}, False),
+        ("vllm-0.19", drafts("eagle"), True),
+        ("vllm-0.19", drafts("mtp", async_scheduling=False), False),
+        ("vllm-0.18", drafts("eagle"), False),
+        ("vllm-0.18", drafts("eagle", async_scheduling=True), True),
+        ("vllm-0.19", drafts("ngram"), False),
+        ("tensorrt-llm-1.0", {}, True),
+        ("tensorrt-llm-0.14", {}, False),
+        ("sglang-0.5", TOGETHER, True),
+        ("sglang-0.5", TOGETHER | {"batching": {"policy": "prefill_first", "overlap_schedule": False}}, False),
+    ],
+)
+def test_the_host_works_beside_the_gpu_as_releases_do(engine, pool, beside) -> None:
+    inputs = plan(engine, **pool).steptime.inputs
+    assert inputs.forms_ahead == beside
+
+
+def test_overlap_needs_one_pipeline_stage() -> None:
+    with pytest.raises(ScenarioErrors, match="overlap_schedule: needs one pipeline stage"):
+        plan("sglang-0.5", pipeline_parallel_size=2, batching={"policy": "prefill_first", "overlap_schedule": True})
