@@ -61,7 +61,9 @@ class Stages:
             add(names, part)
         for one in self.reads:
             all_s = one.all_s * _factor(one.by, theta)
-            touched, slope = touched_share(one.missed, one.later, one.diversity * _factor((one.diverse,), theta))
+            touched, slope = touched_share(
+                one.missed, one.later, one.diversity * _factor((one.diverse,), theta), one.fullest
+            )
             total = total + all_s * touched
             add(one.by, all_s * touched)
             add((one.diverse,), all_s * slope)
@@ -94,9 +96,13 @@ class Reads:
     later: Floats
     """Tokens after the first."""
     diversity: float
+    fullest: float
+    """`Product.fullest_rank`."""
 
 
-def touched_share(missed: Floats | float, later: Floats, diversity: Floats | float) -> tuple[Floats, Floats]:
+def touched_share(
+    missed: Floats | float, later: Floats, diversity: Floats | float, fullest: Floats | float
+) -> tuple[Floats, Floats]:
     """(part of the experts that a step reads, its derivative by the logarithm of *diversity*).
 
     See `Product.touched`.
@@ -104,7 +110,11 @@ def touched_share(missed: Floats | float, later: Floats, diversity: Floats | flo
     more = np.minimum(diversity, 1.0) * np.maximum(later, 0.0)
     untouched = missed ** (1 + more)
     slope = np.where(np.asarray(diversity) <= 1.0, -np.log(missed) * untouched * more, 0.0)
-    return (1 - untouched) * (1 + np.minimum(later, 0.0)), slope
+    touched = (1 - untouched) * (1 + np.minimum(later, 0.0))
+    spread = np.sqrt(touched * (1 - touched))
+    most = touched + fullest * spread
+    steeper = 1 + fullest * (1 - 2 * touched) / (2 * np.maximum(spread, 1e-9))
+    return np.minimum(most, 1.0), np.where(most < 1, slope * steeper, slope * (np.asarray(fullest) == 0))
 
 
 def _factor(names: Names, theta: dict[str, float]) -> float:
@@ -126,6 +136,7 @@ def stages(steptime: RooflineStepTime, steps: Steps) -> Stages:
             found.reads.append(Reads(
                 w_names, weights_s, f"diversity:{inputs.model.family or inputs.model.id}",
                 1 - product.touch_probability, steps.tokens * product.tokens_factor - 1, product.routing_diversity,
+                product.fullest_rank,
             ))  # fmt: skip
         else:
             found.products.append(terms)

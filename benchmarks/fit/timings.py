@@ -44,7 +44,8 @@ class Timings:
                 reads.append((place, read.by, read.diverse, int(kept.sum())))
                 alike = np.ones_like(share[kept])
                 read_s = read.all_s[kept] * share[kept]
-                experts.append(np.stack([read_s, alike * read.missed, read.later[kept], alike * read.diversity]))
+                told = (alike * part for part in (read.missed, read.diversity, read.fullest))
+                experts.append(np.stack([read_s, read.later[kept], *told]))
             for c_by, c, w_by, w, a_by, a in one.stages.products:
                 terms.append((place, (c_by, w_by, a_by), int(kept.sum())))
                 parts.append(np.stack([c[kept], w[kept], a[kept], share[kept]]))
@@ -52,7 +53,7 @@ class Timings:
         self._plain_s = np.array([seconds for _, _, seconds in plain])
         self._plain_of = self._incidence([place for place, _, _ in plain])
         self._plain_by = self._by([by for _, by, _ in plain])
-        self._reads = np.concatenate(experts, axis=1) if experts else np.zeros((4, 0))
+        self._reads = np.concatenate(experts, axis=1) if experts else np.zeros((5, 0))
         self._read_sizes = np.array([size for *_, size in reads], dtype=int)
         self._read_starts = np.concatenate([[0], np.cumsum(self._read_sizes)[:-1]]).astype(int)
         self._read_of = self._incidence([place for place, *_ in reads])
@@ -91,10 +92,10 @@ class Timings:
         mean_s = self._plain_of @ plain_s + self._term_of @ terms_s
         by = self._plain_of @ self._plain_by.multiply(plain_s[:, None]).tocsr()
         if self._read_sizes.size:
-            all_s, missed, later, diversity = self._reads
+            all_s, later, missed, diversity, fullest = self._reads
             all_s = all_s * np.repeat(np.exp(self._read_by @ theta), self._read_sizes)
             diversity = diversity * np.repeat(np.exp(self._diverse_by @ theta), self._read_sizes)
-            touched, slope = touched_share(missed, later, diversity)
+            touched, slope = touched_share(missed, later, diversity, fullest)
             for names, part in ((self._read_by, touched), (self._diverse_by, slope)):
                 reading_s = np.add.reduceat(all_s * part, self._read_starts)
                 if names is self._read_by:

@@ -13,11 +13,15 @@ many and compute, one after the other: the sum misses 128 tables of measured ker
 
 Tensor parallelism divides K or N; KV heads are replicated once there are more ranks than heads. Every expert of a
 mixture that is touched is read once: E(1 - (1 - k/E)^(1 + d(m - 1))) of E experts, k per token. d is 1 where tokens are
-routed at random and less where their choices are alike (`Coefficients.routing_diversity`).
+routed at random and less where their choices are alike (`Coefficients.routing_diversity`). Where GPUs hold whole
+experts, all wait for the one that reads most: of R GPUs with n experts each, of which a share p is touched,
+p + z sqrt(p (1 - p) / n), z the expected largest of R normal numbers.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
 
 from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import covers
@@ -101,6 +105,8 @@ class Product:
     """Chance that one token uses a given expert; 1: an ordinary matrix."""
     routing_diversity: float = 1.0
     """A batch's tokens after the first touch as many new experts, each, as this part of one routed at random."""
+    fullest_rank: float = 0.0
+    """How far the share that the GPU with most touched experts reads lies above the mean p, over sqrt(p (1 - p))."""
     least_computed: float = 0.0
     """Tokens that are computed in any batch: those of a tile."""
     quantised: bool = False
@@ -109,11 +115,14 @@ class Product:
     """A grouped product over routed experts."""
 
     def touched(self, tokens: float) -> float:
-        """Share of the weight that a batch of *tokens* reads."""
+        """Share of the weight that a batch of *tokens* reads, on the GPU that reads most."""
         if tokens <= 1.0:
-            return self.touch_probability * tokens
-        missed: float = (1.0 - self.touch_probability) ** (1.0 + self.routing_diversity * (tokens - 1.0))
-        return 1.0 - missed
+            touched = self.touch_probability * tokens
+        else:
+            touched = 1.0 - (1.0 - self.touch_probability) ** (1.0 + self.routing_diversity * (tokens - 1.0))
+        if not self.fullest_rank:
+            return touched
+        return min(1.0, touched + self.fullest_rank * sqrt(touched * (1.0 - touched)))
 
     def times(self, tokens: int, replica_tokens: int = 0) -> Times:
         """For a batch of *tokens* on this rank, *replica_tokens* on all ranks that share experts (0: equal batches)."""
@@ -168,7 +177,7 @@ def _expert_product(matrix: Matrix, rates: Rates) -> Product:
     """The routed experts of every layer, one grouped product a layer, spread evenly over the ranks.
 
     With expert parallelism tokens come from all data-parallel ranks; where the batch does not say how many, the others
-    are taken to step with equal ones. Routing is balanced.
+    are taken to step with equal ones. No expert is chosen more often than others.
     """
     inputs, moe = rates.inputs, rates.inputs.model.moe
     assert moe is not None  # only a mixture of experts has expert matrices
@@ -187,9 +196,15 @@ def _expert_product(matrix: Matrix, rates: Rates) -> Product:
         tokens_factor=tokens_factor,
         touch_probability=moe.experts_per_token / moe.experts,
         routing_diversity=inputs.coefficients.routing_diversity(inputs.model),
+        fullest_rank=most_of(ranks) / sqrt(moe.experts / ranks) if inputs.spreads_experts else 0.0,
         quantised=covers(inputs.quantization, matrix),
         expert=True,
     )
+
+
+def most_of(ranks: int) -> float:
+    """How far the largest of *ranks* normal numbers lies above their mean, in standard deviations (Blom)."""
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
 
 
 def split_shape(matrix: Matrix, model: Model, tensor_parallel_size: int) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Known physics: what a datasheet and a model's dimensions say before anything is fitted."""
 
 from dataclasses import replace
+from math import comb
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sim.catalogue.entries.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime import Roofline
+from sim.steptime.gemm import most_of
 from sim.steptime.inputs import Rates
 
 
@@ -141,6 +143,28 @@ def test_experts_touched_are_those_of_random_routing_and_fewer_where_tokens_choo
     assert fewer[3:6] == pytest.approx([1 - 0.75 ** (1 + 0.4 * (each - 1)) for each in tokens[3:6]])
     assert fewer[-1] == pytest.approx(1)
     assert touched(models_routing_diversity={"qwen3-30b-a3b": alike}) == pytest.approx(at_random)
+
+
+@pytest.mark.parametrize(("local", "ranks"), [(4, 4), (16, 8), (32, 8), (64, 2)])
+def test_ranks_with_whole_experts_wait_for_the_one_that_reads_most(build, local, ranks):
+    product = next(one for one in build("mixtral-8x7b", "h200-141gb-sxm")._products if one.expert)
+    product = replace(product, fullest_rank=most_of(ranks) / local**0.5)
+    for share in (0.1, 0.25, 0.5, 0.75, 0.9):
+        chances = [comb(local, k) * share**k * (1 - share) ** (local - k) for k in range(local)]
+        largest = sum(1 - below**ranks for below in np.cumsum(chances)) / local
+        assert replace(product, touch_probability=share).touched(1) == pytest.approx(largest, rel=0.04)
+    read = [product.touched(tokens) for tokens in range(100)]
+    assert read == sorted(read)
+    assert read[0] == 0
+    assert read[-1] == 1
+
+
+def test_only_whole_experts_on_several_ranks_are_read_unevenly(build):
+    def fullest(**layout):
+        return next(one for one in build("gpt-oss-20b", "h100-80gb-sxm", **layout)._products if one.expert).fullest_rank
+
+    assert fullest(tp=1) == fullest(tp=4) == fullest(ep=True) == 0
+    assert 0 < fullest(tp=2, ep=True) < fullest(tp=4, ep=True)
 
 
 def test_experts_add_arithmetic_and_reading_where_a_dense_product_hides_one_behind_the_other(build):
