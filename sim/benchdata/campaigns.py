@@ -93,6 +93,8 @@ class CampaignFact(Sourced):
     """Nothing but that rate held the client back: `concurrency` is the most that were in flight."""
     attention_dp: bool | None = None
     """Attention was data parallel over all GPUs, and the experts were spread over them."""
+    expert_parallel: bool | None = None
+    """Each GPU held whole experts, whatever `ep` says."""
     layers_in_turn: bool | None = None
     """The GPUs held the layers in turn, whatever `tp` says."""
     isl: Positive | None = None
@@ -204,6 +206,7 @@ class Campaigns(Spec):
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         box = row.n_gpus
         apart = bool(_last(fact.attention_dp for fact in facts))
+        spread = apart or bool(_last(fact.expert_parallel for fact in facts))
         return Setup(
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last(fact.requests_per_client for fact in facts),
@@ -249,7 +252,7 @@ class Campaigns(Spec):
             rate_req_s=row.rate_req_s or _last(fact.rate_req_s for fact in facts),
             n_gpus=box,
             dp=box if apart else row.dp,
-            ep=box if apart else min(row.ep or 1, box),
+            ep=box if spread else min(row.ep or 1, box),
             layers_in_turn=bool(_last(fact.layers_in_turn for fact in facts)),
             isl=row.isl or _last(fact.isl for fact in facts),
             osl=row.osl or _last(fact.osl for fact in facts),

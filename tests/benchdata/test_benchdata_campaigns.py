@@ -95,6 +95,13 @@ def test_boxes_counted_twice(gpus: int, tp: int, dp: int, ep: int, box: tuple[in
     assert known.setup(run).n_gpus == box[0]
 
 
+def test_whole_experts_and_attention_in_data_parallel_as_the_scripts_have_them() -> None:
+    row = replace(ROW, n_gpus=8, tp=8)
+    layouts = [campaigns({name: True}).setup(row) for name in ("expert_parallel", "attention_dp")]
+    assert [(setup.dp, setup.ep) for setup in layouts] == [(1, 8), (8, 8)]
+    assert campaigns({"max_num_seqs": 4}).setup(row).ep == 1
+
+
 def test_the_card_that_rows_ran_on() -> None:
     assert campaigns({"gpu": "RTX-PRO-6000-Server"}).as_run(ROW).gpu == "RTX-PRO-6000-Server"
     assert campaigns({"max_num_seqs": 4}).as_run(ROW).gpu == ROW.gpu
