@@ -3,8 +3,8 @@
     python benchmarks/fit/releases.py TABLES
 
 Grouped products over experts: c of t = t0 + c C + w W, by kernel (`fast_experts` in data/engines and the factor of
-Marlin on B200). Dense products: what fp8 weights take to read against 16 bit in the same table (`slow_weights`). TABLES
-and the laws are those of kernels.py.
+Marlin on B200). Dense products: what fp8 takes against 16 bit in the same table to read (`slow_weights`) and to compute
+(`slow_products`). TABLES and the laws are those of kernels.py.
 """
 
 import sys
@@ -52,13 +52,13 @@ def grouped(table: str, gpu: Gpu, rows: pd.DataFrame, rng: np.random.Generator) 
 
 
 def dense(table: str, gpu: Gpu, rows: pd.DataFrame, rng: np.random.Generator) -> None:
-    """fp8 against 16 bit: arithmetic, reading, and the fixed time of each product."""
+    """fp8, by tensor and by blocks, against 16 bit: arithmetic, reading, and the fixed time of each product."""
     rows = rows.query("1024 <= n <= 32768 and 1024 <= k <= 32768 and 0 < m <= 16384")
     law: dict[str, Floats] = {}
-    for name in ("bfloat16", "fp8"):
+    for name in ("bfloat16", "fp8", "fp8_block"):
         some = rows[rows.gemm_dtype == name]
         if some.empty:
-            return
+            continue
         some = some.sample(min(SAMPLE, len(some)), random_state=rng)
         m, n, k = (some[one].to_numpy(float) for one in "mnk")
         bandwidth = gpu.memory_bytes_per_s.value
@@ -70,8 +70,9 @@ def dense(table: str, gpu: Gpu, rows: pd.DataFrame, rng: np.random.Generator) ->
         y, start = np.log(some["latency"].to_numpy(float) * 1e3), np.log([1.4, 1.2, 4.0])
         moved = float(np.exp(law["bfloat16"][1])) if law else 0.0
         law[name] = fitted(y, parts, start, [0, 1, 2], moved, EXPONENT)
-    (c, w, _), extra = np.exp(law["fp8"] - law["bfloat16"]), np.exp(law["fp8"][2]) - np.exp(law["bfloat16"][2])
-    print(f"{table:28s} fp8 against 16 bit: arithmetic {c:.2f}, weights {w:.2f}, {extra:+.0f} us each")
+    for name in [one for one in law if one != "bfloat16"]:
+        (c, w, _), extra = np.exp(law[name] - law["bfloat16"]), np.exp(law[name][2]) - np.exp(law["bfloat16"][2])
+        print(f"{table:28s} {name} against 16 bit: arithmetic {c:.2f}, weights {w:.2f}, {extra:+.0f} us each")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from math import log2, prod
 
 from sim.catalogue.entries.engine import Engine, Overheads, default_limit
 from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.kernel import FastExperts, Kernel, SlowWeights
+from sim.catalogue.entries.kernel import FastExperts, Kernel, SlowProducts, SlowWeights
 from sim.catalogue.entries.link import Link
 from sim.catalogue.entries.model import Matrix, Model
 from sim.catalogue.entries.quantization import ComputeType, Quantization, arithmetic, bits, covers
@@ -91,7 +91,8 @@ class RooflineInputs:
     @property
     def kernel_values(self) -> dict[str, Value]:
         """What the engine's kernels for this format do on the card, by name."""
-        found = {"slow_weights": self.slow_weights, "hopper_tile_tokens": self.hopper_tile}
+        found = {"slow_weights": self.slow_weights, "slow_products": self.slow_products}
+        found |= {"hopper_tile_tokens": self.hopper_tile}
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
             found |= {"default_tiles": self.default_tiles}
@@ -103,11 +104,16 @@ class RooflineInputs:
         return self._for_format(known_overheads(self.engine).slow_weights) if self.graphics_blackwell else None
 
     @property
+    def slow_products(self) -> Value | None:
+        """What the engine's kernels for this format do to dense arithmetic on the card; None: nothing."""
+        return self._for_format(known_overheads(self.engine).slow_products) if self.server_blackwell else None
+
+    @property
     def fast_experts(self) -> Value | None:
         """What the engine's faster kernels for experts of this format do on the card; None: it has no faster ones."""
         return self._for_format(known_overheads(self.engine).fast_experts) if self.server_blackwell else None
 
-    def _for_format(self, known: Iterable[SlowWeights | FastExperts]) -> Value | None:
+    def _for_format(self, known: Iterable[SlowWeights | SlowProducts | FastExperts]) -> Value | None:
         return next((one.factor for one in known if one.kernel == self.kernel.id), None)
 
     @property
@@ -218,11 +224,12 @@ class Rates:
     def compute_time_factor(self, matrix: Matrix) -> float:
         """Arithmetic time of *matrix* against FLOP / (peak * efficiency)."""
         kernel = self.inputs.kernel
-        factor = self.inputs.kernel_compute.value if covers(self.inputs.quantization, matrix) else 1.0
+        covered = covers(self.inputs.quantization, matrix)
+        factor = self.inputs.kernel_compute.value if covered else 1.0
         if matrix.role == "expert":
             return factor * kernel.moe_compute_time_factor.value * self._experts() * self._grouped()
         older = kernel.server_blackwell_compute_factor if self.inputs.server_blackwell else None
-        return factor * older.value if older is not None and covers(self.inputs.quantization, matrix) else factor
+        return factor * prod(one.value for one in (older, self.inputs.slow_products) if one and covered)
 
     def weight_time_factor(self, matrix: Matrix) -> float:
         """Time to read *matrix* against stored bytes / reachable bandwidth.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim.catalogue.entries.engine import Changed, EngineLimits, at_version
-from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowWeights, TunedTiles
+from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowProducts, SlowWeights, TunedTiles
 from sim.catalogue.entries.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
@@ -417,6 +417,22 @@ def test_4_bit_weights_for_16_bit_arithmetic_are_read_sooner_and_compute_later_o
         own = int4.spec.build(replace(int4.inputs, kernel=kernel))
         assert gpu_s(own, decode(1)) < 0.6 * gpu_s(plain, decode(1))
         assert gpu_s(own, prompt(8192)) == pytest.approx(longer * gpu_s(plain, prompt(8192)), rel=0.15)
+
+
+def test_dense_products_of_a_format_take_longer_in_an_engine_on_server_blackwell_alone(build, engine):
+    factor = engine.overheads.moe_layer_factor.model_copy(update={"value": 1.5})
+    slow = SlowProducts(kernel="fp8", factor=factor)
+    own = engine.model_copy(update={"overheads": engine.overheads.model_copy(update={"slow_products": (slow,)})})
+
+    def longer(card, weights="fp8"):
+        one = build(card=card, weights=weights)
+        kernel = one.inputs.kernel.model_copy(update={"id": weights})
+        before, after = (one.spec.build(replace(one.inputs, kernel=kernel, engine=each)) for each in (engine, own))
+        assert gpu_s(after, decode(1)) == pytest.approx(gpu_s(before, decode(1)), rel=0.01)
+        return after.breakdown(prompt(8192))["compute"] / before.breakdown(prompt(8192))["compute"]
+
+    assert longer("b200-180gb-sxm") == pytest.approx(1.5, rel=0.01)
+    assert longer("h100-80gb-sxm") == longer("rtx-pro-6000") == longer("b200-180gb-sxm", "int4") == 1
 
 
 def test_faster_kernels_for_experts_count_for_their_format_on_server_blackwell_from_their_release_on(build, engine):

@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.entries.gpu import Gpu, Vendor
-from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowWeights
+from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowProducts, SlowWeights
 from sim.catalogue.entries.offload import EngineOffload
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Positive, Spec
@@ -52,6 +52,7 @@ class Overheads(Spec):
     moe_gemm_time_factor: Value
     """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
     slow_weights: tuple[SlowWeights, ...] = ()
+    slow_products: tuple[SlowProducts, ...] = ()
     fast_experts: tuple[FastExperts, ...] = ()
     default_tiles: DefaultTiles | None = None
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)

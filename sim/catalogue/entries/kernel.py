@@ -48,6 +48,15 @@ class SlowWeights(Spec):
     """On the time to read weights."""
 
 
+class SlowProducts(Spec):
+    """A format in which the engine's dense products take longer on B200, B300 and their kin than elsewhere."""
+
+    kernel: str
+    """Its id in data/kernels."""
+    factor: Value
+    """On the time of their arithmetic."""
+
+
 class FastExperts(Spec):
     """Grouped products that the engine runs with faster kernels on B200, B300 and their kin than it has for others."""
 
