@@ -14,46 +14,23 @@ wait for while several batches are in flight.
 """
 
 from math import ceil, inf
-from typing import Literal
 
-from sim.catalogue.entries.engine import Engine
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
-from sim.spec import Count, Positive, Spec
 from sim.steptime.attention.one_call import OneCall
 from sim.steptime.attention.stack import Attention, least_pairs, seen_by_query, whole_layers, window_of
-from sim.steptime.coefficients import Coefficients
-from sim.steptime.gemm import ACTIVATION_BYTES, Step, Times, total
-from sim.steptime.host.launches import Launches, kernel_layers
+from sim.steptime.gemm import Step, Times, total
+from sim.steptime.host.launches import Launches, layer_overheads_s
 from sim.steptime.host.products import all_times, mean_layer, products_of
+from sim.steptime.host.server import ServerOptions
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
-from sim.steptime.links.between import Exchange, links_of
+from sim.steptime.links.between import Exchange, exchanges_of, links_of
 from sim.steptime.links.stages import others_turns_load, stage_shares
 from sim.steptime.values import used_values
 
 
-class Roofline(Spec):
+class Roofline(ServerOptions):
     """Computed from the model, the GPU, the engine and the link between the GPUs."""
-
-    model: Literal["roofline"] = "roofline"
-    host_factor: Positive = 1.0
-    """Host time per step, sequence, prompt token and request against the usual server's; hosts differ threefold."""
-    in_process: bool = False
-    """The engine is called as a library: no API server streams the tokens."""
-    one_process: bool = False
-    """The API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
-    sorts_logits: bool = False
-    """Requests ask for top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
-
-    chat_template: bool = False
-    """Requests are chats, for which the API server fills in the model's template."""
-    cuda_graphs: bool = True
-    """False: the host launches every kernel of a step by itself, as with vLLM's --enforce-eager."""
-    stream_interval: Count = 1
-    """Tokens of a sequence that the engine hands to its API server at once, after the first: SGLang's and vLLM's
-    --stream-interval, TensorRT-LLM's stream_interval."""
 
     def build(self, inputs: RooflineInputs) -> "RooflineStepTime":
         """Work out all that does not depend on the batch.
@@ -61,40 +38,6 @@ class Roofline(Spec):
         Raises ValueError if the engine's overheads are unknown.
         """
         return RooflineStepTime(self, inputs)
-
-    def values(self, coefficients: Coefficients) -> dict[str, Value]:
-        """What the options that are chosen rest on, by name in data/steptime.yaml."""
-        chosen = {
-            "one_process_host_time_factor": self.one_process and not self.in_process,
-            "sorting_bytes_per_logit": self.sorts_logits,
-            "launch_layer_s": not self.cuda_graphs,
-        }
-        known = {name: getattr(coefficients, name) for name, is_chosen in chosen.items() if is_chosen}
-        return {name: value for name, value in known.items() if value is not None}
-
-    def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int, gpu: Gpu) -> float:
-        """API-server time before a request's first token; it does not hold the engine [s]."""
-        if self.in_process:
-            return 0.0
-        overheads = known_overheads(engine)
-        factor = overheads.tp_request_factor.value if tensor_parallel_size > 1 else 1.0
-        if model.moe is not None:
-            factor *= overheads.moe_request_factor.value
-        if gpu.hopper and overheads.hopper_request_factor is not None:
-            factor *= overheads.hopper_request_factor.value
-        return overheads.per_request_s.value * factor * self.host_factor
-
-    def intake_s(self, engine: Engine) -> float:
-        """API-server time that each request holds up all others with before the engine gets it [s]."""
-        reading = known_overheads(engine).chat_template_s
-        if self.in_process or not self.chat_template or reading is None:
-            return 0.0
-        return reading.value * self.host_factor
-
-    def turn_s(self, engine: Engine) -> float:
-        """API-server time by which requests that come together reach the engine apart [s]."""
-        turn = known_overheads(engine).request_turn_s
-        return 0.0 if self.in_process or turn is None else turn.value * self.host_factor
 
 
 class RooflineStepTime:
@@ -140,55 +83,68 @@ class RooflineStepTime:
 
         The part of windowed layers grows with `windowed_growing_seqs`, until the first of them fills its window.
         """
-        tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
+        prompt_tokens, kv_tokens = batch.prefill_tokens, batch.kv_tokens
+        tokens = batch.decode_seqs + batch.draft_tokens + prompt_tokens
         step = self._by_tokens.get((tokens, batch.replica_tokens)) or self._layers(tokens, batch.replica_tokens)
         head = self._by_samples.get((batch.sampled_seqs, batch.draft_tokens)) or self._sampling(batch)
         standing_s = self._standing_s * batch.standing_seqs
-        first_s = step.total_s + head.total_s + standing_s + self._decode_s * batch.kv_tokens
-        peak_s = step.peak_s + head.peak_s + self._decode_peak_s * batch.kv_tokens
-        stream_s = step.stream_s + head.stream_s + self._stream_s * batch.kv_tokens
-        still_s, reading_s = step.still_s + head.still_s + standing_s, 0.0
+        first_s = step.total_s + head.total_s + standing_s + self._decode_s * kv_tokens
+        peak_s = step.peak_s + head.peak_s + self._decode_peak_s * kv_tokens
+        stream_s = step.stream_s + head.stream_s + self._stream_s * kv_tokens
+        host_s, reading_s = step.still_s + head.still_s + standing_s, 0.0
         growth_s, valid_steps = self._decode_s * batch.decode_seqs, inf
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
             peak_s += self._window_decode_peak_s * batch.windowed_kv_tokens
             stream_s += self._window_stream_s * batch.windowed_kv_tokens
             growth_s += self._window_decode_s * batch.windowed_growing_seqs
-        if batch.prefill_tokens:
-            read_s, pairs_s = self._prefill(batch)
-            reading_s = self._prompt_token_s * batch.prefill_tokens
-            first_s += read_s + pairs_s + reading_s + self._unpacked_s(batch, read_s + pairs_s)
-            still_s += reading_s
-            peak_s += pairs_s * self._peak_per_pair
-            stream_s += read_s * self._stream_per_read
+        if prompt_tokens:
+            reading_s = self._prompt_token_s * prompt_tokens
+            prompts_s, prompts_peak_s, prompts_stream_s = self._prompts(batch, reading_s)
+            first_s += prompts_s
+            peak_s += prompts_peak_s
+            stream_s += prompts_stream_s
+            host_s += reading_s
         if self._beside is not None:
             moved_s, scanned_s = self._beside.times(batch)
             first_s += moved_s + scanned_s
-            peak_s += self._beside.token_peak_s * batch.prefill_tokens
+            peak_s += self._beside.token_peak_s * prompt_tokens
             stream_s += moved_s
         last_s = self._alone_stages * (head.total_s + step.still_s + standing_s + reading_s)
-        waits_s = 0.0
-        if batch.prefill_tokens or self._launches.decode_s:
-            waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, first_s - still_s)
-        host_s = still_s
-        if waits_s:
-            first_s += waits_s
-            still_s += waits_s
-            valid_steps = 1.0
+        still_s = host_s
+        if prompt_tokens or self._launches.decode_s:
+            waits_s = self._launches.wait_s(tokens, prompt_tokens, first_s - host_s)
+            if waits_s:
+                first_s, still_s, valid_steps = first_s + waits_s, still_s + waits_s, 1.0
         if self._hidden_share:
-            gpu_s = first_s - host_s
-            hidden_s = self._hidden_s(gpu_s, host_s)
-            if gpu_s < host_s and growth_s:
-                valid_steps = min(valid_steps, ceil((host_s - gpu_s) / growth_s))
-                growth_s *= 1 - self._hidden_share
-            first_s -= hidden_s
-            still_s -= hidden_s
+            hidden_s, growth_s, valid_steps = self._overlap(first_s - host_s, host_s, growth_s, valid_steps)
+            first_s, still_s = first_s - hidden_s, still_s - hidden_s
         if self._load is None:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
         busy = 1.0 - still_s / first_s
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, busy, step.link_s / first_s)
         turns_load = self._others_turns_load if batch.decode_seqs else 0.0
         return Leap(first_s, growth_s, valid_steps, load + turns_load, last_s)
+
+    def _prompts(self, batch: Batch, reading_s: float) -> tuple[float, float, float]:
+        """What prompts make a step longer, which the host takes *reading_s* to read; of that at the tensor cores' peak,
+        and reading memory [s].
+        """
+        read_s, pairs_s = self._prefill(batch)
+        whole_s = read_s + pairs_s + reading_s
+        if self._one_call is not None:
+            whole_s += self._unpacked_s(batch, read_s + pairs_s)
+        return whole_s, pairs_s * self._peak_per_pair, read_s * self._stream_per_read
+
+    def _overlap(self, gpu_s: float, host_s: float, growth_s: float, valid_steps: float) -> tuple[float, float, float]:
+        """Of a step of *gpu_s* beside *host_s*: what the shorter of both does not add to the longer [s]; how steps then
+        grow, and how many do.
+        """
+        if gpu_s >= host_s:
+            return self._hidden_share * host_s, growth_s, valid_steps
+        if growth_s:
+            valid_steps = min(valid_steps, ceil((host_s - gpu_s) / growth_s))
+        return self._hidden_share * gpu_s, growth_s * (1 - self._hidden_share), valid_steps
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
         """The first step's seconds by cause: compute, memory, attention, link, overhead."""
@@ -212,10 +168,6 @@ class RooflineStepTime:
             "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
         return self._exposed(parts, gpu_s + waits_s, still_s + reading_s) if self._hidden_share else parts
-
-    def _hidden_s(self, gpu_s: float, host_s: float) -> float:
-        """What the shorter of both does not add to the longer [s]."""
-        return self._hidden_share * min(gpu_s, host_s)
 
     def _exposed(self, parts: dict[str, float], gpu_s: float, host_s: float) -> dict[str, float]:
         """*parts* as far as they make the step longer, *host_s* of the overhead beside *gpu_s* of all else."""
@@ -300,32 +252,11 @@ class RooflineStepTime:
 
     def exchanges(self, tokens: int, replica_tokens: int = 0) -> tuple[Exchange, ...]:
         """What the GPUs of a replica send one another in a step of *tokens* new tokens; see `Batch.replica_tokens`."""
-        model, inputs, share = self.inputs.model, self.inputs, self._layers_share
-        ranks, expert_ranks = inputs.tensor_parallel_size, inputs.expert_ranks
-        message = tokens * model.hidden * ACTIVATION_BYTES
-        gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (expert_ranks // ranks)
-        blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
-        own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
-        sums_s, experts_s, sent = self._allreduce.time_s(message), self._exchange.time_s(gathered), message / ranks
-        after = ("experts", False) if apart else ("all-reduce", own)
-        there, stages = inputs.way(expert_ranks), inputs.pipeline_parallel_size
-        return (
-            Exchange("all-reduce", own, blocks * share, message, sums_s, inputs.way(ranks)),
-            Exchange(*after, model.expert_layers * share, gathered, experts_s, there),
-            Exchange("stage", False, int(stages > 1), sent, self._send_s(sent), inputs.way(inputs.stage_ranks)),
-        )
+        links = self._allreduce, self._exchange, self._send
+        return exchanges_of(self.inputs, links, self._layers_share, tokens, replica_tokens)
 
     def _link_s(self, tokens: int, replica_tokens: int = 0) -> float:
         return sum(one.calls * one.each_s for one in self.exchanges(tokens, replica_tokens))
-
-    def _send_s(self, message: float) -> float:
-        """*message* of every rank of a stage to the next one; to another server where any stage sends there [s]."""
-        inputs = self.inputs
-        if inputs.pipeline_parallel_size == 1:
-            return 0.0
-        if inputs.network is None or inputs.network.servers(inputs.stage_ranks) == 1:
-            return self._send.time_s(message)
-        return inputs.network.send_s(message, inputs.tensor_parallel_size)
 
     @property
     def sequence_parts_s(self) -> tuple[float, float]:
@@ -340,13 +271,4 @@ class RooflineStepTime:
 
     def _layer_overheads_s(self) -> float:
         """Launches and small kernels of all layers [s]."""
-        gpu, overheads, layers = self.inputs.gpu, self._overheads, kernel_layers(self.inputs)
-        if gpu.blackwell:
-            layers *= overheads.blackwell_layer_factor.value
-        if gpu.hopper:
-            layers *= overheads.hopper_layer_factor.value
-        if gpu.ada and overheads.ada_layer_factor is not None:
-            layers *= overheads.ada_layer_factor.value
-        if gpu.cdna and overheads.cdna_layer_factor is not None:
-            layers *= overheads.cdna_layer_factor.value
-        return layers * overheads.per_layer_s.value
+        return layer_overheads_s(self.inputs)

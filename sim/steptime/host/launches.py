@@ -72,3 +72,17 @@ def kernel_layers(inputs: RooflineInputs) -> float:
     experts = model.expert_layers
     layers = model.layers - experts + experts * overheads.moe_layer_factor.value
     return layers * overheads.mla_layer_factor.value if model.mla is not None else layers
+
+
+def layer_overheads_s(inputs: RooflineInputs) -> float:
+    """Launches and small kernels of all layers [s]."""
+    gpu, overheads, layers = inputs.gpu, known_overheads(inputs.engine), kernel_layers(inputs)
+    if gpu.blackwell:
+        layers *= overheads.blackwell_layer_factor.value
+    if gpu.hopper:
+        layers *= overheads.hopper_layer_factor.value
+    if gpu.ada and overheads.ada_layer_factor is not None:
+        layers *= overheads.ada_layer_factor.value
+    if gpu.cdna and overheads.cdna_layer_factor is not None:
+        layers *= overheads.cdna_layer_factor.value
+    return layers * overheads.per_layer_s.value

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sim.steptime.gemm import ACTIVATION_BYTES
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.links.collective import AllReduce, Send
 from sim.steptime.links.network import AcrossServers
@@ -23,7 +24,10 @@ class Exchange:
     """Names of the link, and of the network where the GPUs stand in several servers."""
 
 
-def links_of(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]:
+Links = tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]
+
+
+def links_of(inputs: RooflineInputs) -> Links:
     """What ranks exchange: (tensor-parallel ranks; those that share the experts; one stage with the next).
 
     Data-parallel ranks gather their tokens before the experts and scatter the sums after.
@@ -48,3 +52,34 @@ def links_of(inputs: RooflineInputs) -> tuple[AllReduce | AcrossServers, AllRedu
         (exchange if gathers else all_reduce)(inputs.expert_ranks),
         Send.over(inputs.link, inputs.lanes_stretch, inputs.boundary_s),
     )
+
+
+def exchanges_of(
+    inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int
+) -> tuple[Exchange, ...]:
+    """What goes over *links* in a step of *tokens* new tokens, on a stage with *layers_share* of the layers; see
+    `Batch.replica_tokens`.
+    """
+    model, ranks, expert_ranks = inputs.model, inputs.tensor_parallel_size, inputs.expert_ranks
+    all_reduce, exchange, send = links
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (expert_ranks // ranks)
+    blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
+    own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
+    sums_s, experts_s, sent = all_reduce.time_s(message), exchange.time_s(gathered), message / ranks
+    after = ("experts", False) if apart else ("all-reduce", own)
+    there, stages = inputs.way(expert_ranks), inputs.pipeline_parallel_size
+    return (
+        Exchange("all-reduce", own, blocks * layers_share, message, sums_s, inputs.way(ranks)),
+        Exchange(*after, model.expert_layers * layers_share, gathered, experts_s, there),
+        Exchange("stage", False, int(stages > 1), sent, _send_s(inputs, send, sent), inputs.way(inputs.stage_ranks)),
+    )
+
+
+def _send_s(inputs: RooflineInputs, send: Send, message: float) -> float:
+    """*message* of every rank of a stage to the next one; to another server where any stage sends there [s]."""
+    if inputs.pipeline_parallel_size == 1:
+        return 0.0
+    if inputs.network is None or inputs.network.servers(inputs.stage_ranks) == 1:
+        return send.time_s(message)
+    return inputs.network.send_s(message, inputs.tensor_parallel_size)
