@@ -194,20 +194,28 @@ def _launched(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline:
     masked = _scaled(found, hidden, np.ones_like(hidden))
     inputs = steptime.inputs
     names: Names = (f"launch_layer:{inputs.engine.id}", *(("recent_host",) if inputs.recent_host else ()), *pipeline)
-    if inputs.model.mla is not None:
-        names = (*names, "mla_layer")
     if inputs.gpu.cdna:
         names = (*names, "cdna_layer")
     experts = _experts_share(steptime)
+    latent: Names = ("mla_layer",) if inputs.model.mla is not None else ()
     for kernels, share in ((names, 1 - experts), ((*names, "moe_layer"), experts)):
         masked.plain += [
-            (kernels, launches.heads_s * share * launched),
+            ((*kernels, *latent), launches.heads_s * share * launched),
             ((*kernels, "launch_linear"), launches.linear_s * share * launched),
         ]
     masked.plain += [
         (("launch_decode", *pipeline), launches.decode_s * (1 - hidden - launched)),
     ]  # fmt: skip
     return masked
+
+
+def _latent_share(steptime: RooflineStepTime) -> float:
+    """Share of a model's kernels that layers have which attend in latents."""
+    model, factor = steptime.inputs.model, steptime._overheads.mla_layer_factor.value
+    if model.mla is None:
+        return 0.0
+    heads = (model.layers - model.linear_attention_layers) * factor
+    return heads / (heads + model.linear_attention_layers)
 
 
 def _experts_share(steptime: RooflineStepTime) -> float:
@@ -313,11 +321,9 @@ def _unpacked(steptime: RooflineStepTime, one_call: OneCall, steps: Steps, promp
 
 def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Names) -> None:
     inputs, overheads = steptime.inputs, steptime._overheads
-    model, engine = inputs.model, inputs.engine.id
+    engine = inputs.engine.id
     ones = np.ones_like(steps.steps)
     layers_names: Names = (f"per_layer:{engine}", *pipeline)
-    if model.mla is not None:
-        layers_names = (*layers_names, "mla_layer")
     if inputs.gpu.blackwell:
         layers_names = (*layers_names, "blackwell_layer")
     if inputs.gpu.hopper:
@@ -330,11 +336,11 @@ def _host(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline: Nam
     if steptime.spec.one_process and not steptime.spec.in_process:
         host = (*host, "one_process")
     layers_s = steptime._layer_overheads_s() * steptime._layers_share
-    if model.moe is not None:
-        share = _experts_share(steptime)
-        found.plain.append(((*layers_names, "moe_layer"), layers_s * share * ones))
-        layers_s *= 1 - share
-    found.plain.append((layers_names, layers_s * ones))
+    experts, latent = _experts_share(steptime), _latent_share(steptime)
+    for attention, part in (((), 1 - latent), (("mla_layer",), latent)):
+        for block, share in (((), part * (1 - experts)), (("moe_layer",), part * experts)):
+            if share:
+                found.plain.append(((*layers_names, *attention, *block), layers_s * share * ones))
     even = steptime._even_share
     found.plain.append(((f"per_step:{engine}", *host), steptime._host_s(overheads.per_step_s) * even * ones))
     if steptime._prompt_token_s:

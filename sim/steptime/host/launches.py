@@ -39,14 +39,14 @@ class Launches:
         overheads, model = known_overheads(inputs.engine), inputs.model
         if overheads.launch_layer_s is None:
             return cls()
-        mean_s = overheads.launch_layer_s.value * kernel_layers(inputs) / model.layers * host_factor * layers_share
+        mean_s = overheads.launch_layer_s.value * _block_kernels(inputs) * host_factor * layers_share
         if inputs.recent_host:
             mean_s *= overheads.recent_host_factor.value
         if inputs.gpu.cdna and overheads.cdna_layer_factor is not None:
             mean_s *= overheads.cdna_layer_factor.value
         linear = overheads.launch_linear_factor
         return cls(
-            heads_s=mean_s * (model.layers - model.linear_attention_layers),
+            heads_s=mean_s * (model.layers - model.linear_attention_layers) * _latent_kernels(inputs),
             linear_s=mean_s * model.linear_attention_layers * (linear.value if linear else 1.0),
             graph_tokens=graph_tokens(inputs),
         )
@@ -68,10 +68,20 @@ def graph_tokens(inputs: RooflineInputs) -> int:
 
 def kernel_layers(inputs: RooflineInputs) -> float:
     """Dense layers without latent attention that have as many kernels as those of the model [1]."""
+    linear = inputs.model.linear_attention_layers
+    return _block_kernels(inputs) * (linear + (inputs.model.layers - linear) * _latent_kernels(inputs))
+
+
+def _block_kernels(inputs: RooflineInputs) -> float:
+    """Kernels of the mean layer over those of a dense one [1]."""
     model, overheads = inputs.model, known_overheads(inputs.engine)
-    experts = model.expert_layers
-    layers = model.layers - experts + experts * overheads.moe_layer_factor.value
-    return layers * overheads.mla_layer_factor.value if model.mla is not None else layers
+    experts = model.expert_layers / model.layers
+    return 1.0 - experts + experts * overheads.moe_layer_factor.value
+
+
+def _latent_kernels(inputs: RooflineInputs) -> float:
+    """Kernels of a layer with heads over those of one whose heads are plain [1]: more where they attend in latents."""
+    return known_overheads(inputs.engine).mla_layer_factor.value if inputs.model.mla is not None else 1.0
 
 
 def layer_overheads_s(inputs: RooflineInputs) -> float:
