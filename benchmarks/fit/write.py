@@ -24,6 +24,8 @@ from sim.study.fidelity.validate.names import family_of
 NEARLY_ONE = 0.98
 """A share that is as good as 1."""
 WHERE = "benchmarks/fit/steptime.py on serving rows"
+SAME_CHIP = {"mi325x": ("mi300x", 785 / 668)}
+"""A card that no row tells -> one of its chip that rows tell, and its best 16-bit product over that one's."""
 
 
 def write_data(
@@ -46,17 +48,21 @@ class _Entries:
 
     def of(self, name: str, note: str = "") -> str:
         """`{value: ..., range: ..., source: ..., where: ..., kind: ...}` of a parameter."""
-        value = self.priors.value(name, self.theta)
-        width = self.priors.width(name)
-        informed = name in self.ranges and width > 0
-        low, high = self.ranges.get(name, (-width, width))
-        ends = sorted((self.priors.value(name, {name: low}), self.priors.value(name, {name: high}), value))
+        value, *ends = self.ends(name)
+        informed = name in self.ranges and self.priors.width(name) > 0
         kind, where = ("fitted", WHERE) if informed else ("assumed", "benchmarks/fit/priors.yaml; no row tells it")
         spread = "" if ends[0] == ends[-1] else f"range: [{_short(ends[0], value)}, {_short(ends[-1], value)}], "
         if not spread:
             kind, where = "fitted", "the reference that the other factors are relative to"
         extra = f', note: "{note}"' if note else ""
         return f'{{value: {value:.4g}, {spread}source: gpufleet-study, where: "{where}", kind: {kind}{extra}}}'
+
+    def ends(self, name: str) -> tuple[float, float, float]:
+        """(value, lower end, upper end) of a parameter."""
+        value, width = self.priors.value(name, self.theta), self.priors.width(name)
+        both = (self.priors.value(name, {name: end}) for end in self.ranges.get(name, (-width, width)))
+        low, _, high = sorted((*both, value))
+        return value, low, high
 
     def told(self, name: str) -> bool:
         """Whether the value is one to write: a share of 1 is what holds where nothing is said."""
@@ -135,6 +141,11 @@ def _write_coefficients(path: Path, entry: _Entries, spread: float) -> None:
             text = re.sub(pattern, lambda _, block=block: block, text, flags=re.MULTILINE)  # type: ignore[misc]
         else:
             text = text.replace("architectures:\n", f"{block}architectures:\n", 1)
+    for card, (told, ratio) in SAME_CHIP.items():
+        value, low, high = (ratio * one for one in entry.ends(f"compute:{told}"))
+        where = f"{told}'s, which serving rows tell, times {ratio:.3f}: the best 16-bit products of both, aiter.py"
+        line = f'{{value: {value:.3g}, range: [{low:.3g}, {high:.3g}], source: stas, where: "{where}", kind: computed}}'
+        text = re.sub(rf"(?<=^  {card}:\n    compute: ).*", lambda _, line=line: line, text, flags=re.MULTILINE)  # type: ignore[misc]
     head, rules = text.split("allreduce_time_factors:", 1)
     parts = re.split(r"(factor: \{(?:[^{}]|\n)*?\})", rules)
     for i in range(1, len(parts), 2):
