@@ -432,6 +432,16 @@ def test_spans_are_requests(tmp_path: Path) -> None:
     assert row.measured == pytest.approx({"ttft_mean_ms": 200.0, "tpot_mean_ms": 100.0, "e2e_mean_ms": 1200.0})
 
 
+@pytest.mark.parametrize(("service", "engine"), [("sglang", "SGLang"), ("chat", "vLLM"), (None, "vLLM")])
+def test_spans_of_sglang_are_known_by_its_service(tmp_path: Path, service: str | None, engine: str) -> None:
+    spans = [span(10.0, 100, 11, 0.1, 1.1), span(12.0, 300, 11, 0.3, 1.3)]
+    name = [{"key": "service.name", "value": {"stringValue": service}}] if service else []
+    told = {"resourceSpans": [{"resource": {"attributes": name}, "scopeSpans": [{"spans": spans}]}]}
+    (tmp_path / "traces.json").write_text(json.dumps(told))
+    [row], _ = read_rows([tmp_path / "traces.json"], "l40s", [])
+    assert row.engine == engine
+
+
 def test_a_result_of_aiperf(tmp_path: Path) -> None:
     run = {
         "request_throughput": {"unit": "requests/sec", "avg": 2.0}, "request_count": {"unit": "requests", "avg": 96.0},

@@ -33,6 +33,7 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
     """The stretch from the first request to the last. Raises BenchdataError."""
     try:
         found = [one for span in _spans(documents) if (one := _request(span))]
+        engine = _engine(documents)
     except (KeyError, TypeError, ValueError, AttributeError):
         _refuse(path, "has a span without times, or with attributes that are not in OTLP's form")
     if len(found) < 2:
@@ -56,7 +57,7 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
     return Seen(
         id=path.stem,
         model=models[0] if models else "",
-        engine="vLLM",
+        engine=engine,
         requests=len(found) - 1,
         seconds=seconds,
         prompt_tokens=fmean(prompts),
@@ -80,6 +81,14 @@ def _moments(found: Sequence["_Request"], begin_s: float, seconds: float) -> tup
         running.append(float(len(there) - queued))
         waiting.append(float(queued))
     return running, waiting
+
+
+def _engine(documents: Sequence[Any]) -> str:
+    """SGLang calls its service so, unless told otherwise; its spans have the attributes of vLLM's."""
+    held = [one for document in documents for one in document.get("resourceSpans") or ()]
+    told = [one for resource in held for one in (resource.get("resource") or {}).get("attributes") or ()]
+    names = [str(one["value"]).lower() for one in told if one["key"] == "service.name"]
+    return "SGLang" if any("sglang" in name for name in names) else "vLLM"
 
 
 def _spans(documents: Sequence[Any]) -> Iterator[dict[str, Any]]:
