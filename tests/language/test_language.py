@@ -109,6 +109,10 @@ def test_messages_and_plurals() -> None:
             "泊松到达，2 请求/秒；提示词：9 词元；回答：对数正态，均值 8（cv 2），至多 6 词元。",
         ),
         ("4x RTX 4090", "4x RTX 4090"),
+        (
+            "is missing: the weights of mine are stored as 'torchao', which is not known here",
+            "缺失：mine 的权重以 'torchao' 格式存储，此格式在这里未知",
+        ),
     ],
 )
 def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
