@@ -75,7 +75,8 @@ def test_what_has_run_opens_and_what_fails_says_why(
     job = started(client).json()["job"]
     done = eventually(client, job["id"], lambda one: one["state"] not in jobs.OPEN)
     assert (done["state"], done["done"], done["message"]) == ("done", 2, "")
-    assert client.get("/api/answer", params={"run": done["folder"]}).status_code == 200
+    answer = client.get("/api/answer", params={"run": done["folder"]})
+    assert answer.status_code == 200, answer.text
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", "raise SystemExit('no room on the disk')"))
     failed = started(client, "seed=4").json()["job"]
     told = eventually(client, failed["id"], lambda one: one["state"] not in jobs.OPEN)
