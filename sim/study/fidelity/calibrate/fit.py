@@ -126,7 +126,7 @@ class Fit:
             ftol=TOLERANCE,
             xtol=TOLERANCE,
             gtol=TOLERANCE,
-            x_scale="jac",
+            x_scale=prior_sd,  # a factor that shows little at first, as it is beside the GPU's time, must not leap
             max_nfev=MOST_TRIALS,
         )
         self.theta, self._residual = self._moved_to(found.x), found.fun[:runs]

@@ -27,7 +27,7 @@ GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"
 MEASURED = ("output_tok_s", "tpot_mean_ms", "ttft_mean_ms")
 ONE_GPU = {
     "compute_efficiency": 0.85,
-    "memory_efficiency": 0.85,
+    "memory_efficiency": 0.92,
     f"{ENGINE}.step_overhead": 1.8,
     f"{ENGINE}.sequence_overhead": 1.6,
     f"{ENGINE}.request_overhead": 2.0,
@@ -78,7 +78,7 @@ def test_known_factors_come_back_within_their_intervals(truth: dict[str, float],
     found = dict(factors(fitted.calibration))
     assert found.keys() == truth.keys()
     for name, factor in found.items():
-        assert 0.99 * factor.low <= truth[name] <= 1.01 * factor.high, name
+        assert factor.low <= truth[name] <= factor.high, name
         if factor.determined:
             # the prior still pulls: how much depends on what else could explain the runs
             assert abs(log(factor.factor / truth[name])) < 0.7 * abs(log(truth[name])), name
