@@ -102,7 +102,21 @@ class Fit:
         return float(np.trace(np.linalg.solve(information + self._precision(), information)))
 
     def descend(self) -> None:
-        """Moves theta to the most probable factors."""
+        """Moves theta to the most probable factors.
+
+        Steps are as long as is likely: one of those that the Jacobian scales leaps in a factor that shows little at
+        first, as it is beside the GPU's time. Where runs seem to contradict each other that way is tried as well.
+        """
+        start = self.theta, self._residual, self._jacobian
+        cost = self._descend(np.array([self.prior_sd[name] for name in self.names]))
+        if self.noise > 1.0:
+            found = self.theta, self._residual, self._jacobian
+            self.theta, self._residual, self._jacobian = start
+            if self._descend("jac") > cost:
+                self.theta, self._residual, self._jacobian = found
+
+    def _descend(self, scale: Any) -> float:
+        """Goes down with steps of that scale; the cost that is left."""
         from scipy.optimize import least_squares  # slow to import; only `calibrate` needs it
 
         prior_sd = np.array([self.prior_sd[name] for name in self.names])
@@ -126,10 +140,11 @@ class Fit:
             ftol=TOLERANCE,
             xtol=TOLERANCE,
             gtol=TOLERANCE,
-            x_scale=prior_sd,  # a factor that shows little at first, as it is beside the GPU's time, must not leap
+            x_scale=scale,
             max_nfev=MOST_TRIALS,
         )
         self.theta, self._residual = self._moved_to(found.x), found.fun[:runs]
+        return float(found.cost)
 
     def _moved_to(self, theta: Floats) -> Theta:
         return dict(zip(self.names, theta.tolist(), strict=True))
