@@ -163,6 +163,24 @@ def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
     assert engine.adapters()[0].running == 0
 
 
+def test_nobody_looks_for_answers_while_all_who_wait_lack_a_slot() -> None:
+    """Decodes alone take the whole budget, an answer has a name, and who waits wants the slot of one who leaves."""
+    limits = {"num_gpu_blocks": 3, "block_size": 16, "max_num_seqs": 2, "max_num_batched_tokens": 2}
+    limits |= {"max_model_len": 80, "enable_prefix_caching": True, "scheduling": "fcfs"}
+    rows = [("", 1, ()), ("", 1, ()), ("a", 2, ()), ("b", 1, ()), ("", 15, (7,))]
+    fast, slow = (
+        [
+            Request(index, 0.0, 1, tokens, adapter=name, block_hashes=hashes, hash_block_tokens=16)
+            for index, (name, tokens, hashes) in enumerate(rows)
+        ]
+        for _ in range(2)
+    )
+    slots = (1, 3, 1 / 64, 3 / 64)
+    drain(AsyncEngine(Adapted(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots))), fast)
+    reference = QueuedReference(Adapted().leap, asynchronous=True, adapters=slots, **limits)
+    assert [dates(one) for one in fast] == [dates(one) for one in reference.run(slow)]
+
+
 AHEAD = {"asynchronous": True}
 GROUPS = st.lists(st.sampled_from([None, 0, 1, 5, 20, 33]), min_size=1, max_size=3).filter(lambda one: one != [None])
 DRAFTS = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}

@@ -38,10 +38,12 @@ class Answers(dict[Sequence, None]):
         for _, _, end, sequence in sorted(filled):
             self._pool.name(sequence, end)
 
-    def steps_until_found(self, sequence: Sequence, step: int) -> float:
+    def steps_until_found(self, sequence: Sequence | None, step: int) -> float:
         """Steps until one names a block that *sequence* looks for and does not find now, with base + *step* tokens
-        named.
+        named; None, who waits for a slot of an adapter, looks for none.
         """
+        if sequence is None:
+            return inf
         pool = self._pool
         size = pool.block_size
         steps = inf
