@@ -203,6 +203,20 @@ def test_a_page_of_two_servers_is_two_rows_and_one_traffic(tmp_path: Path) -> No
     assert (file.name, whole.rate_rps, whole.prompt_tokens) == ("t.yaml", pytest.approx(15.0), 400.0)
 
 
+@pytest.mark.parametrize("queue", [0, 5])
+def test_a_server_that_comes_later_was_there_as_long_as_its_pages(tmp_path: Path, queue: int) -> None:
+    """Also one that queues; and times that only some pages carry are no times."""
+    label = LABEL + ',pod="b"'
+    texts = {str(n): page(10 + 20 * n, label=LABEL + ',pod="a"') for n in range(7)}
+    texts |= {str(n): texts[str(n)] + page(10 * n, label=label, waiting=n and queue) for n in range(3, 7)}
+    texts["0"] += "vllm:num_requests_running 2 1000\n"
+    pages = written(tmp_path, **texts)
+    rows, seen = read_rows(pages, "l40s", (), [60.0])
+    assert [one.rate_rps for one in seen] == [pytest.approx(2.0), pytest.approx(1.0)]
+    assert rows[1].rate_req_s == pytest.approx(1.0)
+    assert rows[1].counted is None if not queue else rows[1].counted.end_s - rows[1].counted.begin_s == 30.0
+
+
 def test_folders_are_stretches_of_their_own(tmp_path: Path) -> None:
     for name, to in (("low", 400), ("high", 700)):
         (tmp_path / name).mkdir()

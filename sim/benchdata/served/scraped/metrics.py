@@ -23,9 +23,10 @@ ALIKE = "no histogram of lengths: all are taken to be alike; --about prompt_cv=.
 def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "") -> list[Seen]:
     """What each server served from the first scrape to the last; of a single one, all since it began.
 
-    *seconds*: the time between where the samples carry none. *stretch*: its name. Raises BenchdataError.
+    *seconds*: the time between where not all samples carry theirs. *stretch*: its name. Raises BenchdataError.
     """
     _in_order(scrapes)
+    scrapes = _timed(scrapes, seconds)
     engine, model = _who(scrapes)
     name = stretch or Path(scrapes[-1].place).stem
     servers = {called: Between(parts, engine) for called, parts in by_server(scrapes).items()}
@@ -37,7 +38,7 @@ def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "")
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name
         one = _seen(between, seconds, named, name, model, () if found else tuple(idle))
-        found.append(replace(one, stretch_s=seconds or time_between(scrapes)))
+        found.append(replace(one, stretch_s=time_between(scrapes) or seconds))
     return found
 
 
@@ -47,7 +48,7 @@ def _seen(
     scrapes, engine = between.scrapes, between.engine
     ttft, itl = between.histogram("ttft"), between.histogram("itl")
     between.check_no_drafts()
-    seconds = seconds or between.seconds
+    seconds = between.seconds or seconds
     if seconds is None and len(scrapes) < 3:
         between.refuse("says nothing of the time that passed: give --seconds, or three scrapes or more")
     running, waiting = between.gauges("running"), between.gauges("waiting")
@@ -77,7 +78,7 @@ def _seen(
         measured=measured,
         remarks=(*remarks, *(() if prompt_cv is not None and output_cv is not None else (f"{name}: {ALIKE}",))),
     )
-    return whole if load or seconds is None else with_parts(whole, between, seconds)
+    return whole if load or seconds is None else with_parts(whole, between)
 
 
 def _in_order(scrapes: Sequence[Scrape]) -> None:
@@ -85,6 +86,14 @@ def _in_order(scrapes: Sequence[Scrape]) -> None:
         if earlier.time_s is not None and later.time_s is not None and later.time_s <= earlier.time_s:
             text = f"is no later than {earlier.place}; name the scrapes in the order in which they were taken"
             raise BenchdataError([(later.place, 0, text)])
+
+
+def _timed(scrapes: Sequence[Scrape], seconds: float | None) -> Sequence[Scrape]:
+    """With times of all or of none; where *seconds* is all that is known, they were taken evenly."""
+    if all(one.time_s is not None for one in scrapes):
+        return scrapes
+    step_s = seconds / (len(scrapes) - 1) if seconds and len(scrapes) > 1 else None
+    return [replace(one, time_s=None if step_s is None else number * step_s) for number, one in enumerate(scrapes)]
 
 
 def _who(scrapes: Sequence[Scrape]) -> tuple[str, str]:

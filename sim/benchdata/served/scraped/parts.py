@@ -19,16 +19,14 @@ LEAST_PAGES = 3
 """Two say what came, and not whether it came before the server filled or after."""
 
 
-def with_parts(whole: Seen, between: Between, seconds: float) -> Seen:
+def with_parts(whole: Seen, between: Between) -> Seen:
     """*whole* with the answers of all requests, not only of those that ended, and with its parts.
 
-    *seconds*: from the first page to the last, which were taken evenly where they carry no times.
+    The pages have times.
     """
     if len(between.scrapes) < LEAST_PAGES:
         return whole
-    at_s = np.linspace(0.0, seconds, len(between.scrapes))
-    if between.seconds is not None:
-        at_s = np.array([one.time_s for one in between.scrapes], np.float64) - (between.scrapes[0].time_s or 0.0)
+    at_s = np.array([one.time_s for one in between.scrapes], np.float64) - (between.scrapes[0].time_s or 0.0)
     if whole.output_cv:
         mean, cv = all_answers(whole.output_tokens, whole.output_cv, _pace(between, at_s))
         whole = replace(whole, output_tokens=mean, output_cv=cv)
