@@ -26,6 +26,8 @@ class Counted:
     """Between two tokens at the first page."""
     draw: int = 0
     """Number of the draw of what was not counted: moments between two pages, lengths. In the first lengths are even."""
+    stretch: str = ""
+    """Of which this is a part."""
 
     @property
     def begin_s(self) -> float:

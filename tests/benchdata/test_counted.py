@@ -1,11 +1,15 @@
 """Requests that pages of metrics counted: they come as they were counted, and those that have not ended count, too."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sim.benchdata.counted import Counted
+from sim.benchdata.row import BenchRow
 from sim.benchdata.served.scraped.answers import Pace, all_answers, remaining_answers
+from sim.study.fidelity.calibrate.ran import run_count
 
 CAME = ((10.0, 30.0), (20.0, 30.0), (30.0, 75.0))
 
@@ -22,6 +26,13 @@ def test_requests_come_between_the_pages_that_counted_them(running: int, draw: i
     made = pages.running_answers() - np.array(pages.remaining)
     assert np.all(np.diff(made) < 0)  # who has the least left has made the most
     assert made == pytest.approx((pages.begin_s - arrivals_s[:running]) / 0.03, abs=0.5)
+
+
+def test_parts_of_one_stretch_are_one_run() -> None:
+    """Only another run narrows the interval of what is predicted."""
+    row = BenchRow(2, "a", "l40s", "llama3.1-8b")
+    parts = [replace(row, counted=Counted((), 0.0, CAME, 500.0, 0.03, stretch=name)) for name in ("x", "x", "y")]
+    assert (run_count(parts[:2]), run_count(parts), run_count([row, row, *parts])) == (1, 2, 4)
 
 
 def seen(answers: NDArray[np.float64], starts: NDArray[np.float64], length: float) -> tuple[Pace, tuple[float, float]]:

@@ -29,7 +29,7 @@ def calibrate(
     seconds: Annotated[
         list[float] | None,
         typer.Option(
-            min=1e-3, help="From the first page of metrics to the last; one for all stretches or one for each."
+            min=1e-3, max=1e9, help="From the first page of metrics to the last; one for all stretches or one for each."
         ),
     ] = None,
     workload: Annotated[

@@ -68,6 +68,7 @@ def _counted(whole: Seen, part: Between, since_s: Floats, came: Floats) -> Count
         came=tuple(zip(since_s[1:].tolist(), came[1:].tolist(), strict=True)),
         answer=whole.output_tokens,
         gap_s=float(since_s[1] / pace.tokens[1]),
+        stretch=whole.id,
     )
 
 

@@ -21,9 +21,15 @@ def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[OwnRuns]:
     for server, members in groups.items():
         flights = [flight for row in members if (flight := _in_flight(row))]
         prompts = [row.isl for row in members if row.isl]
-        loads = {"runs": len(members), "prompt": (min(prompts), max(prompts))}
+        loads = {"runs": run_count(members), "prompt": (min(prompts), max(prompts))}
         loads["sequences"] = (min(flights), max(flights)) if len(flights) == len(members) else None
         yield OwnRuns.model_validate(dict(zip(SERVER, server, strict=True)) | loads)
+
+
+def run_count(rows: Sequence[BenchRow]) -> int:
+    """Parts of one stretch of a server are one run."""
+    parts = [row.counted.stretch for row in rows if row.counted]
+    return len(rows) - len(parts) + len(set(parts))
 
 
 def _server(case: BenchCase, catalog: Catalog) -> tuple[object, ...]:
