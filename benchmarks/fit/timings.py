@@ -96,11 +96,10 @@ class Timings:
             all_s = all_s * np.repeat(np.exp(self._read_by @ theta), self._read_sizes)
             diversity = diversity * np.repeat(np.exp(self._diverse_by @ theta), self._read_sizes)
             touched, slope = touched_share(missed, later, diversity, fullest)
-            for names, part in ((self._read_by, touched), (self._diverse_by, slope)):
-                reading_s = np.add.reduceat(all_s * part, self._read_starts)
-                if names is self._read_by:
-                    mean_s = mean_s + self._read_of @ reading_s
-                by = by + self._read_of @ names.multiply(reading_s[:, None]).tocsr()
+            reading_s, turning_s = (np.add.reduceat(all_s * part, self._read_starts) for part in (touched, slope))
+            mean_s = mean_s + self._read_of @ reading_s
+            for names, seconds in ((self._read_by, reading_s), (self._diverse_by, turning_s)):
+                by = by + self._read_of @ names.multiply(seconds[:, None]).tocsr()
         for slope, names in zip(slopes, self._term_by, strict=True):
             term_slope = np.add.reduceat(slope * share, self._starts)
             by = by + self._term_of @ names.multiply(term_slope[:, None]).tocsr()

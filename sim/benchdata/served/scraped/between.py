@@ -33,8 +33,7 @@ class Between:
     @property
     def answered(self) -> bool:
         """Whether a request had its first token between the scrapes."""
-        name = self._name("ttft", "_count")
-        return name is not None and self._sum(f"{name}_count") > 0
+        return self._counted("ttft")
 
     @property
     def seconds(self) -> float | None:
@@ -53,8 +52,7 @@ class Between:
     @property
     def made_tokens(self) -> bool:
         """Whether an answer went on between the scrapes."""
-        name = self._name("itl", "_count")
-        return name is not None and self._sum(f"{name}_count") > 0
+        return self._counted("itl")
 
     def counts(self, what: str, end: str = "_count") -> list[float]:
         """Of a histogram's values, or with *end* "_sum" their sum, at each scrape since the server began."""
@@ -155,6 +153,11 @@ class Between:
     def _name(self, what: str, suffix: str = "") -> str | None:
         names = [f"{self.engine}:{name}" for name in NAMES[self.engine].get(what, ())]
         return next((name for name in names if f"{name}{suffix}" in self._known), None)
+
+    def _counted(self, what: str) -> bool:
+        """Whether anything fell into a histogram."""
+        name = self._name(what, "_count")
+        return name is not None and self._sum(f"{name}_count") > 0
 
     def _wanted(self, what: str) -> str:
         return f"{self.engine}:{NAMES[self.engine][what][0]}"
