@@ -1,6 +1,6 @@
 """Brings the catalogues up to date with the source: `make language`.
 
-New messages come in without a translation, those that are gone go out; a translator fills in the rest.
+New messages come in without a translation and are listed, those that are gone go out; a translator fills in the rest.
 """
 
 import sys
@@ -43,5 +43,7 @@ if __name__ == "__main__":
         file_of(code).parent.mkdir(parents=True, exist_ok=True)
         text = updated(code)
         file_of(code).write_bytes(text)
-        waiting = sum(not one.string or not any(one.string) for one in read_po(BytesIO(text), locale=code) if one.id)
-        sys.stdout.write(f"{file_of(code)}: {waiting} messages wait for a translation\n")
+        messages = [one for one in read_po(BytesIO(text), locale=code) if one.id]
+        waiting = [one.id for one in messages if not one.string or not any(one.string)]
+        sys.stdout.writelines(f"no translation: {text!r}\n" for text in waiting)
+        sys.stdout.write(f"{file_of(code)}: {len(waiting)} of {len(messages)} messages have no translation\n")
