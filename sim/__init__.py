@@ -22,7 +22,7 @@ how long a step takes, `cost/bill/ledger.py` for money. Imports go one way only:
     scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
-    catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
+    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng} -> infile
     engine -> {records, units, rng}
     study -> benchdata -> catalogue
     {cli serve api deliver report scenario} -> language

@@ -4,7 +4,7 @@
 scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
-catalogue -> {registry -> spec, records} -> {yamlio, units, rng} -> infile
+catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
 {cli serve api deliver report scenario} -> language
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = frozenset({"yamlio", "units", "rng", "infile"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -33,6 +33,7 @@ SPOKEN = frozenset({"language"})
 """What of the program meets its readers."""
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
+    "csvio": frozenset(),
     "infile": frozenset(),
     "language": frozenset(),
     "yamlio": frozenset({"infile"}),

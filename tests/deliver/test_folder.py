@@ -1,11 +1,14 @@
 """Files of an answer appear together or not at all."""
 
 import json
+import os
 
 import pytest
 
-from sim.deliver.shared.folder import begin, written_together
+from sim.deliver.shared.folder import begin, owned, written_together
+from sim.report.fleets.run.tables import write_rows
 from sim.scenario.schema import Scenario
+from sim.study.cases.durable import whole_folder, write_whole
 
 SCENARIO = Scenario.model_validate(
     {
@@ -54,3 +57,25 @@ def test_a_failure_leaves_the_earlier_answer(answered):
     assert {path.name for path in answered.iterdir()} == {"table.csv", "picture.png", "manifest.json", "points"}
     assert (answered / "table.csv").read_text() == "earlier"
     assert json.loads((answered / "manifest.json").read_text())["status"] == "unfinished"
+
+
+@pytest.mark.parametrize(("umask", "file", "folder"), [(0o077, 0o600, 0o700), (0o027, 0o640, 0o750), (0, 0o666, 0o777)])
+def test_files_and_folders_have_the_modes_of_the_umask(tmp_path, umask, file, folder):
+    before = os.umask(umask)
+    try:
+        out = tmp_path / "out"
+        with owned(out):
+            told = _began(out)
+            with whole_folder(out / "points" / "one") as point:
+                (point / "intervals").write_text("measured")
+            with written_together(out, told) as answer:
+                write_rows(answer / "table.csv", [{"a": 1}])
+                write_whole(answer / "scenario.yaml", "name: s\n")
+    finally:
+        os.umask(before)
+    modes = {path.relative_to(out).as_posix(): path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
+    assert {modes.pop(name) for name in (".", "points", "points/one")} == {folder}
+    assert set(modes) == {
+        *("manifest.json", "scenario.yaml", "table.csv", "points/one/SHA256SUMS", "points/one/intervals")
+    }
+    assert set(modes.values()) == {file}

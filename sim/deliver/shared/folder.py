@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -103,7 +104,7 @@ def _locked(out: Path) -> int:
     path = out / LOCK
     while True:
         out.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -161,12 +162,11 @@ def written_together(out: Path, told: Manifest, points: Iterable[str] | None = N
     `started_at`, how long it took. A process that is killed leaves the earlier answer, or a complete new one that the
     next command in *out* puts in its place.
     """
-    aside = Path(tempfile.mkdtemp(prefix=f"{ANSWER}-", dir=out))
+    aside = out / f"{ANSWER}-{secrets.token_hex(8)}"
+    aside.mkdir()
     try:
         yield aside
         write_manifest(aside, told | finished(told))
-        for path in aside.iterdir():
-            path.chmod(0o644)
         names = sorted(path.name for path in aside.iterdir())
         kept = {"files": names, "points": None if points is None else sorted(points)}
         (aside / KEEP).write_text(json.dumps(kept), encoding="utf-8")

@@ -54,8 +54,13 @@ def stacked(book: Book, sheet: str, title: str, labels: tuple[int, int], parts: 
 
 def _finished(chart: Any, title: str, x: str, y: str) -> Any:
     chart.set_title({"name": title, "name_font": {"size": 12}, "overlay": False})
-    chart.set_x_axis({"name": x, "name_font": {"bold": False}})
-    chart.set_y_axis({"name": y, "name_font": {"bold": False}, "major_gridlines": {"visible": True}})
+    chart.set_x_axis({"name": _literal(x), "name_font": {"bold": False}})
+    chart.set_y_axis({"name": _literal(y), "name_font": {"bold": False}, "major_gridlines": {"visible": True}})
     chart.set_legend({"position": "bottom"})
     chart.set_size(SIZE)
     return chart
+
+
+def _literal(title: str) -> str:
+    """Return *title* as text that the writer does not read as a formula, which would begin with an equals sign."""
+    return f" {title}" if title.startswith("=") else title

@@ -4,7 +4,6 @@ Each case (fleet, sweep point, replication) is an alternative, so each is a bill
 are bills, sums over several mean nothing. The tokens of a charge stand in Tags.
 """
 
-import csv
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
@@ -16,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from sim.cost.bill.charge import Paid
+from sim.csvio import write_csv
 from sim.language import _
 from sim.report.export.answer import StoredAnswer
 from sim.units import SECONDS_PER_HOUR
@@ -60,11 +60,7 @@ class Place(NamedTuple):
 def write_focus(path: Path, answer: StoredAnswer) -> list[str]:
     """Writes the rows to the file *path*; returns what a reader must know of their dates."""
     start, told = _start(answer)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        for row in _rows(answer, start):
-            writer.writerow({name: _text(value) for name, value in row.items()})
+    write_csv(path, COLUMNS, ([_shown(row.get(name)) for name in COLUMNS] for row in _rows(answer, start)))
     return told
 
 
@@ -298,10 +294,15 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _text(value: Any) -> Any:
-    """A cell: a moment in UTC, a number without a plus sign in its exponent, nothing for null."""
+class _Number(float):
+    """Number that is written without a plus sign in its exponent."""
+
+    def __str__(self) -> str:
+        return float.__repr__(self).replace("e+", "e")
+
+
+def _shown(value: Any) -> Any:
+    """Return *value* as the specification writes it: a moment in UTC, a number, nothing for null."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(value, float):
-        return repr(value).replace("e+", "e")
-    return value
+    return _Number(value) if isinstance(value, float) else value

@@ -10,6 +10,9 @@
   "use strict";
   const NARROW_PX = 420;
   const MANY_ROWS = 8;
+  /** Text that a spreadsheet would run as a formula, as sim/csvio.py has it, and the numbers among it. */
+  const FORMULA = /^'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢﹣﹫])/;
+  const NUMBER = /^[-+]?\d[\d,.]*(?:e[-+]?\d+)?%?$/i;
   /** @type {Chart[]} */
   const charts = [];
   let picked = "";
@@ -166,7 +169,10 @@
 
   /** @param {HTMLTableElement} table @returns {string} its shown rows as comma-separated values */
   function csv(table) {
-    const quoted = (/** @type {string} */ text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const quoted = (/** @type {string} */ text) => {
+      const safe = FORMULA.test(text) && !NUMBER.test(text) ? `'${text}` : text;
+      return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
     const rows = [...table.rows].filter((row) => !row.hidden);
     return rows
       .map((row) => [...row.cells].map((cell) => {

@@ -4,11 +4,12 @@ Bundling takes seconds, so the text is kept in the user's cache, by the versions
 """
 
 import os
-import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from zlib import crc32
+
+from sim.study.cases.durable import write_whole
 
 SNIPPET = "window.vegaEmbed=vegaEmbed;"
 
@@ -24,12 +25,7 @@ def bundle() -> str:
         return (_cache() / name).read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(SNIPPET).replace("</script", r"<\/script")
     with suppress(OSError, RuntimeError):  # a cache that cannot be written is none
-        kept = _cache() / name
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=kept.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(aside).replace(kept)
+        write_whole(_cache() / name, text)
     return text
 
 

@@ -8,8 +8,8 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,17 +48,23 @@ def flush_folder(folder: Path) -> None:
     flush(folder)
 
 
+def beside(path: Path) -> Path:
+    """Return a new hidden name beside *path* for what will be renamed to it.
+
+    Files and folders made under that name have the modes of the user's umask, which those of `tempfile` do not.
+    """
+    return path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+
+
 def write_whole(path: Path, text: str) -> None:
     """Writes the file *path*, which appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    aside = Path(name)
+    aside = beside(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with aside.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        aside.chmod(0o644)
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
@@ -70,11 +76,11 @@ def write_whole(path: Path, text: str) -> None:
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill, which gets the name *folder* with its checksums once the context ends, or goes if it fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    building = beside(folder)
+    building.mkdir()
     try:
         yield building
         (building / SUMS_FILE).write_text(_sums(building), encoding="utf-8")
-        building.chmod(0o755)
         flush_folder(building)
         _take_name(building, folder)
         flush(folder.parent)
@@ -92,7 +98,8 @@ def _take_name(building: Path, folder: Path) -> None:
         except OSError:
             if not os.path.lexists(folder):
                 raise
-        before = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        before = beside(folder)
+        before.mkdir()
         folder.replace(before / folder.name)
         shutil.rmtree(before)
 

@@ -203,6 +203,15 @@ def test_focus_rows_keep_the_requirements_of_the_specification(charges: list[dic
     assert all(len({row["SkuId"] for row in charges if row["SkuPriceId"] == one}) == 1 for one, _ in priced_as)
 
 
+def test_no_cell_of_any_table_is_a_formula(answers: Path, charges: list[dict[str, str]]) -> None:
+    files = sorted(answers.rglob("*.csv"))
+    assert {"run-focus.csv", "costs.csv", "plan.csv", "ranking.csv"} <= {file.name for file in files}
+    for file in files:
+        with file.open(encoding="utf-8", newline="") as opened:
+            texts = [text for row in csv.reader(opened) for text in row]
+        assert not [text for text in texts if text[:1] in set("=+@\t\r＝") or re.match(r"-\D", text)]
+
+
 def test_focus_rows_of_a_commitment_have_its_purchase_and_its_use(charges: list[dict[str, str]]) -> None:
     mine = [row for row in charges if row["CommitmentDiscountId"]]
     used = [row for row in mine if row["CommitmentDiscountStatus"] == "Used"]

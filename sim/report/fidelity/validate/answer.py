@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.row import METRICS
+from sim.csvio import write_csv
 from sim.language import _
 from sim.report.charts.fonts import drawable
-from sim.report.fidelity.validate.frame import write_lines
 from sim.report.fidelity.validate.picture import write_picture
 from sim.report.terminal.fitted import FittedTable
 from sim.study.fidelity.validate.inside import Inside, inside
@@ -38,20 +38,20 @@ MOST_REASONS = 12
 def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
     """validation.csv, summary_by_*.csv, coverage.csv, ranking.csv, inside.csv and validation.png in *folder*."""
     columns = row_columns()
-    write_lines(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
+    write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
     for name, (leading, group) in GROUPS.items():
         found = scores(outcomes, group)
         lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in found)
-        write_lines(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
+        write_csv(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
     heads = ["class", "rows", "covered", "infeasible", "share", "pairs", "pairs_covered"]
     lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
-    write_lines(folder / "coverage.csv", heads, lines)
+    write_csv(folder / "coverage.csv", heads, lines)
     heads = ["quantity", "comparisons", "row_pairs", "right_share"]
     ranked = rankings(entrants(outcomes))
-    write_lines(folder / "ranking.csv", heads, ([getattr(one, head) for head in heads] for one in ranked))
+    write_csv(folder / "ranking.csv", heads, ([getattr(one, head) for head in heads] for one in ranked))
     heads = ["mark", "quantity", "rows", "pairs", "share"]
     lines = ([getattr(one, head) for head in heads] for one in inside(outcomes))
-    write_lines(folder / "inside.csv", heads, lines)
+    write_csv(folder / "inside.csv", heads, lines)
     with drawable():
         write_picture(folder / "validation.png", outcomes)
 

@@ -1,15 +1,12 @@
 """What all validations share: their tables, and panels of predicted against measured with bands of 10 and 20 %."""
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from sim.language import _
 from sim.report.charts.draw import FAINT, HEAD, INK, SMALL, SOFT
-from sim.report.fleets.run.tables import cell
 
 Marks = Mapping[str, tuple[str, str]]
 """Name of a group of points -> (colour, marker)."""
@@ -20,14 +17,6 @@ BANDS = ((0.2, 0.10), (0.1, 0.16))
 """Half-width of a band and how dark it is."""
 FARTHEST = 8.0
 """A point farther from the diagonal than this factor is drawn at that distance."""
-
-
-def write_lines(path: Path, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> None:
-    """A CSV file."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, header))
-        writer.writerows([cell(value) for value in line] for line in lines)
 
 
 def at_most_far(predicted: float, measured: float) -> tuple[float, float]:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.mlperf import SERVICE_METRICS
+from sim.csvio import write_csv
 from sim.language import N_, _
 from sim.report.charts.curves import DOTS_PER_INCH
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.report.fidelity.validate.frame import Marks, Points, draw_key, draw_panel, write_lines
+from sim.report.fidelity.validate.frame import Marks, Points, draw_key, draw_panel
 from sim.report.terminal.fitted import FittedTable
 from sim.study.fidelity.validate.services.predict import ServiceOutcome
 from sim.study.fidelity.validate.services.score import ServiceScore, service_scores
@@ -41,13 +42,13 @@ def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
         "model",
         "precision",
     )
-    write_lines(folder / "validation.csv", (*told, *metrics), (_cells(one) for one in outcomes))
+    write_csv(folder / "validation.csv", (*told, *metrics), (_cells(one) for one in outcomes))
     for name, group in GROUPS.items():
         lines = (
             [score.group, *(getattr(score, column) for column in SCORE_COLUMNS)]
             for score in service_scores(outcomes, group)
         )
-        write_lines(folder / f"summary_by_{name}.csv", (name, *SCORE_COLUMNS), lines)
+        write_csv(folder / f"summary_by_{name}.csv", (name, *SCORE_COLUMNS), lines)
     _picture(folder / "validation.png", outcomes)
 
 

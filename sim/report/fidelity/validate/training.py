@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.training import METRICS
+from sim.csvio import write_csv
 from sim.language import N_, _
 from sim.report.charts.curves import DOTS_PER_INCH
 from sim.report.charts.draw import HEAD, INK, SMALL, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
-from sim.report.fidelity.validate.frame import Marks, Points, at_most_far, draw_key, draw_panel, write_lines
+from sim.report.fidelity.validate.frame import Marks, Points, at_most_far, draw_key, draw_panel
 from sim.report.terminal.fitted import FittedTable
 from sim.study.fidelity.validate.training.score import SPEEDS, UNTRUSTED, PredictedTraining, scores
 
@@ -31,10 +32,10 @@ MOST_REASONS = 12
 def write_training(folder: Path, runs: Sequence[PredictedTraining]) -> None:
     """validation.csv, summary_by_*.csv and validation.png in *folder*."""
     columns = [*LEADING, *(f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error"))]
-    write_lines(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in runs))
+    write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in runs))
     for name, (leading, group) in GROUPS.items():
         lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in scores(runs, group))
-        write_lines(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
+        write_csv(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
     write_training_picture(folder / "validation.png", runs)
 
 

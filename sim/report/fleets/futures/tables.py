@@ -1,15 +1,14 @@
 """The tables of the futures: futures.csv, draws.csv, tornado.csv, and those of report.html."""
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sim.csvio import write_csv
 from sim.language import _
 from sim.report.fleets.futures.sentences import exact, label, shown_settings, where
-from sim.report.fleets.run.tables import cell
 from sim.report.words.money import cash, in_code, twinned
 from sim.report.words.text import plain
 from sim.scenario.reading.distribution import CENTRAL
@@ -44,12 +43,11 @@ def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
     """Rows whose first column is followed by the axes; a column that only later rows have is empty before."""
     listed = [twinned(row) for row in rows]
     names = list(dict.fromkeys(name for row in listed for name in row if name != "axes"))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, [names[0], *axes, *names[1:]]))
-        for row in listed:
-            places = [cell(row["axes"].get(axis)) for axis in axes]
-            writer.writerow([cell(row[names[0]]), *places, *(cell(row.get(name)) for name in names[1:])])
+    lines = (
+        [row[names[0]], *(row["axes"].get(axis) for axis in axes), *(row.get(name) for name in names[1:])]
+        for row in listed
+    )
+    write_csv(path, [names[0], *axes, *names[1:]], lines)
 
 
 def _quantiles(study: FutureStudy, setting: Setting, one: FleetDraws) -> Row:

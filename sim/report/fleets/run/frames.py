@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sim.report.fleets.run.tables import unquoted
+from sim.csvio import unquoted
 
 
 @dataclass(frozen=True, slots=True)

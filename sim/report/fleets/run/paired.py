@@ -1,15 +1,14 @@
 """The paired differences of fleets: paired.csv, and blocks for the terminal and the report."""
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any
 
+from sim.csvio import write_csv
 from sim.language import N_, _
 from sim.report.fleets.run.figures import OVER, axis_cells, axis_heads
-from sim.report.fleets.run.tables import cell
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown, twin
 from sim.report.words.text import plain, steady
@@ -27,16 +26,16 @@ MILLION = "usd_per_million_output_tokens"
 def write_paired(path: Path, found: Sequence[Difference], axes: Sequence[str]) -> None:
     """paired.csv, one row per pair of fleets, point and metric; base units."""
     head = ["first", "second", *axes, "metric", "pairs", "first_value", "second_value", "difference"]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, [*head, "difference_ci95", "verdict", "horizon_dependent"]))
-        for one in found:
-            places = [one.first.axes.get(axis) for axis in axes]
-            for name, rate in _units(one.metric):
-                half = None if one.half_width is None else rate * one.half_width
-                amounts = [*(rate * value for value in one.values), rate * one.difference, half]
-                row = [one.first.fleet, one.second.fleet, *places, name, one.pairs, *amounts, one.verdict]
-                writer.writerow([cell(value) for value in (*row, one.horizon_dependent)])
+    lines = (_line(one, axes, name, rate) for one in found for name, rate in _units(one.metric))
+    write_csv(path, [*head, "difference_ci95", "verdict", "horizon_dependent"], lines)
+
+
+def _line(one: Difference, axes: Sequence[str], name: str, rate: float) -> list[Any]:
+    """Return the row of *one* for the metric *name*, its amounts times *rate*."""
+    places = [one.first.axes.get(axis) for axis in axes]
+    half = None if one.half_width is None else rate * one.half_width
+    amounts = [*(rate * value for value in one.values), rate * one.difference, half]
+    return [one.first.fleet, one.second.fleet, *places, name, one.pairs, *amounts, one.verdict, one.horizon_dependent]
 
 
 def _units(metric: str) -> Iterator[tuple[str, float]]:

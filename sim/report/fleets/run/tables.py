@@ -1,11 +1,7 @@
 """The CSV and Parquet files: written case by case, so that memory does not grow with the number of points."""
 
-import csv
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import repeat
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sim.csvio import write_csv, write_csv_columns
 from sim.report.words.money import shown, twin, twinned, with_twins
 from sim.study.fleets.run.point import FinishedCase, Point, has_money, service_points
 from sim.study.fleets.run.summary import columns_where_known
@@ -43,41 +40,10 @@ ROWS_AT_ONCE = 65_536
 Read = Callable[[FinishedCase], pa.Table]
 
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]inf")
-
-
-def cell(value: Any) -> Any:
-    """A value as the CSV files show it: true/false, floats by repr, nothing for None and nan.
-
-    Text that a spreadsheet would run as a formula gets a quote in front, after OWASP, "CSV Injection"; `unquoted` takes
-    it away again.
-    """
-    if isinstance(value, str):
-        return f"'{value}" if _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return ""
-    return value
-
-
-def unquoted(text: str) -> str:
-    """What `cell` was given.
-
-    >>> [unquoted(cell(text)) for text in ("=1+1", "'=1+1", "-5", "it's")]
-    ['=1+1', "'=1+1", '-5', "it's"]
-    """
-    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
-
-
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """*rows* under *columns* (those of the first row where none are named); a row may lack some."""
     names = with_twins(list(columns or (rows[0] if rows else ())))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, names))
-        writer.writerows([cell(row.get(name)) for name in names] for row in map(twinned, rows))
+    write_csv(path, names, ([row.get(name) for name in names] for row in map(twinned, rows)))
 
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
@@ -138,13 +104,17 @@ def _many(cases: Iterable[FinishedCase]) -> bool:
 
 
 def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str], read: Read) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(cell, ["fleet", *axes, "replication", *with_twins(columns)]))
-        for case in cases:
-            front = [cell(case.fleet), *(cell(case.axes.get(axis)) for axis in axes), case.replication]
-            for batch in _twinned(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE):
-                writer.writerows(zip(*map(repeat, front), *map(_cells, batch.columns), strict=False))
+    blocks = (
+        ([case.fleet, *(case.axes.get(axis) for axis in axes), case.replication], [*map(_values, batch.columns)])
+        for case in cases
+        for batch in _twinned(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE)
+    )
+    write_csv_columns(path, ["fleet", *axes, "replication", *with_twins(columns)], blocks)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _twinned(table: pa.Table) -> pa.Table:
@@ -154,16 +124,6 @@ def _twinned(table: pa.Table) -> pa.Table:
             amounts = pc.multiply(table.column(name), shown(1.0))
             table = table.add_column(table.column_names.index(name) + 1, other, amounts)
     return table
-
-
-def _cells(column: pa.Array) -> Iterable[Any]:
-    """The column's values as `cell` shows them; csv writes a float by its repr."""
-    values: list[Any] = column.to_pylist()
-    numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    shown = numbers and not column.null_count
-    if shown and pa.types.is_floating(column.type):
-        shown = not any(map(isnan, values))
-    return values if shown else map(cell, values)
 
 
 def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str]) -> None:

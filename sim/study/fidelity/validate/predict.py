@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sim.benchdata.campaigns import Campaigns, load_campaigns
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
+from sim.csvio import write_csv
 from sim.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
@@ -268,11 +269,9 @@ def _clean_replay(row: BenchRow) -> Iterator[BenchRow]:
         return
     with TemporaryDirectory(prefix="gpufleet-") as folder:
         clean = Path(folder) / "requests.csv"
-        with Path(row.replay).open(encoding="utf-8", newline="") as source, clean.open("w", newline="") as target:
+        with Path(row.replay).open(encoding="utf-8", newline="") as source:
             rows = csv.DictReader(line for line in source if not line.startswith("#"))
-            writer = csv.DictWriter(target, REPLAY_COLUMNS, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
+            write_csv(clean, REPLAY_COLUMNS, ([one.get(name) for name in REPLAY_COLUMNS] for one in rows))
         yield replace(row, replay=str(clean))
 
 
