@@ -59,6 +59,25 @@ def test_spares_are_capital_at_the_price_of_a_single_gpu(resolve, make_pool):
     assert plan.capex_usd == pytest.approx(5 * 3400 + 21 * 1900)
 
 
+def test_hardware_that_serves_nothing_is_paid_by_no_request(resolve, make_pool, make_interval):
+    # servers of 8 GPUs for 300,000 $, of which 2 serve all the time; a spare GPU on the shelf
+    operations = {
+        **{"spares": {"fraction_of_gpus": 0.5, "gpu_price": 20_000}, "tax": {"fraction_of_purchases": 0.1}},
+        **{"network_storage": {"fraction_of_hardware": 0.1}, "maintenance": {"fraction_per_year": 0.05}},
+    }
+    terms = {"method": "straight_line", "life_years": 1}
+    pool = make_pool(gpu="sxm", gpus=2, server="full", slots=8)
+    site = {"electricity_usd_per_kwh": 0.0, "pue": 1.0}
+    plan = resolve(BUY, pool, site=site, finance=terms, operations=operations)
+    ledger = Ledger.of([make_interval(0, 3600, gpus=2, busy=1.0)], plan, 0, 3600)
+    spares = 0.5 * 2 * 20_000
+    per_year = {name: 8760e-9 * amount for name, amount in ledger.by_phase().items()}
+    served = 300_000 * 1.1 * (1.1 + 0.05)
+    assert per_year["reserve"] == pytest.approx(spares * 1.1)
+    assert per_year["decode"] == pytest.approx(0.25 * served)
+    assert per_year["idle"] == pytest.approx(0.75 * served)
+
+
 def test_a_gpu_that_comes_only_with_its_server_has_no_price_to_replace_it_by(resolve, make_pool):
     operations = {"failures": {"per_gpu_year": 0.1}, "spares": {"fraction_of_gpus": 0.1}}
     with pytest.raises(CostError) as error:

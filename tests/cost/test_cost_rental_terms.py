@@ -1,10 +1,12 @@
 """Commitments, spot capacity, and the API as the alternative."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost import CostError, Ledger
+from sim.cost import CostError, Ledger, RequestUse, request_costs
 
 SPOT = {"availability": 0.9, "discount": 0.575}
 
@@ -29,7 +31,7 @@ def test_reserved_h100_at_the_published_pair_of_prices(resolve, make_pool):
 def test_a_commitment_is_paid_whether_used_or_not(resolve, make_pool):
     terms = {"gpus": 8, "months": 12, "discount": 0.25}
     half = resolve(rent(2.0, commitment=terms), make_pool(gpus=4))
-    assert usd_per_h(half) == {"rental_reserved": pytest.approx(6.0), "rental_unused": pytest.approx(6.0)}
+    assert usd_per_h(half) == {"rental_reserved": pytest.approx(6.0), "unused commitment": pytest.approx(6.0)}
     more = resolve(rent(2.0, commitment=terms), make_pool(gpus=4, replicas=3))
     assert usd_per_h(more) == {"rental_reserved": pytest.approx(12.0), "rental": pytest.approx(8.0)}
     assert any("committed for 12 months" in note for note in more.notes)
@@ -49,7 +51,7 @@ def test_committed_instances_are_whole(resolve, make_pool):
         "commitment": {"gpus": 12, "months": 1, "discount": 0.5},
     }
     parts = usd_per_h(resolve(cost, make_pool(gpus=8)))
-    assert parts == {"rental_reserved": pytest.approx(5.0), "rental_unused": pytest.approx(5.0)}
+    assert parts == {"rental_reserved": pytest.approx(5.0), "unused commitment": pytest.approx(5.0)}
 
 
 def test_spot_capacity_makes_up_for_its_interruptions(resolve, make_pool):
@@ -75,10 +77,64 @@ def test_a_commitment_for_two_kinds_of_gpu_is_refused(resolve, make_pool):
         resolve(cost, make_pool("a"), make_pool("b", gpu="other"))
 
 
-def test_unused_commitment_is_in_the_ledger(resolve, make_pool, make_interval):
-    plan = resolve(rent(2.0, commitment={"gpus": 8, "months": 1, "discount": 0}), make_pool(gpus=4))
-    ledger = Ledger.of([make_interval(0, 3600, busy=0.3)], plan, 0, 3600)
-    assert ledger.by_component() == {"rental_reserved": 8_000_000_000, "rental_unused": 8_000_000_000}
+def test_no_request_pays_for_an_unused_commitment(resolve, make_pool, make_interval):
+    # 8 GPUs reserved at 1 $/h each, 2 of them in use and busy for 55 % of the hour: 6 $ are unused, 0.90 $ idle
+    plan = resolve(rent(1.0, commitment={"gpus": 8, "months": 1, "discount": 0}), make_pool(gpus=2))
+    ledger = Ledger.of([make_interval(0, 3600, gpus=2, busy=0.55, prefill=0.2)], plan, 0, 3600)
+    assert ledger.by_component() == {"rental_reserved": 2_000_000_000, "unused commitment": 6_000_000_000}
+    assert ledger.by_phase(["unused commitment"]) == {"unused commitment": 6_000_000_000}
+    assert ledger.by_phase() == {
+        **{"prefill": 220_000_000, "decode": 880_000_000, "recompute": 0, "idle": 900_000_000},
+        **{"unused commitment": 6_000_000_000},
+    }
+    costs = request_costs(ledger.rows, [RequestUse("p", 100.0, 300.0, 0.0), RequestUse("p", 50.0, 20.0, 0.0)])
+    assert sum(costs) == 1_100_000_000
+
+
+@pytest.mark.parametrize(
+    ("terms", "components", "phases"),
+    [
+        ({}, {"rental": 10.0}, {"idle": 7.5 + 1.25, "decode": 1.25}),
+        ({"share": True}, {"rental": 2.5}, {"idle": 1.25, "decode": 1.25}),
+        (
+            {"commitment": {"gpus": 8, "months": 1, "discount": 0.5}},
+            {"rental_reserved": 1.25, "unused commitment": 3.75},
+            {"idle": 0.625, "decode": 0.625, "unused commitment": 3.75},
+        ),
+    ],
+)
+def test_gpus_of_an_instance_that_no_replica_uses_are_idle(
+    resolve, make_pool, make_interval, terms, components, phases
+):
+    # an instance of 8 GPUs at 10 $/h, 2 of which serve for half of the hour
+    quotes = {"card": {"price": 10, "unit": "instance_hour", "includes_gpus": 8}}
+    plan = resolve({"acquisition": "rent", "quotes": quotes, **terms}, make_pool(gpus=2))
+    ledger = Ledger.of([make_interval(0, 3600, gpus=2, busy=0.5)], plan, 0, 3600)
+    assert ledger.by_component() == {name: round(1e9 * usd) for name, usd in components.items()}
+    booked = {name: amount for name, amount in ledger.by_phase().items() if amount}
+    assert booked == {name: round(1e9 * usd) for name, usd in phases.items()}
+
+
+@given(
+    used=st.integers(1, 12),
+    committed=st.integers(0, 24),
+    busy=st.floats(0, 1),
+    by_instance=st.booleans(),
+)
+def test_rows_of_unused_hardware_sum_to_the_bill(resolve, make_pool, make_interval, used, committed, busy, by_instance):
+    quote = {"price": 7.3, "unit": "instance_hour", "includes_gpus": 8} if by_instance else 0.913
+    terms = {"commitment": {"gpus": committed, "months": 1, "discount": 0.3}} if committed else {}
+    plan = resolve(rent(quote, **terms), make_pool(gpus=used))
+    ledger = Ledger.of([make_interval(0, 3600, gpus=used, busy=busy)], plan, 0, 3600)
+    assert ledger.total_nano_usd == sum(ledger.by_component().values()) == sum(ledger.by_phase().values())
+    assert ledger.total_nano_usd == pytest.approx(1e9 * sum(usd_per_h(plan).values()), abs=len(plan.charges))
+    worked = sum(ledger.by_phase().get(phase, 0) for phase in ("prefill", "decode", "recompute"))
+    rented = -(-used // 8) * 8 if by_instance else used
+    each_usd = quote["price"] / 8 if by_instance else quote
+    price = [0.7 * each_usd if place < committed else each_usd for place in range(rented)]
+    if not by_instance:
+        assert worked == pytest.approx(1e9 * busy * sum(price), abs=10)
+    assert worked <= 1e9 * busy * sum(sorted(price)[-used:]) + 10
 
 
 def test_gpt_3_5_turbo_at_a_fifth_of_a_cent_per_thousand_tokens(resolve, make_pool):
@@ -110,3 +166,15 @@ def test_an_api_price_that_is_missing_or_for_something_else_is_an_error(resolve,
     [problem] = error.value.problems
     assert problem.path == key
     assert text in problem.text
+
+
+def test_time_that_a_landlord_rounds_up_is_idle(resolve, make_pool, make_interval):
+    # a replica of 4 GPUs at 1 $/h works for ten minutes and is switched off; the landlord bills the hour
+    pool = replace(make_pool(), scheduled=True)
+    plan = resolve(rent(1.0, billing={"granularity_s": 3600}), pool)
+    off = replace(make_interval(600, 1800), state="off")
+    ledger = Ledger.of([make_interval(0, 600, busy=1.0), off], plan, 0, 1800)
+    found = {phase: amount for phase, amount in ledger.by_phase().items() if amount}
+    assert found == {"decode": 666_666_667, "idle": 3_333_333_333}
+    on = Ledger.of([make_interval(0, 600, busy=1.0)], plan, 0, 600)
+    assert on.by_phase() == {"prefill": 0, "decode": 666_666_667, "recompute": 0, "idle": 0}

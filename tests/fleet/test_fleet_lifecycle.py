@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
+from sim.cost.bill.charge import UnitPrice
 from sim.cost.bill.phases import ByPhase
 from sim.cost.bill.window import stops
-from sim.cost.rent.rented_time import RentedTime
+from sim.cost.rent.rented_time import Billing, RentedTime
 from sim.fleet.lifecycle import LIFE, IllegalMove, Lives, State
 from sim.records import Interval
 from sim.scenario.reading.load import load
@@ -63,7 +64,8 @@ def test_rent_counts_the_states_that_the_table_says(state: State) -> None:
     def interval(start_s: float, end_s: float, what: str) -> Interval:
         return Interval("p", "", 0, what, start_s, end_s, end_s - start_s)
 
-    charged = RentedTime.by_phase(None, interval(0, 10, state.value))
+    charge = RentedTime("rental", "p", "", 1.0, UnitPrice(1.0, "GPU-h", ""), Billing())
+    charged = charge.by_phase(interval(0, 10, state.value))
     assert fsum(charged) == (10 if LIFE[state].rented else 0)
     assert isinstance(charged, ByPhase)
     ends = stops([interval(0, 10, "serving"), interval(10, 20, state.value)])

@@ -71,5 +71,5 @@ def test_time_and_energy_of_every_state_have_one_phase(state: State) -> None:
     for split, whole in ((seconds_by_phase(one), 10.0), (gpu_s_by_phase(one), 40.0), (wall_j_by_phase(one), 500.0)):
         assert fsum(split) == whole
         assert getattr(split, phase) == whole
-    assert split._fields == PHASES
+    assert split._fields == tuple(name.replace(" ", "_") for name in PHASES)
     assert (phase == "idle") == (LIFE[state].routed or state in (State.OFF, State.DRAINING))

@@ -43,7 +43,7 @@ def usd_per_h(cost: dict[str, Any], units: int, **site: Any) -> dict[str, float]
 @pytest.mark.parametrize(
     ("units", "bill"),
     [
-        (1, {"rental_reserved": 1.0, "rental_unused": 1.0}),
+        (1, {"rental_reserved": 1.0, "unused commitment": 1.0}),
         (2, {"rental_reserved": 2.0}),
         (3, {"rental_reserved": 2.0, "rental": 2.0}),
         (5, {"rental_reserved": 2.0, "rental": 6.0}),

@@ -11,7 +11,7 @@ from math import fsum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from sim.catalogue.value import Value
-from sim.cost.bill.phases import ByPhase, gpu_s_by_phase
+from sim.cost.bill.phases import ALL_USED, ByPhase, Unused, gpu_s_by_phase
 from sim.cost.bill.window import Window
 from sim.records import Interval
 
@@ -141,6 +141,10 @@ class Charge(Protocol):
         """How long its price is agreed for: the term of a commitment; 0 where every month has its own price."""
 
     @property
+    def unused(self) -> Unused:
+        """Share of it that is paid for hardware which no replica can use."""
+
+    @property
     def by_peak(self) -> bool:
         """Whether it depends on when energy is drawn within an hour: meter readings must not be added up for it."""
 
@@ -169,9 +173,18 @@ def amount_usd(charge: Charge, window: Window) -> float:
     return charge.quantity(followed, window) * charge.price.usd
 
 
-def purchase(component: str, pool: str, server: str, units: float, price: UnitPrice, usd: float) -> "FlatCharge":
+def purchase(
+    component: str,
+    pool: str,
+    server: str,
+    units: float,
+    price: UnitPrice,
+    usd: float,
+    unused: Unused = ALL_USED,
+) -> "FlatCharge":
     """*units* of hardware that *price* recovers per hour: *usd* each, paid at delivery and sold again at the end."""
-    return FlatCharge(component, pool, server, units, price, Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
+    once = (Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
+    return FlatCharge(component, pool, server, units, price, *once, unused=unused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +203,13 @@ class FlatCharge:
     follows: Follows = Follows.NOTHING
     follows_share: float = 1.0
     held_months: float = 0.0
+    unused: Unused = ALL_USED
 
     by_peak: ClassVar[bool] = False
 
     def by_phase(self, interval: Interval) -> ByPhase:
         """GPU-seconds."""
-        return gpu_s_by_phase(interval)
+        return gpu_s_by_phase(interval).without_use(self.unused)
 
     def quantity(self, followed: float, window: Window) -> float:
         """Units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
@@ -225,6 +239,7 @@ class Metered:
     follows: ClassVar[Follows] = Follows.NOTHING
     follows_share: ClassVar[float] = 1.0
     held_months: ClassVar[float] = 0.0
+    unused: Unused = ALL_USED
     by_peak: ClassVar[bool] = False
 
     def least_usd_per_h(self, least_kw: float) -> float:

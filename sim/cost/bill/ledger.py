@@ -74,8 +74,9 @@ class Ledger:
         return {name: amount / NANO_PER_USD / self.window_h for name, amount in self.by_component().items()}
 
 
-RARE = ("booting", "held", "failed", "reserve")
-"""Few fleets start replicas, break down or stand beside jobs: the others have no empty rows of these phases."""
+RARE = ("booting", "held", "failed", "reserve", "unused commitment")
+"""Few fleets start replicas, break down, stand beside jobs or reserve too much: the others have no empty rows of these
+phases."""
 
 
 class _Entry(NamedTuple):
@@ -104,13 +105,15 @@ def _entries(charge: Charge, window: Window) -> list[_Entry]:
             sums[index] += part
     total = fsum(part for sums in followed.values() for part in sums)
     quantity = charge.quantity(total, window)
+    if not quantity and charge.unused.share == 1:
+        return []
     if total == 0 and quantity != 0:
         raise ValueError(f"pool {charge.pool!r} has no meter reading in the window to book {charge.component} by")
     return [
         _Entry(charge, start_s, end_s, phase, part / total * quantity if total else 0.0)
         for (start_s, end_s), sums in sorted(followed.items())
         for phase, part in zip(PHASES, sums, strict=True)
-        if part or phase not in RARE
+        if part or (phase not in RARE and charge.unused.share < 1)
     ]
 
 

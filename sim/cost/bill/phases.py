@@ -1,11 +1,11 @@
 """What a replica's time and energy went to. Money follows the same split."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from sim.records import Interval
 
-Phase = Literal["prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve"]
-PHASES: tuple[Phase, ...] = ("prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve")
+Phase = Literal["prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve", "unused commitment"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 OF_STATE: dict[str, Phase] = {
     "provisioning": "booting",
     "booting": "booting",
@@ -32,6 +32,8 @@ class ByPhase(NamedTuple):
     """Of replicas that have broken down or are under repair."""
     reserve: float = 0.0
     """Of spares, and of replicas that are asleep."""
+    unused_commitment: float = 0.0
+    """Of reserved GPUs that no replica uses."""
 
     @classmethod
     def only(cls, phase: Phase, amount: float) -> "ByPhase":
@@ -42,10 +44,35 @@ class ByPhase(NamedTuple):
         """Every part times *factor*."""
         return ByPhase(*(part * factor for part in self))
 
+    def without_use(self, unused: "Unused") -> "ByPhase":
+        """Return these parts with the share of *unused* taken off each and booked to its phase."""
+        if not unused.share:
+            return self
+        apart = ByPhase.only(unused.phase, unused.share * sum(self))
+        return ByPhase(*(one + other for one, other in zip(self.scaled(1 - unused.share), apart, strict=True)))
+
     def dividing(self, amount: float) -> "ByPhase":
         """*amount* divided in the proportions of the parts, whose sum is above zero."""
         total = sum(self)
         return ByPhase(*(part / total * amount for part in self))
+
+
+class Unused(NamedTuple):
+    """Share of what is paid for that no replica can use, and the phase that its money is booked to."""
+
+    share: float
+    phase: Phase = "idle"
+
+    @classmethod
+    def of(cls, used: float, paid: float) -> "Unused":
+        """Return the share of *paid* GPUs beyond those *used*."""
+        share = 1 - used / paid if paid else 0.0
+        return cls(share) if share > ROUNDING else ALL_USED
+
+
+ROUNDING = 1e-12
+"""Shares of servers and instances are quotients of GPUs."""
+ALL_USED = Unused(0.0)
 
 
 def seconds_by_phase(interval: Interval) -> ByPhase:

@@ -33,7 +33,7 @@ RunningLine = Literal[
     "failures",
     "rental",
     "rental_reserved",
-    "rental_unused",
+    "unused commitment",
     "rental_spot",
     "spot_interruptions",
     "api",

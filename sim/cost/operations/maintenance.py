@@ -1,5 +1,7 @@
 """A maintenance contract: a share of the purchase price every year."""
 
+from dataclasses import replace
+
 from sim.cost.bill.charge import FlatCharge, Follows, Stated
 from sim.cost.operations.component import Owned, OwnerComponent
 from sim.spec import Fraction
@@ -21,6 +23,5 @@ class Maintenance(OwnerComponent):
         each_usd = usd_per_h / charge.units_per_h if charge.units_per_h else 0.0
         stated = Stated("operations.maintenance.fraction_per_year", self.fraction_per_year, "of the price per year")
         price = charge.price.derived(each_usd, charge.price.unit, stated)
-        return FlatCharge(
-            "maintenance", charge.pool, charge.server, charge.units_per_h, price, follows=Follows.MACHINES
-        )
+        fee = FlatCharge("maintenance", charge.pool, charge.server, charge.units_per_h, price, unused=charge.unused)
+        return replace(fee, follows=Follows.MACHINES)

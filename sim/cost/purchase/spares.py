@@ -3,12 +3,15 @@
 from typing import ClassVar
 
 from sim.cost.bill.charge import FlatCharge, Stated, purchase
+from sim.cost.bill.phases import Unused
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.operations.component import Owned, OwnerComponent, for_each
 from sim.cost.operations.replacement import gpu_price
 from sim.cost.prices import PriceBook, QuotedPrice
 from sim.spec import Fraction
+
+ON_THE_SHELF = Unused(1.0, "reserve")
 
 
 class Spares(OwnerComponent):
@@ -30,6 +33,6 @@ class Spares(OwnerComponent):
         stated = Stated("operations.spares.fraction_of_gpus", self.fraction_of_gpus, "of the GPUs")
         price = each.derived(finance.usd_per_h(each.usd), "GPU-h", stated)
         return [
-            purchase("spares", pool.name, pool.server_id, gpus, price, each.usd)
+            purchase("spares", pool.name, pool.server_id, gpus, price, each.usd, ON_THE_SHELF)
             for pool, gpus in hardware.shared(self.fraction_of_gpus * hardware.gpus)
         ]

@@ -4,16 +4,18 @@ Space, electricity and repair are the landlord's.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Literal
 
 from pydantic import Field
 
 from sim.cost.bill.charge import Charge, FlatCharge, Follows, Stated, UnitPrice
+from sim.cost.bill.phases import ALL_USED, Phase, Unused
 from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
 from sim.cost.prices import CostError, OfferedPrice, PriceBook, Problem, Quotes
 from sim.cost.rent.rental_terms import Commitment, Spot
-from sim.cost.rent.rented_time import Billing, RentedTime
+from sim.cost.rent.rented_time import Billing, RentedTime, RoundedUpTime
 from sim.spec import Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR
 
@@ -26,6 +28,10 @@ _UNITS = {
     "instance_month": ("instance-month", HOURS_PER_MONTH),
 }
 """Unit of an offer -> its name in the ledger, and hours in it."""
+
+
+UNUSED: Phase = "unused commitment"
+"""Component and phase of reserved GPUs that no replica uses."""
 
 
 class Rent(Spec):
@@ -73,23 +79,37 @@ class Rent(Spec):
         committed = self._committed(hardware, priced) if by_instance else self._committed_gpus
         price = priced.price.per(name, priced.price.usd)
         term = self.commitment.months if self.commitment is not None else 0.0
-        parts = [(part, term) for part in self._reserved(min(rented, committed), committed, price)]
-        parts += [(part, 0.0) for part in self._beyond(rented - committed, price)]
+        unused = Unused.of(hardware.gpus, rented * (priced.gpus or hardware.slots)) if by_instance else ALL_USED
+        reserved = min(rented, committed) * (1 - unused.share)
+        parts = [(part, term, ALL_USED) for part in self._reserved(reserved, committed, price)]
+        parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
         return [
-            self._charge(component, pool, hardware.copies, units_per_h, part_price, held_months)
-            for (component, units, part_price), held_months in parts
+            charge
+            for (component, units, part_price), held_months, idle in parts
             for pool, units_per_h in hardware.shared(units / hours)
+            for charge in self._charges(component, pool, hardware.copies, units_per_h, part_price, held_months, idle)
         ]
 
-    def _charge(
-        self, component: str, pool: PoolFacts, copies: int, units_per_h: float, price: UnitPrice, held_months: float
-    ) -> Charge:
-        """By the clock, or from start to stop where replicas are switched."""
+    def _charges(
+        self,
+        component: str,
+        pool: PoolFacts,
+        copies: int,
+        units_per_h: float,
+        price: UnitPrice,
+        held_months: float,
+        unused: Unused,
+    ) -> Iterator[Charge]:
+        """By the clock, or from start to stop where replicas are switched; *unused* GPUs of instances are idle."""
         if pool.scheduled or (pool.fails and not held_months):
             per_gpu_h = float(units_per_h / (copies * pool.gpus))
-            return RentedTime(component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
-        facts = (component, pool.name, pool.server_id, units_per_h, price)
-        return FlatCharge(*facts, follows=Follows.RENT, held_months=held_months)
+            facts = (component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
+            yield RentedTime(*facts, unused)
+            yield RoundedUpTime(*facts)
+            return
+        unused = Unused(1.0, UNUSED) if component == UNUSED else unused
+        flat = FlatCharge(component, pool.name, pool.server_id, units_per_h, price, unused=unused)
+        yield replace(flat, follows=Follows.RENT, held_months=held_months)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Committed units in use, and those that are paid for and not used: (component, units, price)."""
@@ -98,7 +118,7 @@ class Rent(Spec):
             reserved = price.discounted(discount)
             yield "rental_reserved", used, reserved
             if committed > used:
-                yield "rental_unused", committed - used, reserved
+                yield UNUSED, committed - used, reserved
 
     def _beyond(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Units at the hourly or the spot price, and the spot units that make up for interruptions."""

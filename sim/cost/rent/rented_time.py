@@ -1,12 +1,12 @@
 """Rent that runs from the start of a replica to its stop, in the landlord's steps."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
 from sim.cost.bill.charge import Follows, Metered, Paid, UnitPrice
-from sim.cost.bill.phases import ByPhase, gpu_s_by_phase
+from sim.cost.bill.phases import ALL_USED, ByPhase, Unused, gpu_s_by_phase
 from sim.cost.bill.window import NOT_RENTED, Stop, Window
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
@@ -33,7 +33,9 @@ class Billing(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RentedTime(Metered):
-    """GPU-time of one pool from starts to stops, booked to phases as it was used."""
+    """GPU-time of one pool from starts to stops, booked to phases as it was used; `RoundedUpTime` has what is paid
+    beyond the stops.
+    """
 
     component: str
     pool: str
@@ -42,18 +44,39 @@ class RentedTime(Metered):
     """Units of `price` for one GPU-hour, for example an eighth of an instance-hour."""
     price: UnitPrice
     billing: Billing
+    unused: Unused = ALL_USED
 
     paid: ClassVar[Paid] = Paid.SWITCHED_ON
     follows: ClassVar[Follows] = Follows.RENT
 
-    def by_phase(self, interval: Interval) -> ByPhase:
+    def by_phase(self, interval: Interval) -> ByPhase | None:
         """GPU-seconds; none while the replica is not rented."""
-        return ByPhase(0.0, 0.0, 0.0, 0.0) if interval.state in NOT_RENTED else gpu_s_by_phase(interval)
+        if interval.state in NOT_RENTED:
+            return ByPhase(0.0, 0.0, 0.0, 0.0)
+        return gpu_s_by_phase(interval).without_use(self.unused)
 
     def quantity(self, followed: float, window: Window) -> float:
-        """Units for the time that replicas ran in *window*, and for what is paid beyond it when they stop."""
-        gpu_s = followed + self._rounded_up_gpu_s(window.stops.get(self.pool, ()))
+        """Units for the time that replicas ran in *window*."""
+        return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+
+NOTHING_USED = Unused(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedUpTime(RentedTime):
+    """GPU-time of one pool that is paid beyond the stops of its replicas: idle time, which no request has caused."""
+
+    unused: Unused = NOTHING_USED
+
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """GPU-seconds in which the replica is not rented."""
+        return ByPhase.only(self.unused.phase, interval.gpu_s) if interval.state in NOT_RENTED else None
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units that the stops in *window* are rounded up by."""
+        gpu_s = sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in self._stops(window))
         return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
 
-    def _rounded_up_gpu_s(self, stops: Iterable[Stop]) -> float:
-        return sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in stops)
+    def _stops(self, window: Window) -> Sequence[Stop]:
+        return window.stops.get(self.pool, ())

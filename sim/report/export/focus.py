@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from sim.cost.bill.charge import Paid
+from sim.cost.rent.rental import UNUSED
 from sim.csvio import write_csv
 from sim.language import _
 from sim.report.export.answer import StoredAnswer
@@ -39,8 +40,8 @@ TOKENS = {"prefill": "input", "decode": "output", "recompute": "recomputed"}
 """Phase of a ledger row -> the tokens that it is for; the rest is for none."""
 TIME_UNITS = {"h": "Hours", "month": "Months", "year": "Years"}
 TAX = "tax"
-COMMITTED = {"rental_reserved": "Used", "rental_unused": "Unused"}
-"""Component that a commitment covers -> status of its use."""
+COMMITTED = {"rental_reserved": "Used", UNUSED: "Unused", "rental_unused": "Unused"}
+"""Component that a commitment covers -> status of its use; the last is a name in earlier runs."""
 AMORTISED = (Paid.AT_DELIVERY.value, Paid.AT_END.value)
 
 

@@ -12,7 +12,16 @@ from sim.scenario.sections.breakeven import OWN_WAY
 
 COMPONENTS = (
     *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("tax"), N_("deployment")),
-    *(N_("decommissioning"), N_("rent"), N_("rental"), N_("commitment"), N_("energy"), N_("electricity"), N_("demand")),
+    *(
+        N_("decommissioning"),
+        N_("rent"),
+        N_("rental"),
+        N_("commitment"),
+        N_("unused commitment"),
+        N_("energy"),
+        N_("electricity"),
+        N_("demand"),
+    ),
     *(N_("hosting"), N_("maintenance"), N_("software"), N_("staff"), N_("failures"), N_("egress"), N_("carbon")),
 )
 """Of the bill."""

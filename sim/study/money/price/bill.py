@@ -20,6 +20,10 @@ PER_REQUEST = tuple(f"usd_per_request_p{percent}" for percent in PERCENTILES)
 KWH = "kWh"
 
 
+IDLE = ("idle", "unused commitment")
+"""Phases of the ledger that the idle tax sums."""
+
+
 @dataclass(frozen=True, slots=True)
 class SitePower:
     """What the site's meter shows."""
@@ -115,7 +119,7 @@ def _money(result: CaseResult) -> Money | None:
         component_usd_per_h=ledger.component_usd_per_h(),
         phase_usd_per_h={name: amount / NANO_PER_USD / ledger.window_h for name, amount in phases.items()},
         energy_usd={name: amount / NANO_PER_USD for name, amount in ledger.by_phase(at_tariff).items()},
-        idle_tax_usd=phases.get("idle", 0) / NANO_PER_USD,
+        idle_tax_usd=sum(phases.get(name, 0) for name in IDLE) / NANO_PER_USD,
         preemption_waste_usd=phases.get("recompute", 0) / NANO_PER_USD,
         peak_usd=_by_peak(costs, ledger),
         api_usd=_api_usd(result),
