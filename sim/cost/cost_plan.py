@@ -88,7 +88,7 @@ def resolve_costs(
     Raises CostError with all that is missing at once; nothing is ever charged at zero for want of a price.
     """
     fleet = group_hardware(pools, cost.share, copies)
-    fx = finance.fx if finance else {}
+    fx = finance.rates if finance else {}
     book = PriceBook(cost.quotes, fx, prices)
     problems, known = _without_rate(cost, site, operations, api, finance)
     site, operations = rated(site, known), rated(operations, known)
@@ -130,7 +130,7 @@ def _without_rate(
 
     Those that are missing are 1 there, so that whatever else is wrong is reported with them.
     """
-    fx = finance.fx if finance else {}
+    fx = finance.rates if finance else {}
     bought = not isinstance(cost, Rent)
     sections = {"cost": cost, "operations": operations, "api": api, "site": site if bought else None}
     named = [one for name, section in sections.items() for one in foreign(section, name)]
@@ -144,7 +144,7 @@ def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
     """The report's currency, and what one unit is worth in USD."""
     if finance is None or finance.currency == USD:
         return USD, 1.0
-    return finance.currency, finance.fx[finance.currency]
+    return finance.currency, finance.rates[finance.currency]
 
 
 def _capital(

@@ -7,19 +7,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
+from sim.catalogue.entries.market.price import CurrencyCode
 from sim.cost.bill.charge import Stated, UnitPrice
 from sim.spec import NonNegative, Spec, within_reach
 
 USD = "USD"
-
-
-def _code(value: Any) -> Any:
-    if not (isinstance(value, str) and len(value) == 3 and value.isascii() and value.isalpha() and value.isupper()):
-        raise ValueError(f"a currency's three capital letters are needed, such as EUR, not {value!r}")
-    return value
-
-
-CurrencyCode = Annotated[str, BeforeValidator(_code)]
 
 
 class StatedPrice(Spec):

@@ -8,9 +8,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator
 
-from sim.catalogue.entries.market.price import Offer, PriceList, Unit
+from sim.catalogue.entries.market.price import CurrencyCode, Offer, PriceList, Unit
 from sim.cost.bill.charge import Stated, UnitPrice
-from sim.cost.money import USD, CurrencyCode, no_rate
+from sim.cost.money import USD, no_rate
 from sim.spec import NonNegative, Spec, WholeNumber
 
 

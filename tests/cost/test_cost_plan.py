@@ -1,7 +1,8 @@
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sim.cost import CostError, Site
+from sim.cost.money import Price
 
 BUY = {"acquisition": "buy"}
 HOUR_OF_3_YEARS = 3 * 8760
@@ -254,3 +255,24 @@ def test_electricity_of_unknown_power_is_an_error_and_not_free(resolve, make_poo
         resolve(BUY, make_pool(tdp_w=None))
     included = {"pue": 1.5, "hosting": {"per": "kw_month", "usd": 250, "electricity": "included"}}
     assert resolve(BUY, make_pool(tdp_w=None), site=included).capex_usd > 0
+
+
+def test_one_currency_has_one_rate_under_all_of_its_names(resolve, make_pool):
+    # data/prices has prices in RMB, ISO 4217 calls the currency CNY
+    found = []
+    for price, rate in (("RMB", "RMB"), ("RMB", "CNY"), ("CNY", "RMB"), ("CNY", "CNY")):
+        finance = {"method": "straight_line", "life_years": 3, "fx": {rate: 0.14}, "currency": price}
+        plan = resolve(BUY | {"quotes": {"card": {"price": 15_000, "currency": price}}}, make_pool(), finance=finance)
+        found.append((plan.capex_usd, plan.usd_per_currency))
+    assert found == [(3400 + 4 * 15_000 * 0.14, 0.14)] * 4
+    with pytest.raises(ValidationError, match="one currency twice, as RMB and CNY"):
+        resolve(BUY, make_pool(), finance={"method": "straight_line", "life_years": 3, "fx": {"RMB": 1, "CNY": 1}})
+
+
+@pytest.mark.parametrize(("code", "meant"), [("EURO", "EUR"), ("usd", "USD"), ("JPN", "JPY")])
+def test_a_code_that_no_currency_has_is_refused_with_the_nearest(code, meant):
+    for holder in ({"price": 1, "currency": code}, {"price": 1, "currency": "ZZZ"}):
+        with pytest.raises(ValidationError, match="code of ISO 4217") as error:
+            TypeAdapter(Price).validate_python(holder)
+        assert (f"did you mean {meant}?" in str(error.value)) is (holder["currency"] == code)
+    assert TypeAdapter(Price).validate_python({"price": 1, "currency": meant}).currency == meant

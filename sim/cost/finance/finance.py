@@ -15,8 +15,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sim.catalogue.entries.market.price import SYNONYMS, CurrencyCode, iso_code
 from sim.cost.finance.cash_flow import MONTHS_PER_YEAR, annuity_factor, discount_factor
-from sim.cost.money import USD, CurrencyCode
+from sim.cost.money import USD
 from sim.cost.purchase.resale import Resale
 from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH
@@ -63,6 +64,10 @@ class _Owned(Spec):
     def _dollars_are_one(self) -> Self:
         if self.fx.get(USD, 1.0) != 1.0:
             raise ValueError("fx is in US dollars: remove USD from it")
+        named: dict[str, str] = {}
+        for code in self.fx:
+            if (other := named.setdefault(iso_code(code), code)) != code:
+                raise ValueError(f"fx has one currency twice, as {other} and {code}: give one of them")
         return self
 
     @model_validator(mode="after")
@@ -75,6 +80,12 @@ class _Owned(Spec):
             text = f"life_years is {self.life_years:g}, resale.by_age ends at {self.resale.last_age:g}"
             raise ValueError(f"{text}: add the value at {self.life_years:g}")
         return self
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """US dollars per unit of each currency of `fx`, under all names of it: RMB and CNY."""
+        found = {iso_code(code): usd for code, usd in self.fx.items()}
+        return {**found, **{code: found[iso] for code, iso in SYNONYMS.items() if iso in found}}
 
     @property
     @abstractmethod

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
+from sim.catalogue.entries.market.price import iso_code
 from sim.cost.bill.charge import Paid
 from sim.cost.rent.rental import UNUSED
 from sim.csvio import write_csv
@@ -214,7 +215,7 @@ def _in_pricing_currency(place: Place, row: dict[Any, Any], price: float, effect
     """The *price*, which is in the billing currency, and what counts, as the source of the price states them."""
     stated = price * place.usd_per_currency / row["fx_rate"]
     return {
-        "PricingCurrency": row["currency"],
+        "PricingCurrency": iso_code(str(row["currency"])),
         "PricingCurrencyListUnitPrice": stated,
         "PricingCurrencyContractedUnitPrice": stated,
         "PricingCurrencyEffectiveCost": effective,
@@ -256,7 +257,7 @@ def _common(answer: StoredAnswer, place: Place, row: dict[Any, Any], start_s: fl
     return {
         "BillingAccountId": place.account,
         "BillingAccountName": place.account,
-        "BillingCurrency": answer.currency,
+        "BillingCurrency": iso_code(answer.currency),
         "BillingPeriodStart": month,
         "BillingPeriodEnd": (month + timedelta(days=32)).replace(day=1),
         "ChargePeriodStart": start,

@@ -186,7 +186,7 @@ def reporting_currency(scenario: ReportingFleets) -> tuple[str, float]:
     """
     sections = [scenario.finance, *(fleet.finance for fleet in scenario.fleets)]
     named = [one for one in sections if one is not None and one.currency != "USD"]
-    return (named[0].currency, named[0].fx.get(named[0].currency, 1.0)) if named else ("USD", 1.0)
+    return (named[0].currency, named[0].rates.get(named[0].currency, 1.0)) if named else ("USD", 1.0)
 
 
 def other_currencies(scenario: ReportingFleets) -> Iterator[tuple[int, str]]:
@@ -194,10 +194,10 @@ def other_currencies(scenario: ReportingFleets) -> Iterator[tuple[int, str]]:
     code, usd = reporting_currency(scenario)
     for index, fleet in enumerate(scenario.fleets):
         own = fleet.finance
-        if own is None or own.currency == "USD" or own.currency not in own.fx:
+        if own is None or own.currency == "USD" or own.currency not in own.rates:
             continue
-        if (own.currency, own.fx[own.currency]) != (code, usd):
-            told = f"reports in {own.currency} at {own.fx[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
+        if (own.currency, own.rates[own.currency]) != (code, usd):
+            told = f"reports in {own.currency} at {own.rates[own.currency]:g} US dollars, the rest in {code} at {usd:g}"
             yield index, f"{told}: one report has one currency and one rate"
 
 

@@ -76,7 +76,7 @@ def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> I
     fleets: Sequence[Fleet | JobFleet] = scenario.fleets
     for position, fleet in enumerate(fleets):
         cost, finance = fleet.cost, fleet.finance or scenario.finance
-        fx = {USD: 1.0, **(finance.fx if finance is not None else {})}
+        fx = {USD: 1.0, **(finance.rates if finance is not None else {})}
         if isinstance(cost, Buy | Rent):
             for item in _items(fleet, cost, catalog, paid.get(fleet.name, ())):
                 price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog, fx)

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import datetime
 from math import fsum
@@ -210,6 +211,20 @@ def test_no_cell_of_any_table_is_a_formula(answers: Path, charges: list[dict[str
         with file.open(encoding="utf-8", newline="") as opened:
             texts = [text for row in csv.reader(opened) for text in row]
         assert not [text for text in texts if text[:1] in set("=+@\t\r＝") or re.match(r"-\D", text)]
+
+
+def test_focus_rows_name_currencies_by_their_codes_of_iso_4217(answers: Path, tmp_path: Path) -> None:
+    shutil.copytree(answers / "run", tmp_path / "run")
+    for file in (tmp_path / "run").iterdir():  # the same run of a planner who writes RMB
+        if file.suffix in (".csv", ".yaml"):
+            file.write_text(file.read_text().replace("EUR", "RMB"))
+    costs = (tmp_path / "run/costs.csv").read_text()
+    (tmp_path / "run/costs.csv").write_text(costs.replace(",USD,", ",RMB,"))
+    made("export", tmp_path / "run", "--format", "focus")
+    found = rows(tmp_path / "run-focus.csv")
+    codes = [{row[name] for row in found} for name in found[0] if name.endswith("Currency")]
+    assert codes == [{"CNY"}, {"CNY"}]
+    assert "RMB" not in (tmp_path / "run-focus.csv").read_text()
 
 
 def test_focus_rows_of_a_commitment_have_its_purchase_and_its_use(charges: list[dict[str, str]]) -> None:

@@ -1,8 +1,9 @@
 """What something costs: data/prices/<item>.yaml holds the dated offers for one item."""
 
-from typing import Literal, Self
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from sim.catalogue.value import Value
 from sim.spec import Spec
@@ -25,13 +26,51 @@ Unit = Literal[
 ]
 
 
+_CODES = """
+    AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE
+    CHF CHW CLF CLP CNY COP COU CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ
+    GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL
+    LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR
+    PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY
+    TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST XAF XCD XCG XDR XOF XPF XSU XUA YER ZAR ZMW ZWG
+"""
+ISO_4217 = frozenset(_CODES.split())
+"""Codes of ISO 4217, list one (SIX Group, 2026-01), without metals and codes for tests."""
+SYNONYMS = {"RMB": "CNY", "CNH": "CNY", "NTD": "TWD", "NIS": "ILS", "STG": "GBP"}
+"""Code in use -> code of ISO 4217."""
+
+
+def iso_code(code: str) -> str:
+    """Return the code of ISO 4217 for a currency.
+
+    >>> iso_code("RMB"), iso_code("EUR")
+    ('CNY', 'EUR')
+    """
+    return SYNONYMS.get(code, code)
+
+
+def _known_code(value: Any) -> Any:
+    if isinstance(value, str) and iso_code(value) in ISO_4217:
+        return value
+    code = str(value).strip().upper()
+    near = get_close_matches(code, sorted(ISO_4217), n=len(ISO_4217), cutoff=0.5)
+    near.sort(key=lambda one: one[:2] != code[:2])  # a code begins with its country's
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise ValueError(
+        f"a currency's code of ISO 4217 is needed, three capital letters such as EUR, not {value!r}{meant}"
+    )
+
+
+CurrencyCode = Annotated[str, BeforeValidator(_known_code)]
+
+
 class Offer(Spec):
     """One price, by one seller, at one date, in its own currency."""
 
     what: Literal["purchase", "rental", "electricity", "colocation", "api", "discount", "surcharge"]
     price: Value
     """In `currency` per `unit`. A quoted span is carried as its midpoint with `range`."""
-    currency: str = "USD"
+    currency: CurrencyCode = "USD"
     unit: Unit
     terms: str = ""
     """new, used, on demand, spot, reserved 1 year, ..."""
