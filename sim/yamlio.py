@@ -97,6 +97,19 @@ class Document:
         return line
 
 
+def rename_key(document: Document, place: tuple[str | int, ...], name: str) -> None:
+    """Rename the key at *place* of *document* to *name*, in its data and for its lines."""
+    holder, node = document.data, document._root
+    for step in place[:-1]:
+        holder, found = holder[step], _child(node, step)
+        node = None if found is None else found[1]
+    items = [(name if key == place[-1] else key, value) for key, value in holder.items()]
+    holder.clear()
+    holder.update(items)
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        key.value = name if key.value == place[-1] else key.value
+
+
 def read(path: Path | str, patient: bool = False) -> Document:
     """Read one YAML file. Raises YamlError, also where the file is missing or is no UTF-8 text.
 

@@ -12,7 +12,7 @@ from sim.cost.bill.charge import Charge, Paid
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
 from sim.cost.money import USD, foreign, no_rate, rated
-from sim.cost.operations.operations import Operations, left_out
+from sim.cost.operations.operations import Operations, in_words, left_out
 from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
 from sim.cost.purchase.buying import Buy
 from sim.cost.rent.api import Api, ApiTariff
@@ -191,7 +191,7 @@ def _gpus_alone(fleet: Sequence[Hardware]) -> Iterator[str]:
 
 def _landlords_notes(operations: Operations | None) -> Iterator[str]:
     if operations is not None and (given := operations.landlords):
-        yield f"Paid by the landlord: {', '.join(given).replace('_', ' and ')}."
+        yield f"Paid by the landlord: {in_words(given)}."
 
 
 def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:

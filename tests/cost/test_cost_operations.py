@@ -62,7 +62,7 @@ def test_spares_are_capital_at_the_price_of_a_single_gpu(resolve, make_pool):
 def test_hardware_that_serves_nothing_is_paid_by_no_request(resolve, make_pool, make_interval):
     # servers of 8 GPUs for 300,000 $, of which 2 serve all the time; a spare GPU on the shelf
     operations = {
-        **{"spares": {"fraction_of_gpus": 0.5, "gpu_price": 20_000}, "tax": {"fraction_of_purchases": 0.1}},
+        **{"spares": {"fraction_of_gpus": 0.5, "gpu_price": 20_000}, "sales_tax": {"fraction_of_purchases": 0.1}},
         **{"network_storage": {"fraction_of_hardware": 0.1}, "maintenance": {"fraction_per_year": 0.05}},
     }
     terms = {"method": "straight_line", "life_years": 1}
@@ -89,10 +89,24 @@ def test_a_gpu_that_comes_only_with_its_server_has_no_price_to_replace_it_by(res
 
 def test_tax_falls_on_all_purchases_and_no_resale_brings_it_back(resolve, make_pool):
     terms = {"method": "straight_line", "life_years": 4, "residual_fraction": 0.5}
-    operations = {"tax": {"fraction_of_purchases": 0.2}, "network_storage": {"fraction_of_hardware": 0.1}}
+    operations = {"sales_tax": {"fraction_of_purchases": 0.2}, "network_storage": {"fraction_of_hardware": 0.1}}
     plan = resolve(BUY, make_pool(gpus=8, server="full", slots=8), finance=terms, operations=operations)
-    assert usd_per_year(plan, "tax") == pytest.approx(0.2 * 330_000 / 4)
+    assert usd_per_year(plan, "sales_tax") == pytest.approx(0.2 * 330_000 / 4)
     assert plan.capex_usd == pytest.approx(1.2 * 330_000)
+
+
+@pytest.mark.parametrize(("covered", "replaced_usd"), [(0.0, 1900 * 1.2), (0.75, 475 * 1.2), (1.0, 0.0)])
+def test_replaced_gpus_carry_the_sales_tax_of_purchases(resolve, make_pool, covered, replaced_usd):
+    # 4 GPUs at 1,900 $, half of them replaced each year; 150 $ of handling bear no tax
+    failures = {"per_gpu_year": 0.5, "covered_fraction": covered, "handling_usd": 150}
+    operations = {"sales_tax": {"fraction_of_purchases": 0.2}, "failures": failures}
+    plan = resolve(BUY, make_pool(), operations=operations)
+    assert usd_per_year(plan, "failures") == pytest.approx(2 * (replaced_usd + 150))
+    assert usd_per_year(plan, "sales_tax") == pytest.approx(0.2 * (3400 + 4 * 1900) / 3)
+    [charge] = [one for one in plan.charges if one.component == "failures"]
+    assert charge.follows_share == pytest.approx(replaced_usd / (replaced_usd + 150))
+    free = resolve(BUY, make_pool(), operations={"failures": failures})
+    assert usd_per_year(free, "failures") == pytest.approx(2 * (replaced_usd / 1.2 + 150))
 
 
 def test_work_at_the_start_and_at_the_end_of_a_life(resolve, make_pool):
@@ -123,12 +137,12 @@ def test_staff_and_licences_follow_the_machines(resolve, make_pool):
 def test_a_tenant_bears_what_the_landlord_does_not(resolve, make_pool):
     operations = {
         "maintenance": {"fraction_per_year": 0.1},
-        "tax": {"fraction_of_purchases": 0.1},
+        "sales_tax": {"fraction_of_purchases": 0.1},
         "software": {"usd_per_gpu_year": 500},
     }
     plan = resolve(RENT, make_pool(), operations=operations)
     assert {charge.component for charge in plan.charges} == {"rental", "software"}
-    assert "Paid by the landlord: tax, maintenance." in plan.notes
+    assert "Paid by the landlord: sales tax, maintenance." in plan.notes
     assert "Left out of the bill: staff, egress." in plan.notes
 
 
@@ -150,7 +164,7 @@ def test_without_a_site_that_counts_cooling_in_its_pue(resolve, make_pool, make_
 
 
 def test_the_bill_names_what_it_leaves_out(resolve, make_pool):
-    notes = resolve(BUY, make_pool(), operations={"tax": {"fraction_of_purchases": 0}}).notes
+    notes = resolve(BUY, make_pool(), operations={"sales_tax": {"fraction_of_purchases": 0}}).notes
     assert notes[-1].startswith("Left out of the bill: network and storage, spares, maintenance, failures, deployment")
 
 
@@ -173,7 +187,7 @@ def test_nonsense_is_refused(wrong):
 def test_the_whole_bill_sums_exactly(resolve, make_pool, make_interval, busy, prefill, tokens):
     operations = {
         "network_storage": {"fraction_of_hardware": 0.12},
-        "tax": {"fraction_of_purchases": 0.1},
+        "sales_tax": {"fraction_of_purchases": 0.1},
         "maintenance": {"fraction_per_year": 0.05},
         "failures": {"per_gpu_year": 0.09, "covered_fraction": 0.5, "handling_usd": 150},
         "spares": {"fraction_of_gpus": 0.05},

@@ -60,7 +60,7 @@ usd = st.floats(0, 1e5).map(lambda x: round(x, 2))
 share = st.floats(0, 1).map(lambda x: round(x, 4))
 OPERATIONS: dict[str, Any] = {
     "network_storage": st.fixed_dictionaries({"fraction_of_hardware": share}),
-    "tax": st.fixed_dictionaries({"fraction_of_purchases": share}),
+    "sales_tax": st.fixed_dictionaries({"fraction_of_purchases": share}),
     "maintenance": st.fixed_dictionaries({"fraction_per_year": share}),
     "failures": st.fixed_dictionaries({"per_gpu_year": share, "covered_fraction": share, "handling_usd": usd}),
     "spares": st.fixed_dictionaries({"fraction_of_gpus": share}),

@@ -39,7 +39,7 @@ SCENARIO: dict[str, Any] = {
     "site": {"electricity_usd_per_kwh": 0.0, "pue": 1.0, "hosting": "none"},
     "finance": {"method": "annuity", "discount_rate": 0.1, "life_years": 3, "residual_fraction": 0.25},
     "operations": {
-        "tax": {"fraction_of_purchases": 0.2},
+        "sales_tax": {"fraction_of_purchases": 0.2},
         "maintenance": {"fraction_per_year": 0.12},
         "deployment": {"usd_per_server": 700},
         "staff": {"fte": 1, "usd_per_fte_year": 876, "over_gpus": 1},

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from sim.cost.bill.charge import Charge, FlatCharge
+from sim.cost.bill.charge import Charge, FlatCharge, Stated
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.prices import CostError, PriceBook, Problem, collect
@@ -28,6 +28,8 @@ class Owned:
     """Servers, GPUs, and what components before the present one have bought."""
     book: PriceBook
     finance: StraightLine | Annuity
+    sales_tax: Stated | None = None
+    """Rate of the sales tax on what is bought; None: there is none."""
 
 
 class OwnerComponent(Spec):

@@ -25,7 +25,7 @@ class Failures(OwnerComponent):
     rate: str | None = None
     """Id in data/failures, of GPUs, in place of `per_gpu_year`: the rate that a pool's `failures` may name, too."""
     covered_fraction: Fraction = 0.0
-    """Share of replacements that warranty or the maintenance contract pays."""
+    """Share of replacements that warranty or the maintenance contract pays; the others carry `sales_tax`."""
     handling_usd: Price = Price(price=0.0)
     """Work and freight of every replacement, covered or not."""
     gpu_price: QuotedPrice | None = None
@@ -50,9 +50,9 @@ class Failures(OwnerComponent):
 
     def charges(self, owned: Owned) -> list[FlatCharge]:
         """Replacements, a charge per pool. Raises CostError without a rate, or without a price of a single GPU."""
-        return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book))
+        return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book, owned.sales_tax))
 
-    def _replacements(self, hardware: Hardware, book: PriceBook) -> list[FlatCharge]:
+    def _replacements(self, hardware: Hardware, book: PriceBook, sales_tax: Stated | None) -> list[FlatCharge]:
         yearly = [self._per_gpu_year(pool) for pool in hardware.pools]
         covered = Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements")
         others = [self.handling_usd.stated("operations.failures.handling_usd"), covered]
@@ -61,7 +61,8 @@ class Failures(OwnerComponent):
         price = UnitPrice(handling.usd, "failure", "", handling.currency, handling.fx_rate)
         if self.covered_fraction < 1:
             price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
-            paid_usd += (1 - self.covered_fraction) * price.usd
+            paid_usd += (1 - self.covered_fraction) * price.usd * (1 + (sales_tax.value if sales_tax else 0.0))
+            others += [sales_tax] if sales_tax else []
         of_gpus = 1 - handling.usd / paid_usd if paid_usd else 0.0
         found = []
         for place, rate in enumerate(yearly):

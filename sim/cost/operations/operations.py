@@ -17,8 +17,8 @@ from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.cost.purchase.decommissioning import Decommissioning
 from sim.cost.purchase.deployment import Deployment
 from sim.cost.purchase.network_storage import NetworkStorage
+from sim.cost.purchase.sales_tax import SalesTax
 from sim.cost.purchase.spares import Spares
-from sim.cost.purchase.tax import Tax
 from sim.spec import Spec
 
 
@@ -31,8 +31,8 @@ class Operations(Spec):
     """Switches, cables, storage, as a share of the hardware's price."""
     spares: Spares | None = None
     """GPUs on the shelf."""
-    tax: Tax | None = None
-    """On all purchases."""
+    sales_tax: SalesTax | None = None
+    """On all purchases, replaced GPUs included."""
     maintenance: Maintenance | None = None
     """A contract at a share of the purchase price a year."""
     failures: Failures | None = None
@@ -57,7 +57,8 @@ class Operations(Spec):
     ) -> list[Charge]:
         """All components for a bought *fleet* whose hardware is charged by *capital*. Raises CostError."""
         problems: list[Problem] = []
-        owned = Owned(fleet, [*capital], book, finance)
+        sales_tax = None if self.sales_tax is None else self.sales_tax.stated
+        owned = Owned(fleet, [*capital], book, finance, sales_tax)
         added: list[Charge] = []
         for component in self._stated.values():
             if not isinstance(component, OwnerComponent):
@@ -101,7 +102,16 @@ def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
     applying = [name for name, field in Operations.model_fields.items() if _is_one(field.annotation, kinds)]
     missing = [name for name in applying if operations is None or getattr(operations, name) is None]
     if missing:
-        yield f"Left out of the bill: {', '.join(missing).replace('_', ' and ')}."
+        yield f"Left out of the bill: {in_words(missing)}."
+
+
+def in_words(components: Sequence[str]) -> str:
+    """Return the names of *components* for a sentence.
+
+    >>> in_words(["network_storage", "sales_tax"])
+    'network and storage, sales tax'
+    """
+    return ", ".join(components).replace("network_storage", "network and storage").replace("_", " ")
 
 
 def _is_one(annotation: Any, kinds: type[Spec] | tuple[type[Spec], ...]) -> bool:

@@ -40,7 +40,8 @@ SERVICE = {"ServiceCategory": "AI and Machine Learning", "ServiceSubcategory": "
 TOKENS = {"prefill": "input", "decode": "output", "recompute": "recomputed"}
 """Phase of a ledger row -> the tokens that it is for; the rest is for none."""
 TIME_UNITS = {"h": "Hours", "month": "Months", "year": "Years"}
-TAX = "tax"
+TAXES = ("sales_tax", "tax")
+"""Components that are a tax; the last is a name in earlier runs."""
 COMMITTED = {"rental_reserved": "Used", UNUSED: "Unused", "rental_unused": "Unused"}
 """Component that a commitment covers -> status of its use; the last is a name in earlier runs."""
 AMORTISED = (Paid.AT_DELIVERY.value, Paid.AT_END.value)
@@ -167,7 +168,7 @@ def _usage(answer: StoredAnswer, place: Place, row: dict[Any, Any], paid: str) -
         "ConsumedUnit": unit,
         "Tags": json.dumps({**place.tags, "gpufleet/phase": row["phase"], **tokens}),
     }
-    return _taxed(cells, amount) if component == TAX else cells
+    return _taxed(cells, amount) if component in TAXES else cells
 
 
 def _under_a_commitment(usage: dict[str, Any], place: Place) -> Iterator[dict[str, Any]]:
@@ -247,7 +248,7 @@ def _purchase(
         "SkuPriceId": f"{place.fleet}/{like['pool']}/{component}, at delivery",
         "Tags": json.dumps(place.tags),
     }
-    return _taxed(cells, amount) if component == TAX else cells
+    return _taxed(cells, amount) if component in TAXES else cells
 
 
 def _common(answer: StoredAnswer, place: Place, row: dict[Any, Any], start_s: float, end_s: float) -> dict[str, Any]:

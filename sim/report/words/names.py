@@ -11,7 +11,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.breakeven import OWN_WAY
 
 COMPONENTS = (
-    *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("tax"), N_("deployment")),
+    *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("sales tax"), N_("deployment")),
     *(
         N_("decommissioning"),
         N_("rent"),

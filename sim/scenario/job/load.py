@@ -57,6 +57,7 @@ def load_job(
     """
     options = command_line_options(sets, seed, replications)
     layers = read_layers(path, options)
+    layers.tell_renamed()
     default_names(layers, None if isinstance(path, Document) else Path(path))
     if not layers.faults:
         ask_with_what_is_set(layers, [text for _, text in options])

@@ -1,6 +1,7 @@
 """The raw data of a scenario in layers: its bases, the file itself, and the values set on the command line."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ from typing import Any
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
-from sim.yamlio import Document, YamlError, parse, read
+from sim.yamlio import Document, YamlError, parse, read, rename_key
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
 """Keys that say what kind of thing a mapping is: another kind replaces the base's mapping as a whole."""
 LONGEST_SHOWN = 200
 NOT_INHERITED = ("name", "question", "base")
+RENAMED = {("operations", "tax"): "sales_tax", ("inflation", "rental_unused"): "unused commitment"}
+"""(key of the mapping, its key in earlier versions) -> name now; both are read, also in the paths of values."""
+LOG = logging.getLogger("gpufleet")
 
 
 @dataclass(slots=True)
@@ -28,6 +32,13 @@ class Layers:
     """(place, how the command line named it), later ones on top."""
     faults: list[InputError] = field(default_factory=list)
     """Mistakes of the files' YAML that leave the rest of it readable, and of the options."""
+    renamed: list[InputError] = field(default_factory=list)
+    """Keys that had another name in earlier versions, at their lines."""
+
+    def tell_renamed(self) -> None:
+        """Log a line for each key under an earlier name."""
+        for one in self.renamed:
+            LOG.warning("%s", one)
 
     def error(self, complaint: Complaint | InputError) -> InputError:
         """*complaint* at the line, or the option, that gave the value."""
@@ -80,17 +91,23 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
     """
     file = path if isinstance(path, Document) else _read_mapping(path)
     bases = _read_bases(file)
+    renamed = [_rename(document, place) for document in (file, *bases) for place in [*_old_keys(document.data, ())]]
     data: dict[Any, Any] = {}
     for document in reversed((file, *bases)):
         data = _merged({k: v for k, v in data.items() if k not in NOT_INHERITED}, document.data)
     layers = Layers(_copied(data), file, bases)
     layers.data.pop("base", None)
     errors = layers.faults
+    for one, twice in renamed:
+        (errors if twice else layers.renamed).append(one)
     errors += (_as_input(fault) for document in (file, *bases) for fault in document.faults)
     for option, text in sets:
         try:
             place = place_of(layers.data, option.partition(" ")[2] or option.lstrip("-"))
-            _set(layers.data, place, parse(text))
+            value = Document("", {place[-1]: parse(text)}, None)
+            for old in [*_old_keys(value.data, ())]:
+                _rename(value, old)
+            _set(layers.data, place, value.data[place[-1]])
             _drop_rivals(layers.data, place)
             layers.options.append((place, option))
         except YamlError as error:
@@ -98,6 +115,37 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
         except LookupError as error:
             errors.append(InputError(option, 0, "", str(error.args[0])))
     return layers
+
+
+def _old_keys(data: Any, place: Place) -> Iterator[Place]:
+    """Places in *data* of keys that had another name in earlier versions, the inner ones first."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _old_keys(value, (*place, key))
+            if (_above(place), key) in RENAMED:
+                yield (*place, key)
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _old_keys(value, (*place, index))
+
+
+def _above(place: Sequence[str | int]) -> str:
+    """Return the last key of *place*; an axis of a sweep is a dotted path."""
+    return next((step.rpartition(".")[2] for step in reversed(place) if isinstance(step, str)), "")
+
+
+def _rename(document: Document, place: Place) -> tuple[InputError, bool]:
+    """Give the key at *place* its present name. Return a line on that, and whether the key stands there twice."""
+    old = str(place[-1])
+    name, line = RENAMED[_above(place[:-1]), old], document.line(place)
+    holder = value_at(document.data, place[:-1])
+    if name in holder:
+        del holder[old]
+        return InputError(document.path, line, dotted(place), f"is an earlier name of {name}: remove one of them"), True
+    rename_key(document, place, name)
+    return InputError(
+        document.path, line, dotted(place), f"is called {name} now; the earlier name is read as well"
+    ), False
 
 
 def _set(data: dict[str, Any], place: Place, value: Any) -> None:
@@ -221,12 +269,14 @@ def place_of(data: Any, path: str) -> Place:
     while rest:
         if isinstance(data, dict):
             step, rest = _key(data, rest, whole=place == ["sweep"])
+            step = RENAMED.get((_above(place), step), step)
             data = data.get(step)
         elif isinstance(data, list):
             step, rest = _index(data, rest, dotted(tuple(place)))
             data = data[step]
         elif data is None:
             step, _, rest = rest.partition(".")
+            step = RENAMED.get((_above(place), step), step)
         else:
             raise LookupError(f"{dotted(tuple(place))} is {data!r}: it has no keys")
         place.append(step)

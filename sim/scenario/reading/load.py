@@ -81,6 +81,7 @@ def _load(
     if file is not None:
         _refuse_unwritable(file)
     layers = read_layers(given, options)
+    layers.tell_renamed()
     default_names(layers, file)
     for key in {"job", "jobs"} & layers.data.keys():
         raise ScenarioErrors([layers.error(Complaint((key,), OF_JOBS))])

@@ -84,7 +84,7 @@ finance: {{method: annuity, discount_rate: 0.08, life_years: 4, residual_fractio
 operations:                   # what else is paid; each line is charged only if it is stated
   network_storage: {{fraction_of_hardware: 0.1}}
   maintenance: {{fraction_per_year: 0.05}}
-  # tax: {{fraction_of_purchases: 0.1}}, spares: {{fraction_of_gpus: 0.05}}, failures: {{per_gpu_year: 0.09}},
+  # sales_tax: {{fraction_of_purchases: 0.1}}, spares: {{fraction_of_gpus: 0.05}}, failures: {{per_gpu_year: 0.09}},
   # deployment and decommissioning: {{usd_per_server: 300}}, software: {{usd_per_gpu_year: 100}},
   # staff: {{fte: 1, usd_per_fte_year: 110000, over_gpus: 400}},
   # egress: {{usd_per_gb: 0.05, bytes_per_output_token: 200}}

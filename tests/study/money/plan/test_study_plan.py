@@ -49,7 +49,7 @@ BASIS: dict[str, Any] = {
     "finance": {"method": "straight_line", "life_years": 2, "resale": {"loss_per_year": 0.3}},
     "operations": {
         "network_storage": {"fraction_of_hardware": 0.1},
-        "tax": {"fraction_of_purchases": 0.08},
+        "sales_tax": {"fraction_of_purchases": 0.08},
         "maintenance": {"fraction_per_year": 0.05},
         "failures": {"per_gpu_year": 0.09, "covered_fraction": 0.5, "handling_usd": 150},
         "spares": {"fraction_of_gpus": 0.25},
@@ -126,7 +126,7 @@ def test_capital_is_worth_its_annuity() -> None:
     result = run_case(wanted, cases(wanted)[0], CATALOG)
     assert isinstance(result, CaseResult)
     told = measure(result)["component_usd_per_h"]
-    names = ("gpu_capital", "server_capital", "network_storage", "spares", "tax", "deployment", "decommissioning")
+    names = ("gpu_capital", "server_capital", "network_storage", "spares", "sales_tax", "deployment", "decommissioning")
     yearly = 8760 * sum(told[name] for name in names)
     one = planned(wanted, 0)
     capital = [(row.month, row.capital_usd + row.decommissioning_usd - row.resale_usd) for row in one.rows]
@@ -183,7 +183,7 @@ def test_what_falls_with_prices_and_what_does_not() -> None:
     plan = {"demand": {"monthly": [0] * 12 + [LOAD] * 12}, "price_decline_per_year": 0.5}
     late = planned(scenario(plan), 0).rows[12]
     now = planned(scenario({"price_decline_per_year": 0.5}), 0).rows[0]
-    for name in ("gpu_capital", "server_capital", "network_storage", "spares", "tax"):
+    for name in ("gpu_capital", "server_capital", "network_storage", "spares", "sales_tax"):
         assert late.capex_usd[name] == pytest.approx(now.capex_usd[name] / 2)
     assert late.capex_usd["deployment"] == now.capex_usd["deployment"] == 300
     assert late.opex_usd["maintenance"] == pytest.approx(now.opex_usd["maintenance"] / 2)
