@@ -1,4 +1,4 @@
-"""Keys of earlier versions are read under their names now, with a line that tells so; both names together are refused."""
+"""Keys of earlier versions are read under their present names, with a line that tells so; both together are refused."""
 
 import logging
 from pathlib import Path

@@ -8,7 +8,7 @@ from sim.language import _
 from sim.report.export.answer import StoredAnswer
 from sim.report.export.book import Book, cell
 from sim.report.export.charts import Line, stacked
-from sim.report.money.plan.tables import BACK, ELSEWHERE, EXISTING, FRONT
+from sim.report.money.plan.tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 SHEET = "Monthly bill"
@@ -96,7 +96,7 @@ def plan_bill(answer: StoredAnswer) -> Bill:
     months = answer.table("plan")
     if months.empty:
         return None
-    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING)} | {ELSEWHERE}
+    known = {answer.amount(name) for name in (*FRONT, *BACK, *EXISTING, OWED)} | {ELSEWHERE}
     parts = [name for name in months.columns if name not in known]
     frame = months[["fleet", "date", *parts]].copy()
     frame["rent"] = months[answer.amount("rental_usd")]

@@ -132,6 +132,8 @@ def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]
     result.append((_("total, not discounted"), [cash(row["total_usd"]) for row in rows]))
     result.append((_("net present value"), [cash(row["npv_usd"]) for row in rows]))
     result.append((_("discount rate per year"), [percent(row["discount_rate"]) for row in rows]))
+    if any(one.owed_usd for one in drawn):
+        result.append((_("rent due after the plan, not counted"), [_paid(one.owed_usd) for one in drawn]))
     each = "usd_per_million_output_tokens"
     result.append((_("output tokens served, millions"), [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
     result.append((in_code(_("USD per million output tokens: total over served")), [_usd(row[each]) for row in rows]))

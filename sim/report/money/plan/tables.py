@@ -24,6 +24,8 @@ BACK = (
 EXISTING = ("existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd")
 """Columns of plans around units that exist."""
 ELSEWHERE = "api_load"
+OWED = "owed_usd"
+"""Column of plans whose contracts outlast them: in the closing row, and in the totals."""
 CLOSING = "end"
 
 
@@ -60,6 +62,7 @@ def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
             "output_tokens": row.output_tokens,
             **(_existing(row) if outlook.held else {}),
             **({ELSEWHERE: row.elsewhere} if outlook.api and not closing else {}),
+            **({OWED: outlook.owed_usd} if closing else {}),
         }
         result.append(cells | {f"{name}_usd": amount for name, amount in {**row.capex_usd, **row.opex_usd}.items()})
     return result
@@ -93,6 +96,7 @@ def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
     asked = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
+    asked += [OWED] if any(one.owed_usd for one in found) else []
     write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *asked, *parts])
 
 
@@ -115,6 +119,7 @@ def summary_row(one: Outlook) -> dict[str, Any]:
         "months_short": len(one.short) if rows else None,
         **totals,
         **(_sales(one) if one.held else {}),
+        **({OWED: one.owed_usd} if one.owed_usd else {}),
     }
 
 
@@ -171,7 +176,9 @@ def plan_table(found: Sequence[Outlook]) -> FittedTable:
         _("units bought"),
         _("months short"),
     )
-    heads = [_("fleet"), *counts, *(f"{head} [{code()}]" for head in money)]
+    owed = any(one.owed_usd for one in found)
+    due = (_("rent due after the plan, not counted"),) if owed else ()
+    heads = [_("fleet"), *counts, *(f"{head} [{code()}]" for head in (*money, *due))]
     rows = []
     for one in sorted((one for one in found if one.rows), key=lambda one: one.present_usd):
         row = summary_row(one)
@@ -184,6 +191,7 @@ def plan_table(found: Sequence[Outlook]) -> FittedTable:
                 *(str(row[name]) for name in ("units_first", "units_last", "bought", "months_short")),
                 *map(_whole, (*amounts, row["rental_usd"], row["total_usd"], one.present_usd)),
                 "" if levelised is None else bare(levelised),
+                *([_whole(one.owed_usd)] if owed else []),
             ]
         )
     rows += [[one.fleet, _("none"), *[""] * (len(heads) - 2)] for one in found if one.reason]

@@ -124,11 +124,13 @@ def _standing(one: Outlook, plan: MultiYear) -> str:
         parts.append(_("{bought} bought{replaced}", bought=one.bought, replaced=replaced))
     if rented := sum(row.rented for row in months):
         parts.append(_("{rented} unit-months rented", rented=rented))
-    if one.stock is not None and one.stock.owed_unit_months:
+    if one.stock is not None and one.owed_usd:
         parts.append(
             _(
-                "contracts reach {owed_unit_months} unit-months beyond the plan, which are not counted",
+                "contracts reach {owed_unit_months} unit-months beyond the plan: {cash} remain due then, which no "
+                "total counts",
                 owed_unit_months=one.stock.owed_unit_months,
+                cash=cash(one.owed_usd),
             )
         )
     if one.short:

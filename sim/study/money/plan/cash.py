@@ -275,6 +275,22 @@ def _running(month: int, stock: Supply, terms: PlanTerms, loads: Loads) -> tuple
     return terms.bills.of(month, parts)
 
 
+def owed_usd(stock: Supply, terms: PlanTerms) -> float:
+    """Return the rent that contracts oblige to pay for the months after the plan [USD].
+
+    No total of the plan counts it: the contracts' units serve in those months.
+    """
+    last = max((contract.ends for contract in stock.contracts), default=0)
+    return fsum(_owed_in(month, stock, terms) for month in range(stock.months, last))
+
+
+def _owed_in(month: int, stock: Supply, terms: PlanTerms) -> float:
+    running = [one for one in stock.contracts if one.runs(month)]
+    stands = tuple(Stand(one.units, one.signed) for one in running if not one.committed)
+    crew = Crew(sum(one.units for one in running), stands, stock.committed_in(month))
+    return terms.bills.of(month, [Part(terms.rented, terms.kind.declines, crew, Loads(0.0, 0.0))])[1]
+
+
 def crew_of(stands: Sequence[Stand]) -> Crew:
     """Units that *stands* counts all of."""
     return Crew(sum(stand.units for stand in stands), tuple(stands))

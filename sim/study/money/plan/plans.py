@@ -27,7 +27,7 @@ from sim.study.metrics.expected import mean_tokens, rate_per_load
 from sim.study.money.breakeven.horizon import horizon_of
 from sim.study.money.breakeven.tipping import API
 from sim.study.money.plan.api import Elsewhere, api_rows, no_api_plan
-from sim.study.money.plan.cash import Bills, PlanTerms, Row, cash_rows
+from sim.study.money.plan.cash import Bills, PlanTerms, Row, cash_rows, owed_usd
 from sim.study.money.plan.existing import HeldUnits, UnitKind, standing, still_needed, unlimited
 from sim.study.money.plan.sale import best_sales
 from sim.study.money.plan.supply import Purchasing, Renting, Supply, supply
@@ -69,6 +69,8 @@ class Outlook:
     """What exists at the start, with the months in which it is sold."""
     api: bool = False
     """Whether tokens are bought from an API in place of new units."""
+    owed_usd: float = 0.0
+    """Rent that contracts oblige to pay after the plan; no total counts it."""
 
     @property
     def months(self) -> Sequence[Row]:
@@ -178,7 +180,9 @@ def outlook(
         return cash_rows(demand, stock_around(held), replace(terms, held=held))
 
     best = best_sales(held, plan.months, rows_around)
-    return Outlook(fleet.name, capacity, gpus, tuple(best.rows), stock_around(best.held), rate, held=best.held)
+    stock = stock_around(best.held)
+    owed = owed_usd(stock, terms)
+    return Outlook(fleet.name, capacity, gpus, tuple(best.rows), stock, rate, held=best.held, owed_usd=owed)
 
 
 def api_outlook(

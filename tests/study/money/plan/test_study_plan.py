@@ -1,6 +1,7 @@
 """A plan's cash against the ledger that it is drawn from, and the sums that must come out."""
 
 from math import fsum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.cost.bill.window import Window
 from sim.records import Interval
+from sim.report.money.plan.tables import plan_table, summary_row, write_months
+from sim.report.money.plan.verdict import verdict
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
 from sim.study.fleets.capacity.search import Capacity
@@ -119,6 +122,32 @@ def test_a_flat_plan_is_the_ledger_times_its_months(metrics: dict[str, CaseMetri
     assert one.total_usd - egress == pytest.approx(expected * 730 * 24, rel=3e-7)  # whole nano-dollars
 
 
+@pytest.mark.parametrize(("units", "term", "owed_usd"), [(1, 1, 0.0), (1, 1, 1314.0), (3, 12, 1314.0 + 3504.0)])
+def test_what_contracts_owe_after_the_plan_is_told_and_not_counted(
+    units: int, term: int, owed_usd: float, tmp_path: Path
+) -> None:
+    """2 GPUs at 0.3 $/h for 6 months twice, of which a plan of 9 months leaves 3 x 438 $; two further units of 2 GPUs
+    each at 0.4 $/h for 12 months, of which it leaves 3 x 1,168 $.
+    """
+    terms = {"years": 0.75 if owed_usd else 1.0, "rental_term_months": term, "demand": {"now": units * LOAD}}
+    wanted = scenario(terms)
+    one = planned(wanted, 1)
+    assert one.owed_usd == pytest.approx(owed_usd)
+    paid_usd = 0.3 * 2 + 0.4 * 2 * (units - 1)
+    assert sum(row.rental_usd for row in one.rows) == pytest.approx(730 * paid_usd * len(one.months))
+    assert wanted.plan is not None
+    write_months(tmp_path / "plan.csv", [one], wanted.plan)
+    lines = (tmp_path / "plan.csv").read_text().splitlines()
+    told = " ".join(verdict([one], wanted.plan).findings)
+    assert ("owed_usd" in lines[0]) is ("owed_usd" in summary_row(one)) is ("remain due" in told) is bool(owed_usd)
+    assert ("due after the plan" in str(plan_table([one]).heads)) is bool(owed_usd)
+    if owed_usd:
+        place = lines[0].split(",").index("owed_usd")
+        assert [line.split(",")[place] for line in lines[1:-1]] == [""] * 9
+        assert float(lines[-1].split(",")[place]) == summary_row(one)["owed_usd"] == pytest.approx(owed_usd)
+        assert f"${owed_usd:,.0f}" in told
+
+
 def test_capital_is_worth_its_annuity() -> None:
     """What is paid and received for hardware has the present value of the ledger's yearly payments."""
     annuity = {"method": "annuity", "discount_rate": 0.08, "life_years": 2, "resale": {"loss_per_year": 0.3}}
@@ -189,9 +218,9 @@ def test_what_falls_with_prices_and_what_does_not() -> None:
     assert late.opex_usd["maintenance"] == pytest.approx(now.opex_usd["maintenance"] / 2)
     for name in ("hosting", "energy", "cooling", "staff", "software"):
         assert late.opex_usd[name] == now.opex_usd[name]
-    # a failure costs 150 $ of work and half a card: 2 cards in use at 0.09 failures a year
+    # a failure costs 150 $ of work and half a card with its tax: 2 cards in use at 0.09 failures a year
     card_usd = price_of("rtx-4090")
-    assert late.opex_usd["failures"] == pytest.approx(2 * 0.09 / 12 * (150 + 0.5 * card_usd / 2))
+    assert late.opex_usd["failures"] == pytest.approx(2 * 0.09 / 12 * (150 + 1.08 * 0.5 * card_usd / 2))
 
 
 def test_power_follows_the_months_tariff() -> None:
