@@ -75,7 +75,7 @@ def test_hardware_that_serves_nothing_is_paid_by_no_request(resolve, make_pool, 
     served = 300_000 * 1.1 * (1.1 + 0.05)
     assert per_year["reserve"] == pytest.approx(spares * 1.1)
     assert per_year["decode"] == pytest.approx(0.25 * served)
-    assert per_year["idle"] == pytest.approx(0.75 * served)
+    assert per_year["unused"] == pytest.approx(0.75 * served)
 
 
 def test_a_gpu_that_comes_only_with_its_server_has_no_price_to_replace_it_by(resolve, make_pool):

@@ -94,7 +94,7 @@ def test_no_request_pays_for_an_unused_commitment(resolve, make_pool, make_inter
 @pytest.mark.parametrize(
     ("terms", "components", "phases"),
     [
-        ({}, {"rental": 10.0}, {"idle": 7.5 + 1.25, "decode": 1.25}),
+        ({}, {"rental": 10.0}, {"idle": 1.25, "decode": 1.25, "unused": 7.5}),
         ({"share": True}, {"rental": 2.5}, {"idle": 1.25, "decode": 1.25}),
         (
             {"commitment": {"gpus": 8, "months": 1, "discount": 0.5}},
@@ -103,7 +103,7 @@ def test_no_request_pays_for_an_unused_commitment(resolve, make_pool, make_inter
         ),
     ],
 )
-def test_gpus_of_an_instance_that_no_replica_uses_are_idle(
+def test_gpus_of_an_instance_that_no_replica_uses_have_a_phase(
     resolve, make_pool, make_interval, terms, components, phases
 ):
     # an instance of 8 GPUs at 10 $/h, 2 of which serve for half of the hour

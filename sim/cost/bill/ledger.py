@@ -74,7 +74,7 @@ class Ledger:
         return {name: amount / NANO_PER_USD / self.window_h for name, amount in self.by_component().items()}
 
 
-RARE = ("booting", "held", "failed", "reserve", "unused commitment")
+RARE = ("booting", "held", "failed", "reserve", "unused", "unused commitment")
 """Few fleets start replicas, break down, stand beside jobs or reserve too much: the others have no empty rows of these
 phases."""
 

@@ -4,7 +4,9 @@ from typing import Literal, NamedTuple, get_args
 
 from sim.records import Interval
 
-Phase = Literal["prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve", "unused commitment"]
+Phase = Literal[
+    "prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve", "unused", "unused commitment"
+]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 OF_STATE: dict[str, Phase] = {
     "provisioning": "booting",
@@ -32,6 +34,8 @@ class ByPhase(NamedTuple):
     """Of replicas that have broken down or are under repair."""
     reserve: float = 0.0
     """Of spares, and of replicas that are asleep."""
+    unused: float = 0.0
+    """Of GPUs of rented instances, and of servers bought with theirs, that no replica uses."""
     unused_commitment: float = 0.0
     """Of reserved GPUs that no replica uses."""
 
@@ -61,7 +65,7 @@ class Unused(NamedTuple):
     """Share of what is paid for that no replica can use, and the phase that its money is booked to."""
 
     share: float
-    phase: Phase = "idle"
+    phase: Phase = "unused"
 
     @classmethod
     def of(cls, used: float, paid: float) -> "Unused":

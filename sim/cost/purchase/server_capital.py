@@ -1,4 +1,4 @@
-"""Servers bought, with the GPUs that their price includes; the share of those that no replica uses is idle."""
+"""Servers bought, with the GPUs that their price includes; the share of those that no replica uses stands apart."""
 
 from sim.cost.bill.charge import FlatCharge, purchase
 from sim.cost.bill.phases import Unused

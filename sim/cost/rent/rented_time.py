@@ -60,14 +60,14 @@ class RentedTime(Metered):
         return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
 
 
-NOTHING_USED = Unused(1.0)
+ALL_IDLE = Unused(1.0, "idle")
 
 
 @dataclass(frozen=True, slots=True)
 class RoundedUpTime(RentedTime):
     """GPU-time of one pool that is paid beyond the stops of its replicas: idle time, which no request has caused."""
 
-    unused: Unused = NOTHING_USED
+    unused: Unused = ALL_IDLE
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """GPU-seconds in which the replica is not rented."""

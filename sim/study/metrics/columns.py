@@ -168,7 +168,7 @@ WHERE_KNOWN = (
            "time that replicas are neither broken nor under repair, where they break down (`failures`)", MEAN,
            "available", "available [%]"),
     Column("idle_tax_usd_per_h", "USD/h",
-           "the part of the cost that runs while GPUs have nothing to do, unused commitments included",
+           "the part of the cost that runs while GPUs have nothing to do, unused GPUs and commitments included",
            Ratio(("idle_tax_usd",), "window_h")),
     Column("preemption_waste_usd_per_h", "USD/h",
            "the part that goes into computing again what was preempted", Ratio(("preemption_waste_usd",), "window_h")),

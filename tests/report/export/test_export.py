@@ -29,7 +29,8 @@ slo: {ttft_s: 0.5}
 fleets:
   - name: =own!A1
     pools:
-      - gpu: rtx-4090
+      - name: "@SUM(1)"
+        gpu: rtx-4090
         server: workstation-1x4090
         steptime: &step {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
         batching: &batching {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
@@ -211,6 +212,25 @@ def test_no_cell_of_any_table_is_a_formula(answers: Path, charges: list[dict[str
         with file.open(encoding="utf-8", newline="") as opened:
             texts = [text for row in csv.reader(opened) for text in row]
         assert not [text for text in texts if text[:1] in set("=+@\t\r＝") or re.match(r"-\D", text)]
+    assert {row["ResourceName"].partition(",")[0] for row in charges} == {"'@SUM(1)", "rtx-4090"}
+
+
+def test_an_unused_commitment_is_idle_tax_and_a_phase_of_its_own(answers: Path, charges: list[dict[str, str]]) -> None:
+    # 1 of 2 GPUs reserved at 0.4 $/h less a quarter is not used
+    mine = [row for row in rows(answers / "run/costs.csv") if row["component"] == "unused commitment"]
+    assert {row["phase"] for row in mine} == {"unused commitment"}
+    cases = {(row["rate_rps"], row["replication"]): 0.0 for row in mine}
+    for row in mine:
+        cases[row["rate_rps"], row["replication"]] += float(row["amount_usd"])
+    assert list(cases.values()) == pytest.approx([0.3 * 8 / 3600] * 4, abs=1e-9)
+    for row in rows(answers / "run/summary.csv"):
+        assert float(row["idle_tax_usd_per_h"]) > 0.3 or row["fleet"] == "'=own!A1"
+    phases = {
+        json.loads(row["Tags"])["gpufleet/phase"] for row in charges if row["CommitmentDiscountStatus"] == "Unused"
+    }
+    assert phases == {"unused commitment"}
+    assert "unused commitment" in [cell.value for row in openpyxl.load_workbook(answers / "run.xlsx")["Monthly bill"]
+                                   for cell in row]  # fmt: skip
 
 
 def test_focus_rows_name_currencies_by_their_codes_of_iso_4217(answers: Path, tmp_path: Path) -> None:

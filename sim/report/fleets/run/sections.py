@@ -213,6 +213,7 @@ PHASES = {
     "decode": N_("decoding"),
     "recompute": N_("computing again (preemption waste)"),
     "idle": N_("waiting for work (idle tax)"),
+    "unused": N_("paid for and not used (idle tax)"),
     "unused commitment": N_("unused commitment (idle tax)"),
 }
 

@@ -20,7 +20,7 @@ PER_REQUEST = tuple(f"usd_per_request_p{percent}" for percent in PERCENTILES)
 KWH = "kWh"
 
 
-IDLE = ("idle", "unused commitment")
+IDLE = ("idle", "unused", "unused commitment")
 """Phases of the ledger that the idle tax sums."""
 
 
