@@ -132,8 +132,10 @@ def test_batches_of_those_who_decode_cost_the_same_however_many_they_are(ahead, 
     assert sum(alone) < 0.2 * sum(one.output_tokens for one in requests)
 
 
-def test_who_was_passed_over_joins_before_those_who_are_preempted_later() -> None:
-    """The third gives way with a token in flight and is passed over; then the second gives way (`skipped_waiting`)."""
+def test_the_request_preempted_last_joins_first() -> None:
+    """The third request is preempted with a token in flight, then the second, which returns to the queue's head
+    (`Scheduler.waiting.prepend_request`).
+    """
     limits = {
         "num_gpu_blocks": 10, "block_size": 1, "max_num_seqs": 3, "max_num_batched_tokens": 5,
         "max_model_len": 1000, "enable_prefix_caching": False, "scheduling": "fcfs",
@@ -143,8 +145,8 @@ def test_who_was_passed_over_joins_before_those_who_are_preempted_later() -> Non
     drain(StagesEngine(Affine(), RankLimits(**limits), 3), fast)
     reference = QueuedReference(Affine().leap, stages=3, **limits).run(slow)
     assert [dates(one) for one in fast] == [dates(one) for one in reference]
-    assert fast[2].finished_s < fast[1].finished_s
-    assert [one.preemptions for one in fast] == [0, 2, 1]
+    assert fast[1].finished_s < fast[2].finished_s
+    assert [one.preemptions for one in fast] == [0, 1, 2]
 
 
 @given(workloads(), st.lists(st.sampled_from(["", *"abcd"]), min_size=24, max_size=24), st.integers(1, 3))
