@@ -329,6 +329,12 @@ class AsyncRank(Rank):
         named = self._step + (self._runs is None)
         return self._answers.steps_until_found(self.waiting.head(), named) if self._answers else inf
 
+    def _steps_until_named(self) -> float:
+        if not self._answers:
+            return inf
+        runs = self._runs
+        return self._answers.steps_until_named(self._step + (runs is None), runs.standing if runs else ())
+
     def _somebody_decodes(self) -> bool:
         return bool(self._decoding or self._leaving)
 
