@@ -204,6 +204,8 @@ class AsyncRank(Rank):
                 left.append(sequence.request)
             if sequence in self._leaving:
                 del self._leaving[sequence]
+                if sequence in self._gone and sequence.computed > sequence.tokens:
+                    sequence.computed -= 1  # nobody reads the token that its last step computes
                 self._leave(sequence)
         self._gone.clear()
         self._coming.clear()
