@@ -271,9 +271,6 @@ class ReferenceEngine:
         there = {other.request.adapter for other in self.running} - {""}
         return len(there) == self.adapters[0] and one.request.adapter not in there
 
-    def _pass_over(self, found: Tracked | None) -> None:
-        """All who wait before *found* are passed over."""
-
     def _bring_adapter(self, name: str) -> float:
         if not name:
             return 0.0
@@ -300,7 +297,6 @@ class ReferenceEngine:
         while budget > 0 and len(self.running) < self.seats:
             able = [one for one in self.waiting if not self._skipped(one)]
             one = self._next(able) if able else None
-            self._pass_over(one)
             if one is None:
                 break
             hits = self._hits(one)

@@ -14,23 +14,24 @@ class GroupsReference(QueuedReference):
 
     def _possible(self, request) -> bool:
         tokens = request.prompt_tokens + request.output_tokens
-        return tokens <= self.max_model_len and self._most(tokens - 1) <= self.usable
+        return tokens <= self.max_model_len and self._most(tokens - 1, self.depth) <= self.usable
 
-    def _most(self, tokens: int) -> int:
+    def _most(self, tokens: int, batches: int) -> int:
+        """Most blocks of all groups for *tokens*, with the tokens of *batches* batches beside a window."""
         most = 0
         for window in self.groups:
             blocks = -(-tokens // self.size)
             if window == 0:
                 blocks = min(blocks, 1)
             elif window is not None:
-                inside = min(window - 1 + self.depth * self.budget, self.max_model_len)
+                inside = min(window - 1 + batches * self.budget, self.max_model_len)
                 blocks = min(blocks, -(-inside // self.size) + 1)
             most += blocks
         return most
 
     def _blocks_to_join(self, one, tokens):
         first = sum(min(-(-tokens // self.size), 1 if window == 0 else tokens) for window in self.groups)
-        needed = max(self._most(one.tokens), first) if self.reserve_full_isl else first
+        needed = max(self._most(one.tokens, 1), first) if self.reserve_full_isl else first
         return needed + (self.kept_free if self.running else 0)
 
     def _hold(self, one, tokens) -> bool:

@@ -20,8 +20,6 @@ class InFlight(Tracked):
     stale: int = 0
     """Of the tokens in flight, those scheduled before a preemption."""
     last_end_s: float = 0.0
-    passed_over: bool = False
-    """Its turn came while it was stale: it goes before those who are preempted later (`skipped_waiting`)."""
     eligible: int = 0
     """Call of the scheduler from which on it may decode again."""
 
@@ -126,20 +124,12 @@ class QueuedReference(ReferenceEngine):
     def _skipped(self, one: InFlight) -> bool:
         return one.stale > 0 or super()._skipped(one)
 
-    def _pass_over(self, found: InFlight | None) -> None:
-        if not (self.priority or self.fair or self.adapters):
-            for one in self.waiting[: self.waiting.index(found) if found else None]:
-                one.passed_over = True
-
     def _name(self, one: InFlight, tokens: int) -> None:
         super()._name(one, min(tokens, one.tokens))
 
     def _preempt(self, one: InFlight) -> None:
         one.stale, one.placeholders = one.in_flight, 0
-        one.passed_over = False
         super()._preempt(one)
-        self.waiting.remove(one)
-        self.waiting.insert(sum(other.passed_over for other in self.waiting), one)
 
     def _update(self, launched: Launched, now: float) -> None:
         for one, new in launched.scheduled.items():

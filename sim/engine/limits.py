@@ -119,12 +119,22 @@ class RankLimits:
         blocks = sum([self.most_blocks(window, slots) for window in self.kv_groups])
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 
-    def most_blocks(self, window: int | None, tokens: int) -> int:
-        """Most blocks that a request of so many *tokens* holds at once in a group with that *window*."""
+    def most_blocks(self, window: int | None, tokens: int, batches: int | None = None) -> int:
+        """Most blocks that a request of so many *tokens* holds at once in a group with that *window*, with the tokens
+        of *batches* batches in flight. Default: `batches_in_flight`.
+        """
         blocks = -(-tokens // self.block_size)
         if window is None:
             return blocks
         if window == 0:
             return min(blocks, 1 + self.batches_in_flight * self.caches_states)
-        inside = min(window - 1 + self.batches_in_flight * self.max_num_batched_tokens, self.max_model_len)
+        in_flight = (self.batches_in_flight if batches is None else batches) * self.max_num_batched_tokens
+        inside = min(window - 1 + in_flight, self.max_model_len)
         return min(blocks, -(-inside // self.block_size) + 1)
+
+    def reserved_blocks(self, window: int | None, tokens: int) -> int:
+        """Blocks that must be free in a group with that *window* before a request of so many *tokens* joins.
+
+        One batch of tokens counts beside the window, however many are in flight, as in vLLM before pull request 47728.
+        """
+        return self.most_blocks(window, tokens, 1)

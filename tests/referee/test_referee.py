@@ -1,6 +1,7 @@
 """Dates agree with runs of vLLM's own scheduler (vllm 0.33.0, v1/core/sched/scheduler.py, virtual time), to 1e-9 s.
 
-Each case goes the way of a user: scenario and trace files in, `gpufleet run`, requests.csv out.
+Each case goes the way of a user: scenario and trace files in, `gpufleet run`, requests.csv out. Cases `o3-*` have two
+or three options at once, and KV caches so small that requests are preempted; their results are without single steps.
 """
 
 import csv
@@ -107,4 +108,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 52
+    assert len(CASES) >= 62

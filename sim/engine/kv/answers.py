@@ -38,6 +38,17 @@ class Answers(dict[Sequence, None]):
         for _, _, end, sequence in sorted(filled):
             self._pool.name(sequence, end)
 
+    def steps_until_named(self, step: int, ahead: Collection[Sequence] = ()) -> float:
+        """Return the number of steps before another block is to be named, once `name` has been called with *step* and
+        *ahead*; inf if none is.
+        """
+        size, steps = self._pool.block_size, inf
+        for sequence in self:
+            end = (self._pool.named(sequence) + 1) * size
+            if end <= sequence.request.shared_tokens:
+                steps = min(steps, end - sequence.base - step - (sequence in ahead))
+        return steps
+
     def steps_until_found(self, sequence: Sequence | None, step: int) -> float:
         """Steps until one names a block that *sequence* looks for and does not find now, with base + *step* tokens
         named; None, who waits for a slot of an adapter, looks for none.

@@ -13,7 +13,7 @@ _Twinned = TypeVar("_Twinned", bound="Twinned")
 class BlockPool:
     """Blocks without names: only their number matters."""
 
-    __slots__ = ("block_size", "free", "peak", "usable")
+    __slots__ = ("block_size", "free", "listener", "peak", "usable")
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         self.block_size = block_size
@@ -22,6 +22,12 @@ class BlockPool:
         self.free = self.usable
         self.peak = 0
         """Most blocks in use at once so far."""
+        self.listener: Callable[[list[object], bool], None] | None = None
+        """Gets the names that appear here, with True, or vanish, with False."""
+
+    def nameless(self, most: int) -> int:
+        """Return how many of the next *most* blocks to be reallocated have no name before the first that has one."""
+        return most
 
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that are cached: none here."""
@@ -98,12 +104,10 @@ def vanishes(named: dict[object, _Twinned], name: object, block: _Twinned) -> bo
 class NamedBlocks(BlockPool):
     """Blocks whose content can be asked for by name."""
 
-    __slots__ = ("_names_of", "listener")
+    __slots__ = ("_names_of",)
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         super().__init__(num_gpu_blocks, block_size)
-        self.listener: Callable[[list[object], bool], None] | None = None
-        """Gets the names that appear here, with True, or vanish, with False."""
         self._names_of: dict[Sequence, list[object]] = {}
         """Names of a sequence's leading blocks, as far as they have been worked out."""
 
@@ -163,6 +167,15 @@ class PrefixCache(NamedBlocks):
         """The oldest block of each name."""
         self._blocks_of: dict[Sequence, list[Block]] = {}
         """Named blocks that a running sequence holds, in sequence order."""
+
+    def nameless(self, most: int) -> int:
+        """See `BlockPool.nameless`."""
+        blocks = 0
+        for entry, length in self._queue.items() if self._named else ():
+            if blocks >= most or isinstance(entry, Block):
+                return min(blocks, most)
+            blocks += length
+        return most
 
     def lookup(self, sequence: Sequence) -> int:
         """Leading blocks of *sequence* that are cached; at least its last token is left to compute."""

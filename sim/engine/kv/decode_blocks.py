@@ -69,6 +69,10 @@ class BlockPhases:
             steps += 1
         return most
 
+    def steps_taking(self, step: int, most: int, blocks: int) -> int:
+        """The most steps, at most *most*, from counter *step* on that take at most *blocks* blocks."""
+        return self.steps_with(step, most, blocks)
+
 
 class GroupPhases(BlockPhases):
     """The same where each sequence holds blocks in several groups of layers, and gives back those before a window.
@@ -150,6 +154,11 @@ class GroupPhases(BlockPhases):
                 return at - step
             free += self.given_back(at, True) - taken
         return most
+
+    def steps_taking(self, step: int, most: int, blocks: int) -> int:
+        """See `BlockPhases.steps_taking`; blocks that are given back do not count."""
+        growing = self._pool.growing
+        return super().steps_with(step, most, blocks // growing) if growing and self._sequences else most
 
     def steps_until_free(self, step: int, most: int, short: int) -> int:
         """Steps, at most *most*, after the one at counter *step* until *short* blocks more than now may be free."""

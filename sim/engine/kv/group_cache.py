@@ -69,6 +69,15 @@ class GroupCache(NamedBlocks):
         """Leading places that no token after the first *computed* ones reads."""
         return max(0, computed - window + 1) // self.block_size if window else 0
 
+    def nameless(self, most: int) -> int:
+        """See `BlockPool.nameless`; the names of the reported group count."""
+        blocks = 0
+        for entry in self._queue:
+            if blocks >= most or (isinstance(entry, Block) and entry.group == self._reported):
+                return min(blocks, most)
+            blocks += entry.length
+        return most
+
     def shares(self, sequence: Sequence) -> bool:
         """Whether *sequence*, which runs, holds blocks in its windows that others may hold, too."""
         table = self._tables[sequence]

@@ -67,6 +67,10 @@ class Slots:
                 return max(0, due - step)
         return most
 
+    def steps_taking(self, step: int, most: int, blocks: int) -> int:
+        """See `BlockPhases.steps_taking`."""
+        return self.steps_with(step, most, blocks)
+
     def _ahead(self, last: int) -> Iterator[tuple[int, Sequence, int]]:
         """(step, sequence, blocks) of what is needed up to the step at counter *last*, in order of steps."""
         heap = self._heap

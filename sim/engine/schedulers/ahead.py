@@ -204,6 +204,8 @@ class AsyncRank(Rank):
                 left.append(sequence.request)
             if sequence in self._leaving:
                 del self._leaving[sequence]
+                if sequence in self._gone and sequence.computed > sequence.tokens:
+                    sequence.computed -= 1  # nobody reads the token that its last step computes
                 self._leave(sequence)
         self._gone.clear()
         self._coming.clear()
@@ -328,6 +330,12 @@ class AsyncRank(Rank):
     def _steps_until_found(self) -> float:
         named = self._step + (self._runs is None)
         return self._answers.steps_until_found(self.waiting.head(), named) if self._answers else inf
+
+    def _steps_until_named(self) -> float:
+        if not self._answers:
+            return inf
+        runs = self._runs
+        return self._answers.steps_until_named(self._step + (runs is None), runs.standing if runs else ())
 
     def _somebody_decodes(self) -> bool:
         return bool(self._decoding or self._leaving)

@@ -40,7 +40,7 @@ class GroupSchedule(StageSchedule):
         joins = self.pool.joins(one, hits, first)
         if not self.limits.reserve_full_isl:
             return joins
-        whole = [self.limits.most_blocks(window, one.tokens) for window in windows]
+        whole = [self.limits.reserved_blocks(window, one.tokens) for window in windows]
         return max(joins, self.pool.joins(one, hits, whole))
 
     def _give(self, one: Flying, blocks: int, new: int) -> None:
@@ -108,7 +108,7 @@ class GroupRank(Rank):
         first = {window: min(blocks, 1) if window == 0 else blocks for window in pool.windows}
         places = [first]
         if self._reserves_all:
-            places.append({window: limits.most_blocks(window, sequence.tokens) for window in first})
+            places.append({window: limits.reserved_blocks(window, sequence.tokens) for window in first})
         total, fewest = pool.joins(sequence, hits, *places)
         kept = self._kept_free if self.running else 0
         self._room = fewest + kept

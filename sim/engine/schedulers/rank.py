@@ -120,8 +120,9 @@ class Rank(RankSchedule):
         if self._preempted_in_step:
             self.blocked_by = "kv"
         else:
-            if self.waiting or self.joining:
+            if self.waiting or self.joining or self.pool.listener is not None:
                 self._name_answers(True)
+            if self.waiting or self.joining:
                 decoding = (self._decoding - len(still)) * self._per_decode - self._short
                 taken = decoding + sum([chunk for _, chunk in self._chunks])
                 self._admit(self._max_num_batched_tokens - taken, now)
@@ -291,7 +292,20 @@ class Rank(RankSchedule):
             steps = min(steps, self._prompts_at + self._interval - self._step)
         if self._answers and self.waiting and self.blocked_by not in ("seats", "adapters"):
             steps = int(min(steps, self._steps_until_found()))
+        if steps > 1 and self.pool.listener is not None:
+            steps = self._steps_unreported(steps)
         return self.steps_with_blocks(steps)
+
+    def _steps_unreported(self, steps: int) -> int:
+        """Return how many of *steps* steps pass before the listener of the cache is to be called: a step that names a
+        block, or reallocates one with a name, is formed when it begins.
+        """
+        steps = max(1, int(min(steps, self._steps_until_named())))
+        return 1 + self._phases.steps_taking(self._step + 1, steps - 1, self.pool.nameless(self.blocks_ahead(steps)))
+
+    def _steps_until_named(self) -> float:
+        """Steps until another block of an answer gets its name."""
+        return self._answers.steps_until_named(self._step + 1) if self._answers else inf
 
     def _steps_until_found(self) -> float:
         """Steps until the head of the queue may find another block in the prefix cache."""

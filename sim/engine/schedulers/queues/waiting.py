@@ -12,14 +12,12 @@ from sim.records import Request
 
 
 class FcfsQueue:
-    """First come first served; a preempted request returns to the head, behind those who were passed over before."""
+    """First-come, first-served queue; a preempted request returns to its head."""
 
-    __slots__ = ("_passed", "_queue")
+    __slots__ = ("_queue",)
 
     def __init__(self) -> None:
         self._queue: deque[Sequence] = deque()
-        self._passed = 0
-        """Who was not able to join when its turn came: the first so many (`skipped_waiting` of vLLM's scheduler)."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -29,10 +27,8 @@ class FcfsQueue:
         return self._queue[0]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
-        """The next of those who are *able* to be admitted, None if nobody is: those before it are passed over."""
-        place, found = next((entry for entry in enumerate(self._queue) if able(entry[1])), (len(self._queue), None))
-        self._passed = max(self._passed, place)
-        return found
+        """The next of those who are *able* to be admitted; None if nobody is."""
+        return next((sequence for sequence in self._queue if able(sequence)), None)
 
     def add(self, sequence: Sequence) -> bool:
         """A new request; whether it is now the head."""
@@ -41,18 +37,16 @@ class FcfsQueue:
 
     def put_back(self, sequence: Sequence) -> None:
         """A preempted request."""
-        self._queue.insert(self._passed, sequence)
+        self._queue.appendleft(sequence)
 
     def pop(self) -> Sequence:
         """Takes the head out."""
-        self._passed -= self._passed > 0
         return self._queue.popleft()
 
     def remove(self, request: Request) -> Sequence | None:
         """Takes *request* out, wherever it stands; None if it does not wait here."""
         for place, sequence in enumerate(self._queue):
             if sequence.request is request:
-                self._passed -= place < self._passed
                 del self._queue[place]
                 return sequence
         return None
