@@ -12,7 +12,7 @@ from sim.report.money.breakeven.verdict import amount, sentences, unmoved
 from sim.report.page.document import heading
 from sim.report.page.page import Table, render_page, write_picture
 from sim.report.words.exactness import capacity_notes
-from sim.report.words.money import cash, in_code
+from sim.report.words.money import cash, in_code, rate_notes
 from sim.report.words.services import load_notes
 from sim.report.words.text import percent, plain, question_of
 from sim.report.words.text import place as place_text
@@ -161,7 +161,7 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of all its CSV files."""
-    told = [line for line in (*sentences(answer), unmoved(answer)) if line]
+    told = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
     return {
         **heading(scenario, out),
         "axis": answer.axis,
@@ -307,7 +307,7 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     ]
     told += capacity_notes(answer.capacities, scenario.precision)
     told += left_out(answer)
-    told += load_notes(scenario)
+    told += [*load_notes(scenario), *rate_notes(scenario)]
     told += owned_peaks(answer, scenario)
     told += [
         _(

@@ -32,7 +32,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import held_tokens_per_s, mean_tokens, rate_per_load
-from sim.study.money.breakeven.horizon import horizon_of
+from sim.study.money.breakeven.horizon import horizon_of, levelised
 from sim.study.money.price.rebill import Bill, Rebilling
 from sim.study.money.price.year_hours import YEAR, Calendar, hours_of, usual_load
 from sim.units import SECONDS_PER_HOUR
@@ -71,6 +71,21 @@ class Cost:
     def usd_per_h(self) -> float:
         """Everything, purchases spread over their life and inflation levelled out."""
         return self.flows.levelised_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def lines_usd_per_h(self) -> Mapping[str, float]:
+        """Levelised cost of each component [USD/h]; `usd_per_h` is their sum."""
+        return self.flows.levelised_lines(self.finance, self.horizon)
+
+    @property
+    def rent_usd_per_h(self) -> float:
+        """Part of the levelised cost that is proportional to the rent [USD/h]."""
+        return self.flows.levelised_rent_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def hardware_usd_per_h(self) -> float:
+        """Part of the levelised cost that is proportional to the price of hardware [USD/h]."""
+        return self.flows.levelised_hardware_usd_per_h(self.finance, self.horizon)
 
     @property
     def usd_per_million_output_tokens(self) -> float:
@@ -114,7 +129,7 @@ class Ledgers:
             name: sorted({*(u * most for u in UTILISATIONS), self.share(most)}) for name, most in capacity_of.items()
         }
         self._billing = {
-            (name, load): Rebilling(scenario, catalog, cases)
+            (name, load): Rebilling(scenario, catalog, cases, levelised)
             for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
         }
         self._loads = loads
