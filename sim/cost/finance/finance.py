@@ -12,7 +12,7 @@ convention that all commands share.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -49,7 +49,7 @@ class _Owned(Spec):
     life_years: Annotated[Positive, Field(le=100)]
     """Years until the hardware is sold or scrapped."""
     residual_fraction: Fraction = 0.0
-    """Resale value at the end of its life, as a share of the price."""
+    """Resale value at the end of its life, as a share of the price; null leaves it out, over a base and without one."""
     resale: Resale | None = None
     """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
     fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
@@ -59,6 +59,14 @@ class _Owned(Spec):
     inflation: dict[RunningLine, Growth] = Field(default_factory=dict)
     """Line of the bill -> how much dearer it gets per year, a fraction: {energy: 0.03, staff: 0.02}. It counts where
     years are looked at (breakeven, plan); `run` shows the prices of the first month."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_residual(cls, data: Any) -> Any:
+        """Read `residual_fraction: null`, which a file states beside `resale`, alike with a base and without one."""
+        if isinstance(data, dict) and data.get("residual_fraction", 0) is None:
+            return {name: value for name, value in data.items() if name != "residual_fraction"}
+        return data
 
     @model_validator(mode="after")
     def _dollars_are_one(self) -> Self:

@@ -72,13 +72,12 @@ def test_money_paid_never_falls_without_a_resale(capex, running, rate, count) ->
 
 def test_two_lines_cross_where_they_are_equal() -> None:
     xs = [0.01, 0.1, 1.0]
-    falling = [10 / x for x in xs]
-    # 10 / x = 40 at x = 0.25; both are straight in logarithms
-    assert below(xs, falling, [40.0] * 3) == [(pytest.approx(0.25), xs[-1])]
-    assert below(xs, [40.0] * 3, falling) == [(xs[0], pytest.approx(0.25))]
-    assert below(xs, falling, [5.0] * 3) == []
-    assert below(xs, falling, [2000.0] * 3) == [(0.01, xs[-1])]
-    assert len(below([1.0, 2.0, 4.0, 8.0], [1.0, 4.0, 1.0, 4.0], [2.0] * 4)) == 2
+    # 10 / x = 40 at x = 0.25
+    assert below(xs, lambda x: 10 / x - 40) == [(pytest.approx(0.25, rel=1e-9), xs[-1])]
+    assert below(xs, lambda x: 40 - 10 / x) == [(xs[0], pytest.approx(0.25, rel=1e-9))]
+    assert below(xs, lambda x: 10 / x - 5) == []
+    assert below(xs, lambda x: 10 / x - 2000) == [(0.01, xs[-1])]
+    assert len(below([1.0, 2.0, 4.0, 8.0], lambda x: 1 if 1.5 < x < 3 or x > 6 else -1)) == 2
 
 
 def test_a_verdict_tips_where_the_costs_are_equal() -> None:

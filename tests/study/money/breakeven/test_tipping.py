@@ -205,3 +205,13 @@ def at(name: str, value: float, terms: dict[str, Any]) -> dict[str, Any]:
     else:
         held[path[0]] = value
     return {section: held}
+
+
+def test_the_api_has_one_crossing(ledgers_of: Any) -> None:
+    """One unit costs as much as the API at the load that tips the verdict, whichever sentence states it."""
+    finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "inflation": {"api": 0.1, "energy": 0.05}}
+    ledgers = ledgers_of(scenario_of(bought(), rented(usd=5), finance=finance, api={"input": 0.4, "output": 0.8}))
+    (own, _) = ledgers.candidates
+    ((start, end),) = ledgers.cheaper(own)["the API"]
+    assert end == 1.0
+    assert start * own.capacity == pytest.approx(crossing(tips(ledgers)["load"]), rel=1e-6)
