@@ -77,6 +77,11 @@ class Cost:
         return self.flows.levelised_usd_per_h(self.finance, self.horizon)
 
     @property
+    def capital_usd_per_h(self) -> float:
+        """Purchases and removals at the equal payment over their life [USD/h]."""
+        return self.flows.usd_per_h - self.flows.opex_usd_per_h
+
+    @property
     def lines_usd_per_h(self) -> Mapping[str, float]:
         """Levelised cost of each component [USD/h]; `usd_per_h` is their sum."""
         return self.flows.levelised_lines(self.finance, self.horizon)

@@ -109,7 +109,7 @@ fleets:
     pools: [{gpu: rtx-4090, server: workstation-2x4090}]
     cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
-finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}
+finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2, inflation: {energy: 0.05}}
 api: {input: 0.1, output: 0.35}
 breakeven: {months: 24, also: {own: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5}}}}}
 """
@@ -141,6 +141,12 @@ def test_the_command_answers(tmp_path: Path) -> None:
     assert [float(row["usd_per_h"]) for row in rented] == pytest.approx([0.5] * len(rented))
     cost = [float(row["usd_per_million_output_tokens"]) for row in bought]
     assert cost == sorted(cost, reverse=True)
+    ranking = {row["candidate"]: float(row["usd_per_h"]) for row in rows(tmp_path / "out/ranking.csv")}
+    bill = rows(tmp_path / "out/bill.csv")
+    for name, usd_per_h in ranking.items():
+        levelised = [float(row["levelised_usd_per_month"]) for row in bill if row["candidate"] == name]
+        assert sum(levelised) == pytest.approx(730 * usd_per_h)
+    assert "levelised" in done.out
     months_of = {row["candidate"] for row in rows(tmp_path / "out/months.csv")}
     assert months_of == {"own bought", "own rented", API}
     page = (tmp_path / "out/breakeven.html").read_text()
