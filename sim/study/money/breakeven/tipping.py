@@ -30,6 +30,13 @@ INPUTS = {
 price in another currency is moved in that currency."""
 
 
+def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, float]]:
+    """Return the inputs that change what `run` books: without the discount rate where purchases bear no interest."""
+    finance = data.get("finance")
+    free = isinstance(finance, dict) and finance.get("method") == "straight_line"
+    return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}
+
+
 @dataclass(frozen=True, slots=True)
 class Tipping:
     """One input of the verdict."""

@@ -12,11 +12,13 @@ from sim.cli import app
 from sim.cost.finance.cash_flow import annuity_factor
 from sim.report.words.money import rate_notes
 from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.money.breakeven.candidates import Ledgers
 from sim.study.money.breakeven.cash import months
 from sim.study.money.breakeven.horizon import levelised
+from sim.study.money.breakeven.tipping import booked_inputs
 from sim.yamlio import dump
 
 CATALOG = load_catalog()
@@ -92,6 +94,13 @@ def test_terms_at_the_rate_of_the_comparison_stay_as_they_are() -> None:
     for terms in (finance("annuity", discount_rate=0.08), finance("straight_line")):
         scenario = Scenario.model_validate(SCENARIO | {"finance": terms})
         assert levelised(scenario) is scenario
+
+
+def test_what_run_books_moves_with_the_rate_where_purchases_bear_interest() -> None:
+    """A slider of the what-if panel, and an input of `sensitivity`, that changes nothing is not offered."""
+    for method, offered in (("straight_line", False), ("annuity", True)):
+        data = as_data(Scenario.model_validate(SCENARIO | {"finance": finance(method, discount_rate=0.15)}))
+        assert ("finance.discount_rate" in booked_inputs(data)) is offered
 
 
 def told(terms: dict[str, Any] | None) -> list[str]:
