@@ -50,7 +50,7 @@ def check(
         if has_job(path):
             _check_work(path, sets or (), catalog, options, format)
             return
-        loaded = load_for_size(path, sets or (), catalog=catalog, **options)
+        loaded = load_for_size(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
         resolver = Resolver(loaded, catalog)

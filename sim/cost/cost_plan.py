@@ -218,6 +218,6 @@ def _site_notes(site: Site) -> Iterator[str]:
 
 def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
     if isinstance(finance, StraightLine) and finance.discount_rate > 0:
-        yield "Straight line leaves the discount rate out."
+        yield "Straight line books purchases without interest; breakeven, plan and size count the discount rate."
     if finance.resale is not None:
         yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."

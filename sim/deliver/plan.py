@@ -6,7 +6,7 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.deliver.shared.basis import keep_basis
 from sim.deliver.shared.folder import begin, written_together
-from sim.report.money.plan.answer import write_plan
+from sim.report.money.plan.answer import plan_rate_notes, write_plan
 from sim.report.terminal.progress import Progress
 from sim.report.words.money import in_its_currency
 from sim.report.words.services import load_notes
@@ -47,6 +47,6 @@ def deliver_plan(
     found = outlooks(scenario, catalog, most, measured)
     with written_together(out, told) as folder:
         resolved = keep_basis(folder, scenario, catalog)
-        remarks = [*load_notes(scenario), *hostless_notes(scenario, catalog)]
+        remarks = [*load_notes(scenario), *plan_rate_notes(scenario), *hostless_notes(scenario, catalog)]
         write_plan(folder, scenario, found, resolved, remarks, report)
     return found

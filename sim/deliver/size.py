@@ -8,12 +8,13 @@ from sim.deliver.shared.basis import keep_basis
 from sim.deliver.shared.folder import begin, written_together
 from sim.report.fleets.size.answer import write_size
 from sim.report.terminal.progress import SearchProgress
-from sim.report.words.money import in_its_currency
+from sim.report.words.money import in_its_currency, rate_notes
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
 from sim.study.cases.execute import Workplace
 from sim.study.fleets.size.search import search
 from sim.study.fleets.size.tried import Sizing
+from sim.study.money.breakeven.horizon import levelised
 
 
 @in_its_currency
@@ -32,10 +33,11 @@ def deliver_size(
     With *report* also picture and page.
     """
     told = begin(out, scenario, command, "size", force)
+    remarks, scenario = [*rate_notes(scenario), *hostless_notes(scenario, catalog)], levelised(scenario)
     with SearchProgress(quiet) as progress:
         found = search(scenario, catalog, out, workplace, progress)
     best = found.winner or found.nearest
     with written_together(out, told) as folder:
         keep_basis(folder, scenario, catalog, [best.fleet] if best is not None and best.fleet is not None else [])
-        write_size(folder, found, scenario, hostless_notes(scenario, catalog), report)
+        write_size(folder, found, scenario, remarks, report)
     return found

@@ -226,7 +226,9 @@ def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
     assert [str(one["month"]) for one in said["months"]] == [row["month"] for row in months]
     assert [one["fleet"] for one in said["fleets"]] == [row["fleet"] for row in totals] == ["a", "b"]
     assert [*said["fleets"][0]] == [*totals[0]]
-    assert [repr(one["npv_usd"]) for one in said["fleets"]] == [row["npv_usd"] for row in totals]
+    assert [repr(one["net_present_cost_usd"]) for one in said["fleets"]] == [
+        row["net_present_cost_usd"] for row in totals
+    ]
     tables_alone(folder, "plan", "plan.html", "plan.png", "--relative", "0.2")
 
 

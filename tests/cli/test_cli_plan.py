@@ -79,11 +79,11 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
         assert [mine[0]["date"], mine[12]["date"], mine[18]["date"]] == ["2027-01", "2028-01", "2028-07"]
         assert float(mine[0]["demand"]) == 4
         assert float(mine[12]["demand"]) == pytest.approx(8)
-        net = fsum(float(row["net_cash_usd"]) for row in mine)
-        assert -net == pytest.approx(float(totals[fleet]["total_usd"]))
-        assert float(mine[-1]["cumulative_cash_usd"]) == pytest.approx(net)
-        present = fsum(float(row["present_value_usd"]) for row in mine)
-        assert present == pytest.approx(float(totals[fleet]["npv_usd"]))
+        net = fsum(float(row["net_cost_usd"]) for row in mine)
+        assert net == pytest.approx(float(totals[fleet]["total_usd"]))
+        assert float(mine[-1]["cumulative_cost_usd"]) == pytest.approx(net)
+        present = fsum(float(row["present_cost_usd"]) for row in mine)
+        assert present == pytest.approx(float(totals[fleet]["net_present_cost_usd"]))
         bought = sum(int(row["ordered"]) for row in mine)
         assert bought == int(totals[fleet]["bought"]) == int(mine[-1]["retired"])
     slo = {fleet: [row["meets_slo"] for row in rows if row["fleet"] == fleet][:3] for fleet in totals}

@@ -71,7 +71,7 @@ def test_existing_units_and_the_api_are_in_every_table_and_told(folder: Path) ->
         assert sum(int(row["existing_sold"]) for row in mine) == 2
         for column in HELD[2:]:
             assert fsum(float(row[column]) for row in mine) == pytest.approx(float(total[column]))
-        assert -fsum(float(row["net_cash_usd"]) for row in mine) == pytest.approx(float(total["total_usd"]))
+        assert fsum(float(row["net_cost_usd"]) for row in mine) == pytest.approx(float(total["total_usd"]))
         assert f"{name} sells the 2 existing own " in done.stdout
         assert "book value" in done.stdout
     of_api = [row for row in rows if row["fleet"] == "the API"]

@@ -81,3 +81,9 @@ def test_terms_are_strict():
     ):
         with pytest.raises(ValidationError):
             finance.validate_python(wrong)
+
+
+def test_no_residual_value_beside_a_resale_is_left_out():
+    terms = {"method": "straight_line", "life_years": 3, "residual_fraction": None}
+    assert StraightLine(**terms).residual_fraction == 0
+    assert StraightLine(**terms, resale={"loss_per_year": 0.5}).resale_fraction == 0.125

@@ -22,6 +22,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.idle import idle_window
 from sim.study.money.breakeven.cash import months
+from sim.study.money.breakeven.horizon import levelised
 from sim.study.money.plan.plans import outlook
 from sim.study.money.plan.unit import Quantities
 from sim.study.money.price.rebill import Rebilling, metered
@@ -148,7 +149,9 @@ def test_run_breakeven_and_plan_come_to_the_same(simulated: Simulated, money: di
         assert bill.usd_per_h * 730 == pytest.approx(ledger.usd_per_h * 730, abs=cent)
         assert bill.flows.capex_usd == pytest.approx(ledger.capex_usd, abs=0.01)
 
-        worth = Horizon(life, rate).net_present_usd(ledger.usd_per_h)
+        # what run books by straight line is worth the same as equal payments at the discount rate
+        (level,) = Rebilling(scenario, CATALOG, [(case, stored[fleet.name])], levelised).bills(None, 1, YEAR)
+        worth = Horizon(life, rate).net_present_usd(level.usd_per_h)
         path = months(bill.flows, scenario.finance, rate, round(life))
         assert path[-1].net_present_usd == pytest.approx(worth, abs=cent)
 

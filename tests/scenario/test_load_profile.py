@@ -26,10 +26,10 @@ SCENARIO = {
 
 @pytest.fixture
 def loaded(tmp_path):
-    def read(profile, **more):
+    def read(profile, swept=True, **more):
         path = tmp_path / "year.yaml"
         path.write_text(dump(SCENARIO | {"load_profile": profile} | more))
-        return load(path, (), catalog=load_catalog())
+        return load(path, (), catalog=load_catalog(), swept=swept)
 
     return read
 
@@ -68,6 +68,13 @@ def test_one_load_needs_no_sweep(loaded):
 def test_odd_profiles_are_refused(loaded, profile, says):
     with pytest.raises(ScenarioErrors, match=says):
         loaded(profile)
+
+
+def test_a_command_that_ignores_the_sweep_asks_for_no_load_in_it(loaded):
+    assert year_plan(loaded({9: 8760}, swept=False)).peak == 9
+    workload = SCENARIO["workload"] | {"arrivals": {"process": "burst", "num_requests": 2}}
+    with pytest.raises(ScenarioErrors, match="which these arrivals do not have"):
+        loaded({1: 8760}, swept=False, workload=workload, sweep=None)
 
 
 def test_arrivals_without_a_rate_have_no_year(loaded):

@@ -14,6 +14,7 @@ from sim.report.page.page import text_table
 from sim.report.words.exactness import capacity_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.scenario.reading.load import load
 from sim.study.fleets.capacity.search import why_no_capacity
 from sim.study.money.breakeven.decision import BreakevenAnswer as Found
 from sim.study.money.breakeven.decision import why_no_breakeven
@@ -81,7 +82,7 @@ def breakeven(
     >>> found.table.usd_per_h.is_monotonic_increasing
     True
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
     prepared.refuse(why_no_capacity(prepared.scenario))
     prepared.refuse(*why_no_breakeven(prepared.scenario))
     prepared.ignores("breakeven")

@@ -14,6 +14,7 @@ from sim.report.fleets.capacity.answer import capacity_document, capacity_rows, 
 from sim.report.fleets.capacity.picture import picture
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.scenario.reading.load import load
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.capacity import RELATIVE
 from sim.study.fleets.capacity.axis import LoadAxis
@@ -81,7 +82,7 @@ def capacity(
     >>> list(found.table.fleet)
     ['4x RTX 4090', '2x A100 80GB']
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
     prepared.refuse(why_no_capacity(prepared.scenario))
     width = fraction(relative)
     prepared.ignores("capacity", precision=precision_of(prepared.scenario, width))

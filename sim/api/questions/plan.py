@@ -16,6 +16,7 @@ from sim.report.money.plan.picture import draw_plan
 from sim.report.money.plan.tables import plan_table
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.scenario.reading.load import load
 from sim.study.fleets.capacity import RELATIVE
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.search import why_no_capacity
@@ -80,7 +81,7 @@ def plan(
     >>> sorted(found.months.date)[0], found.table.shape[0]
     ('2027-01', 2)
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
     prepared.refuse(why_no_plan(prepared.scenario))
     prepared.refuse(why_no_capacity(prepared.scenario))
     prepared.ignores("plan")

@@ -15,6 +15,7 @@ from sim.report.fleets.sensitivity.verdict import SensitivityAnswer as Found
 from sim.report.page.page import text_table
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
+from sim.scenario.reading.load import load
 from sim.study.fleets.sensitivity.one_at_a_time import why_no_sensitivity
 
 
@@ -73,7 +74,7 @@ def sensitivity(
     >>> found.plots
     ('tornado',)
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
     prepared.refuse(*why_no_sensitivity(prepared.scenario))
     prepared.ignores("sensitivity")
     found = prepared.delivered(deliver_sensitivity, workers, quiet, force, report=out is not None)

@@ -86,7 +86,8 @@ def size(
     >>> found.winner["fleets"][0]["pools"][0]["gpu"]
     'a100-80gb-pcie'
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=load_for_size)
+    read = partial(load_for_size, swept=False)
+    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=read)
     prepared.refuse(why_no_size(prepared.scenario))
     prepared.ignores("size")
     found = prepared.delivered(deliver_size, workers, quiet, force, report=out is not None)

@@ -30,12 +30,14 @@ def _told(asked: Asked, found: Any) -> Iterator[Any]:
     from sim.report.fleets.size.answer import MOST_ROWS, sentences
     from sim.report.fleets.size.tables import impossible, ranking
     from sim.report.page.page import text_table
+    from sim.report.words.money import rate_notes
 
     scenario, folder = asked.scenario, asked.folder
     if all(one.status == "impossible" for one in found.tried):
         yield from (text_table(impossible(found)), "")
     yield text_table(ranking(found, scenario, MOST_ROWS))
     yield from sentences(found, scenario)
+    yield from rate_notes(scenario)
     yield from asked.notes()
     yield f"all {len(found.tried)} candidates in {folder}/size.csv"
     if found.winner is not None:

@@ -14,6 +14,7 @@ def breakeven(asked: Asked) -> None:
     from sim.report.money.breakeven.verdict import sentences, unmoved
     from sim.report.page.page import text_table
     from sim.report.words.exactness import capacity_notes
+    from sim.report.words.money import rate_notes
     from sim.report.words.services import load_notes
     from sim.study.fleets.capacity.search import why_no_capacity
     from sim.study.money.breakeven.decision import why_no_breakeven
@@ -29,6 +30,7 @@ def breakeven(asked: Asked) -> None:
             text_table(ranking(answer)),
             *filter(None, [*sentences(answer), unmoved(answer), *left_out(answer)]),
             *load_notes(scenario),
+            *rate_notes(scenario),
             *owned_peaks(answer, scenario),
             *capacity_notes(answer.capacities, scenario.precision),
             *asked.notes(),

@@ -10,7 +10,7 @@ def plan(asked: Asked) -> None:
     The scenario's section `plan` gives demand, orders and terms.
     """
     from sim.deliver.plan import deliver_plan
-    from sim.report.money.plan.answer import plan_document
+    from sim.report.money.plan.answer import plan_document, plan_rate_notes
     from sim.report.money.plan.tables import plan_table
     from sim.report.money.plan.verdict import verdict
     from sim.report.words.services import load_notes
@@ -31,6 +31,7 @@ def plan(asked: Asked) -> None:
             answer.headline,
             *answer.findings,
             *load_notes(scenario),
+            *plan_rate_notes(scenario),
             *asked.notes(),
             f"results in {asked.folder}",
         ],

@@ -5,6 +5,7 @@ A command is a function of `Asked` under `@asks(...)`; what it has beyond the fr
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -167,12 +168,13 @@ def asks(
 
 def _asked(command: str, given: dict[str, Any], suffix: str | None, fleets_optional: bool, jobs: bool) -> Asked:
     from sim.catalogue.catalog import load_catalog
+    from sim.report.words.exactness import UNSWEPT
     from sim.scenario.job.load import has_job, load_job
     from sim.scenario.reading.load import load, load_for_size
 
     path, catalog = scenario_file(given["scenario"]), load_catalog()
     numbers = {name: given[name] for name in ("seed", "replications")}
-    read: Callable[..., Any] = load_for_size if fleets_optional else load
+    read: Callable[..., Any] = partial(load_for_size if fleets_optional else load, swept=command not in UNSWEPT)
     if jobs and has_job(path):
         read = load_job
     scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)

@@ -6,12 +6,13 @@ C price, R resale value at the end, n life in months, r discount rate per year, 
     annuity         (C - R / (1 + i)^n) * i / (1 - (1 + i)^-n)
 
 The second is the "capital recovery with salvage value" of engineering economics: the equal payment whose present value
-is the price less the present value of the resale. The first is the second without interest. docs/money.md has the
+is the price less the present value of the resale. The first is the second without interest. The method says how the
+books spread a purchase; net present values are taken at `discount_rate`, whatever the method. docs/money.md has the
 convention that all commands share.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -49,7 +50,7 @@ class _Owned(Spec):
     life_years: Annotated[Positive, Field(le=100)]
     """Years until the hardware is sold or scrapped."""
     residual_fraction: Fraction = 0.0
-    """Resale value at the end of its life, as a share of the price."""
+    """Resale value at the end of its life, as a share of the price; null leaves it out, over a base and without one."""
     resale: Resale | None = None
     """Resale value by age, in place of residual_fraction: the life then decides what the hardware still fetches."""
     fx: dict[CurrencyCode, Positive] = Field(default_factory=dict)
@@ -59,6 +60,14 @@ class _Owned(Spec):
     inflation: dict[RunningLine, Growth] = Field(default_factory=dict)
     """Line of the bill -> how much dearer it gets per year, a fraction: {energy: 0.03, staff: 0.02}. It counts where
     years are looked at (breakeven, plan); `run` shows the prices of the first month."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_residual(cls, data: Any) -> Any:
+        """Read `residual_fraction: null`, which a file states beside `resale`, alike with a base and without one."""
+        if isinstance(data, dict) and data.get("residual_fraction", 0) is None:
+            return {name: value for name, value in data.items() if name != "residual_fraction"}
+        return data
 
     @model_validator(mode="after")
     def _dollars_are_one(self) -> Self:
@@ -90,7 +99,16 @@ class _Owned(Spec):
     @property
     @abstractmethod
     def rate_per_year(self) -> float:
-        """What capital costs per year."""
+        """Discount rate of net present values, per year."""
+
+    @property
+    @abstractmethod
+    def spread_rate_per_year(self) -> float:
+        """Interest at which the books spread a purchase over its life, per year."""
+
+    @abstractmethod
+    def levelised(self, rate_per_year: float) -> "StraightLine | Annuity":
+        """Return these terms with purchases spread as the equal payments that are worth the same at *rate_per_year*."""
 
     @property
     def life_months(self) -> float:
@@ -123,11 +141,11 @@ class _Owned(Spec):
 
     def sunk_usd_per_h(self, paid_usd: float) -> float:
         """Cost of *paid_usd* at the start, of which nothing comes back [USD/h]."""
-        return paid_usd / annuity_factor(self.rate_per_year, self.life_months) / HOURS_PER_MONTH
+        return paid_usd / annuity_factor(self.spread_rate_per_year, self.life_months) / HOURS_PER_MONTH
 
     def end_usd_per_h(self, paid_usd: float) -> float:
         """Cost of *paid_usd* that falls due at the end of the life [USD/h]: the sinking fund that gathers it."""
-        return self.sunk_usd_per_h(paid_usd * discount_factor(self.rate_per_year, self.life_months))
+        return self.sunk_usd_per_h(paid_usd * discount_factor(self.spread_rate_per_year, self.life_months))
 
     def growth_of(self, line: str) -> float:
         """How much dearer *line* gets per year, a fraction."""
@@ -135,16 +153,34 @@ class _Owned(Spec):
 
 
 class StraightLine(_Owned):
-    """The loss of value in equal parts over the life; capital itself costs nothing."""
+    """The loss of value in equal parts over the life, without interest on the capital that is still bound."""
 
     method: Literal["straight_line"]
     discount_rate: Fraction = 0.0
-    """Not used by this method; accepted so that a scenario can change its method alone."""
+    """Discount rate of net present values per year, as a fraction: `breakeven`, `plan` and `size` compare by it. The
+    books of `run` leave it out. Left out: 0, which these answers say."""
 
     @property
     def rate_per_year(self) -> float:
-        """None: 0."""
+        """Discount rate of net present values, per year."""
+        return self.discount_rate
+
+    @property
+    def spread_rate_per_year(self) -> float:
+        """Interest in the books: none."""
         return 0.0
+
+    @property
+    def states_rate(self) -> bool:
+        """Whether the scenario states the discount rate."""
+        return "discount_rate" in self.model_fields_set
+
+    def levelised(self, rate_per_year: float) -> "StraightLine | Annuity":
+        """Return these terms with the method `annuity` at *rate_per_year*; without interest they are the same."""
+        if rate_per_year == 0:
+            return self
+        kept = {name: getattr(self, name) for name in self.model_fields_set - {"method", "discount_rate"}}
+        return Annuity(method="annuity", discount_rate=rate_per_year, **kept)
 
 
 class Annuity(_Owned):
@@ -152,12 +188,27 @@ class Annuity(_Owned):
 
     method: Literal["annuity"]
     discount_rate: Fraction
-    """Cost of capital per year, as a fraction."""
+    """Cost of capital per year, as a fraction: interest in the books, and the discount rate of net present values."""
 
     @property
     def rate_per_year(self) -> float:
-        """The discount rate."""
+        """Discount rate of net present values, per year."""
         return self.discount_rate
+
+    @property
+    def spread_rate_per_year(self) -> float:
+        """Interest in the books: the discount rate."""
+        return self.discount_rate
+
+    @property
+    def states_rate(self) -> bool:
+        """Whether the scenario states the discount rate: this method needs it."""
+        return True
+
+    def levelised(self, rate_per_year: float) -> "Annuity":
+        """Return these terms at *rate_per_year*."""
+        same = rate_per_year == self.discount_rate
+        return self if same else self.model_copy(update={"discount_rate": rate_per_year})
 
 
 Finance = Annotated[StraightLine | Annuity, Field(discriminator="method")]

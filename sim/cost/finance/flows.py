@@ -31,9 +31,13 @@ class Flows:
     resold_usd: float = 0.0
     """The part of the purchase that is sold again, when new."""
     rent_usd_per_h: float = 0.0
-    """The part of the operating cost that is rent."""
+    """The part of the operating cost that is rent, in the first month."""
+    rent_monthly_usd_per_h: Lines = field(default_factory=dict)
+    """The part of each monthly line that is proportional to the rent."""
     hardware_usd_per_h: float = 0.0
-    """The part of everything booked that is proportional to the price of hardware."""
+    """The part of everything booked that is proportional to the price of hardware, in the first month."""
+    hardware_monthly_usd_per_h: Lines = field(default_factory=dict)
+    """The part of each monthly line that is proportional to the price of hardware."""
 
     @property
     def usd_per_h(self) -> float:
@@ -56,20 +60,41 @@ class Flows:
         return fsum(self.end_usd.values())
 
     def levelised_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
-        """Everything, lines with inflation at the equal payment over *horizon* that is worth the same."""
-        if finance is None or not finance.inflation:
-            return self.usd_per_h
-        factors = {
-            name: horizon.level_factor(finance.growth_of(name), self.held_months.get(name, 0.0))
-            for name in self.monthly_usd_per_h
+        """Return the equal payment over *horizon* that is worth as much as everything [USD/h]."""
+        return _levelised(self.usd_per_h, self.monthly_usd_per_h, self.held_months, finance, horizon)
+
+    def levelised_rent_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
+        """Return the part of the levelised cost that is proportional to the rent [USD/h]."""
+        return _levelised(self.rent_usd_per_h, self.rent_monthly_usd_per_h, self.held_months, finance, horizon)
+
+    def levelised_hardware_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
+        """Return the part of the levelised cost that is proportional to the price of hardware [USD/h]."""
+        monthly = self.hardware_monthly_usd_per_h
+        return _levelised(self.hardware_usd_per_h, monthly, self.held_months, finance, horizon)
+
+    def levelised_lines(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> Lines:
+        """Return the levelised cost of each component [USD/h]."""
+        return {
+            name: _levelised(usd, {name: self.monthly_usd_per_h.get(name, 0.0)}, self.held_months, finance, horizon)
+            for name, usd in self.booked_usd_per_h.items()
         }
-        return self.usd_per_h + fsum(usd * (factors[name] - 1) for name, usd in self.monthly_usd_per_h.items())
+
+
+def _levelised(
+    usd_per_h: float, monthly: Lines, held_months: Lines, finance: StraightLine | Annuity | None, horizon: Horizon
+) -> float:
+    """Return *usd_per_h* with its *monthly* part at the equal payment over *horizon* that is worth the same."""
+    if finance is None or not finance.inflation:
+        return usd_per_h
+    factors = {name: horizon.level_factor(finance.growth_of(name), held_months.get(name, 0.0)) for name in monthly}
+    return usd_per_h + fsum(usd * (factors[name] - 1) for name, usd in monthly.items())
 
 
 def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
     """The bill *costs* of *copies* of a fleet, each of which did what *window* metered. *costs* are of all copies."""
     booked = [(charge, _usd_per_h(charge, window, copies)) for charge in costs.charges]
-    hardware = (Follows.HARDWARE, Follows.MACHINES)
+    rent = _following(booked, Follows.RENT)
+    hardware = _following(booked, Follows.HARDWARE, Follows.MACHINES)
     return Flows(
         booked_usd_per_h=_by_component((charge, usd) for charge, usd in booked),
         delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_DELIVERY),
@@ -77,9 +102,16 @@ def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
         end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_END),
         held_months={charge.component: charge.held_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
-        rent_usd_per_h=fsum(usd * one.follows_share for one, usd in booked if one.follows is Follows.RENT),
-        hardware_usd_per_h=fsum(usd * one.follows_share for one, usd in booked if one.follows in hardware),
+        rent_usd_per_h=fsum(usd for _, usd in rent),
+        rent_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in rent if charge.paid.monthly),
+        hardware_usd_per_h=fsum(usd for _, usd in hardware),
+        hardware_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in hardware if charge.paid.monthly),
     )
+
+
+def _following(booked: Iterable[tuple[Charge, float]], *prices: Follows) -> list[tuple[Charge, float]]:
+    """Return the part of each charge that is proportional to one of the market *prices*."""
+    return [(charge, usd * charge.follows_share) for charge, usd in booked if charge.follows in prices]
 
 
 def mean_flows(weighted: Sequence[tuple[Flows, float]]) -> Flows:

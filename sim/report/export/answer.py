@@ -25,6 +25,24 @@ MAIN = {
 """Command -> its main table."""
 
 
+RECEIVED = {
+    "npv_": "net_present_cost_",
+    "net_cash_": "net_cost_",
+    "cumulative_cash_": "cumulative_cost_",
+    "present_value_": "present_cost_",
+}
+"""Beginnings of columns of stored plans that have what is received above zero -> those that have what is paid."""
+
+
+def _paid_is_positive(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a stored answer with the names and the sign of today's."""
+    for name in map(str, frame.columns):
+        for old, new in RECEIVED.items():
+            if name.startswith(old):
+                frame = frame.assign(**{name: -frame[name]}).rename(columns={name: new + name.removeprefix(old)})
+    return frame
+
+
 @dataclass(frozen=True)
 class StoredAnswer:
     """What a command has left in `folder`; nothing but its files is read."""
@@ -40,7 +58,7 @@ class StoredAnswer:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Its main table, as the file has it."""
-        return read_table(self.folder / f"{MAIN[self.command]}.csv")
+        return _paid_is_positive(read_table(self.folder / f"{MAIN[self.command]}.csv"))
 
     @cached_property
     def currency(self) -> str:
@@ -55,7 +73,7 @@ class StoredAnswer:
 
     def table(self, name: str) -> pd.DataFrame:
         """The table in the file *name*.csv, amounts in the reporting currency only."""
-        frame = self._converted(read_table(self.folder / f"{name}.csv"))
+        frame = self._converted(_paid_is_positive(read_table(self.folder / f"{name}.csv")))
         return _in_months(frame) if name == "plan" else frame
 
     def requests(self) -> pd.DataFrame | None:

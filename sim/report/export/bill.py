@@ -84,7 +84,8 @@ def candidates_bill(answer: StoredAnswer) -> Bill:
     bill = answer.table("bill")
     if bill.empty:
         return None
-    amount = answer.amount("usd_per_month")
+    first = answer.amount("first_month_usd_per_month")
+    amount = first if first in bill else answer.amount("usd_per_month")  # an older answer has it under this name
     frame = bill.pivot_table(index="candidate", columns="component", values=amount, sort=False).reset_index()
     frame.columns.name = None
     note = _("Purchases are spread over their life; with inflation this is the first month.")

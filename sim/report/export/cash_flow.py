@@ -59,12 +59,12 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
     months = months.assign(start=months.groupby("fleet", sort=False).cumcount())
     notes = [
         _(
-            "Change the yellow cell: present values follow. Purchases, removals and sales fall at "
+            "Change the yellow cell: present costs follow. Purchases, removals and sales fall at "
             "the start of their month, all else at its end."
         ),
         _(
-            "Amounts in {currency}; received is above zero in net cash and present value. What is "
-            "bought and sold when stays as the plan has it.",
+            "Amounts in {currency}; net cost and present cost are what is paid less what is received. What "
+            "is bought and sold when stays as the plan has it.",
             currency=book.currency,
         ),
     ]
@@ -78,29 +78,29 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
         Column("resale", amount("resale_usd")),
         Column("operating cost", amount("opex_usd")),
         Column("rent", amount("rental_usd")),
-        Column("net cash", "", _net, lambda row: row[amount("net_cash_usd")]),
-        Column("present value", "", _present, lambda row: row[amount("present_value_usd")]),
-        Column("cash so far", "", _so_far, lambda row: row[amount("cumulative_cash_usd")]),
+        Column("net cost", "", _net, lambda row: row[amount("net_cost_usd")]),
+        Column("present cost", "", _present, lambda row: row[amount("present_cost_usd")]),
+        Column("cost so far", "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
     ]
-    ours = list(zip(totals["fleet"], totals[amount("npv_usd")], strict=True))
-    _write(book, notes, totals["discount_rate"].iloc[0], columns, months, ours, None, "cash so far")
+    ours = list(zip(totals["fleet"], totals[amount("net_present_cost_usd")], strict=True))
+    _write(book, notes, totals["discount_rate"].iloc[0], columns, months, ours, None, "cost so far")
 
 
 def _net(row: int, on: Places) -> str:
     paid = "+".join(on.at(row, head) for head in ("capital cost", "decommissioning", "operating cost", "rent"))
-    return f"={on.at(row, 'resale')}-({paid})"
+    return f"={paid}-{on.at(row, 'resale')}"
 
 
 def _present(row: int, on: Places) -> str:
     month = on.at(row, "months from start")
-    at_start = f"({on.at(row, 'resale')}-{on.at(row, 'capital cost')}-{on.at(row, 'decommissioning')})"
+    at_start = f"({on.at(row, 'capital cost')}+{on.at(row, 'decommissioning')}-{on.at(row, 'resale')})"
     at_end = f"({on.at(row, 'operating cost')}+{on.at(row, 'rent')})"
-    return f"={at_start}*(1+{RATE})^(-{month}/12)-{at_end}*(1+{RATE})^(-({month}+1)/12)"
+    return f"={at_start}*(1+{RATE})^(-{month}/12)+{at_end}*(1+{RATE})^(-({month}+1)/12)"
 
 
 def _so_far(row: int, on: Places) -> str:
-    before = "" if row in on.starts else f"{on.at(row - 1, 'cash so far')}+"
-    return f"={before}{on.at(row, 'net cash')}"
+    before = "" if row in on.starts else f"{on.at(row - 1, 'cost so far')}+"
+    return f"={before}{on.at(row, 'net cost')}"
 
 
 def _write_candidates(book: Book, answer: StoredAnswer) -> None:
@@ -168,14 +168,15 @@ def _write(
 ) -> None:
     """The cells to change, the totals beside *ours*, then the months.
 
-    A total is the sum of present values, or with a *horizon* the net present cost after that number of months.
+    A total is the sum of present costs, or with a *horizon* the net present cost after that number of months.
     """
     sheet, row = book.sheet(SHEET, SHEET, notes)
     row = _write_inputs(book, sheet, row, rate, horizon)
     top, first = row + 2, row + 2 + len(ours) + 3
     at = {column.head: index for index, column in enumerate(columns)}
-    heads = ["", "net present value" if horizon is None else "net present cost"]
-    book.heads(sheet, top, [*heads, f"as in {'summary' if horizon is None else 'ranking'}.csv", "difference"])
+    book.heads(
+        sheet, top, ["", "net present cost", f"as in {'summary' if horizon is None else 'ranking'}.csv", "difference"]
+    )
     names = months[columns[0].head].tolist()
     starts = frozenset(first + i for i, name in enumerate(names) if i == 0 or names[i - 1] != name)
     _write_totals(book, sheet, top + 1, ours, _present_of(columns, at, first, len(names), horizon))
@@ -215,7 +216,7 @@ def _present_of(
     def formula(line: int) -> str:
         wanted = f"EXACT({span(columns[0].head)},{cell(line, 0)})"
         if horizon is None:
-            return f"=SUMPRODUCT({wanted}*{span('present value')})"
+            return f"=SUMPRODUCT({wanted}*{span('present cost')})"
         return f"=SUMPRODUCT({wanted}*({span('month')}=after_months)*{span('net present cost')})"
 
     return formula

@@ -138,6 +138,10 @@ def _setting(asked: float) -> str:
     )
 
 
+UNSWEPT = frozenset({"breakeven", "capacity", "plan", "sensitivity", "size"})
+"""Commands that ask about the workload as it stands, or simulate loads of their own choice, and leave the sweep out."""
+
+
 def ignored(command: str, scenario: Scenario) -> str:
     """Which sections of *scenario* a *command* that asks about the workload as it stands leaves out; empty if none."""
     by_command = [name for name, section in SECTIONS.items() if command in section.ignored_by]

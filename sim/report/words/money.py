@@ -12,6 +12,7 @@ from functools import wraps
 from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from sim.cost.finance.finance import StraightLine
 from sim.language import _, keep, release
 from sim.report.words.names import names_of
 from sim.report.words.text import percent, plain, steady
@@ -19,6 +20,7 @@ from sim.report.words.units import count_in, noun_of, reset
 from sim.scenario.job.schema import WorkScenario
 from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
 from sim.scenario.schema import Scenario
+from sim.study.money.breakeven.horizon import finances_of, horizon_of
 
 
 class Currency(NamedTuple):
@@ -164,3 +166,26 @@ def twinned(row: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, int | float | None) and (other := twin(str(name))):
             cells[other] = None if value is None else shown(value)
     return cells
+
+
+def rate_notes(scenario: Scenario) -> list[str]:
+    """Return what an answer in net present values says of its discount rate where `run` books without interest."""
+    rate, used = horizon_of(scenario).discount_rate, finances_of(scenario)
+    if not any(isinstance(one, StraightLine) for one in used):
+        return []
+    if rate > 0:
+        return [
+            _(
+                "Payments are discounted at {percent} a year (finance.discount_rate); run books purchases by straight "
+                "line, without interest.",
+                percent=percent(rate),
+            )
+        ]
+    if (scenario.finance or max(used, key=lambda one: one.life_months)).states_rate:
+        return []
+    return [
+        _(
+            "Nothing is discounted: finance.discount_rate is missing. State the cost of capital per year there (0 "
+            "keeps this answer); method: straight_line only says how run books a purchase."
+        )
+    ]

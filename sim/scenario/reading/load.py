@@ -49,17 +49,19 @@ def load(
     catalog: Catalog,
     seed: int | None = None,
     replications: int | None = None,
+    swept: bool = True,
 ) -> Scenario:
     """Read, merge, override and check a scenario: a file, or what `given` makes of data from Python.
 
     *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
     the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
     Where a distribution stands in place of a number the scenario has its central value, and the distribution itself in
-    `futures.inputs`.
+    `futures.inputs`. Without *swept* the scenario is for a command that simulates loads of its own choice in place of
+    the sweep's.
 
     Raises ScenarioErrors with every mistake found.
     """
-    return _load(path, command_line_options(sets, seed, replications), catalog, True)
+    return _load(path, command_line_options(sets, seed, replications), catalog, True, swept)
 
 
 def load_for_size(
@@ -69,13 +71,14 @@ def load_for_size(
     catalog: Catalog,
     seed: int | None = None,
     replications: int | None = None,
+    swept: bool = True,
 ) -> Scenario:
     """As `load`; a scenario with a section `size` may have no fleets of its own."""
-    return _load(path, command_line_options(sets, seed, replications), catalog, False)
+    return _load(path, command_line_options(sets, seed, replications), catalog, False, swept)
 
 
 def _load(
-    given: Path | str | Document, options: list[tuple[str, str]], catalog: Catalog, needs_fleets: bool
+    given: Path | str | Document, options: list[tuple[str, str]], catalog: Catalog, needs_fleets: bool, swept: bool
 ) -> Scenario:
     file = None if isinstance(given, Document) else Path(given)
     if file is not None:
@@ -97,7 +100,7 @@ def _load(
         layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
         found += broken
     _options_win_over_sweep(layers, taken.inputs)
-    found += [*_at_the_points(layers.data, catalog), *(() if found else _beside_the_sweep(layers.data))]
+    found += [*_at_the_points(layers.data, catalog), *(() if found else _beside_the_sweep(layers.data, swept))]
     found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
     found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
@@ -294,7 +297,7 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
     return found + [one for one in plans if one.place not in told and not follows(one, schema, at)]
 
 
-def _beside_the_sweep(data: dict[str, Any]) -> Iterator[Complaint]:
+def _beside_the_sweep(data: dict[str, Any], swept: bool) -> Iterator[Complaint]:
     """Sections that do not fit the sweep; one that is wrong in itself is reported by the schema."""
     for name, section in SECTIONS.items():
         if section.check_sweep is not None and data.get(name) is not None:
@@ -303,7 +306,7 @@ def _beside_the_sweep(data: dict[str, Any]) -> Iterator[Complaint]:
                 asked = TypeAdapter(kind).validate_python(data[name])
             except ValidationError:
                 continue
-            yield from section.check_sweep(asked, data)
+            yield from section.check_sweep(asked, data, swept)
 
 
 def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:

@@ -68,8 +68,8 @@ def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterato
         yield Complaint(("load_profile",), f"{text}: {{process: profile}}")
 
 
-def _check_sweep(profile: LoadProfile, data: dict[str, Any]) -> Iterator[Complaint]:
-    """Whether its loads lie within those that the sweep simulates."""
+def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Iterator[Complaint]:
+    """Check that there is a load to weight and, where the sweep is simulated, that it reaches the profile's loads."""
     clients = value_at(data, PROCESS) == "closed_loop"
     place, unit = (CLIENTS, "clients") if clients else (RATE, "requests/s")
     simulated = [_load_at(data, point, place) for point in points(data.get("sweep"))]
@@ -78,6 +78,8 @@ def _check_sweep(profile: LoadProfile, data: dict[str, Any]) -> Iterator[Complai
         text = f"weights the loads of {dotted(place)}, which these arrivals do not have"
         yield Complaint(("load_profile",), text)
         return
+    if not swept:
+        return  # the command simulates the loads of the profile, or a range of its own
     # hours without any load need no simulated load: idle machines have one bill
     loads = [load for load, hours, _ in loads_of(profile) if hours and load]
     outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]

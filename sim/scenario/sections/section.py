@@ -45,8 +45,8 @@ class Section(Generic[Keys]):
     """Of (the section, scenario, catalogue): what is missing or does not fit, whatever else is wrong."""
     check_bills: Callable[[Keys, Experiment, Catalog], Complaints] | None = None
     """Of (the section, scenario, catalogue): prices that are missing, where all fleets can be built."""
-    check_sweep: Callable[[Keys, dict[str, Any]], Complaints] | None = None
-    """Of (the section, raw data of the whole scenario): what does not fit the sweep."""
+    check_sweep: Callable[[Keys, dict[str, Any], bool], Complaints] | None = None
+    """Of (the section, raw data of the whole scenario, whether the command simulates the sweep): what does not fit."""
     months: tuple[str, Callable[[Keys], float]] | None = None
     """The key that says how far it looks ahead, and the number of months."""
 

@@ -15,7 +15,7 @@ from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.slo import LATENCIES
 from sim.scenario.sweep import as_data, points
-from sim.study.money.breakeven.tipping import INPUTS, in_stated_currency, number_of
+from sim.study.money.breakeven.tipping import booked_inputs, in_stated_currency, number_of
 
 USD = "USD"
 LIMITS = {"ttft_s": N_("TTFT at most"), "tpot_s": N_("TPOT at most"), "e2e_s": N_("E2E at most")}
@@ -65,7 +65,7 @@ def _limits(scenario: Scenario) -> Iterator[Knob]:
 
 
 def _terms(data: dict[str, Any]) -> Iterator[Knob]:
-    for usual, (name, unit, low, high) in INPUTS.items():
+    for usual, (name, unit, low, high) in booked_inputs(data).items():
         held = number_of(data, usual)
         if held is not None:
             path, now = held

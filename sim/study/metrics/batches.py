@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.study.metrics.cohort import Cohort, Floats
-from sim.study.metrics.statistics import half_width, wilson
+from sim.study.metrics.statistics import half_width, normal_quantile, wilson
 
 BATCHES = (10, 5)
 LEAST_IN_BATCH = 50
@@ -24,7 +24,7 @@ LEAST_IN_TAIL = 10
 SPANS = (30, 20, 10)
 """For rates, which depend less on what was before."""
 LEAST_IN_SPAN = 20
-INDEPENDENT = 1.645
+INDEPENDENT = normal_quantile(0.95)
 """Von Neumann's ratio is normal for independent batches; above this they are correlated (one-sided, 5 %)."""
 
 

@@ -2,8 +2,18 @@
 
 from collections.abc import Sequence
 from math import inf, isfinite, nan, sqrt
+from statistics import NormalDist
 
 CONFIDENCE = 0.95
+
+
+def normal_quantile(share: float) -> float:
+    """Return the value below which a standard normal variable stays with probability *share*.
+
+    >>> round(normal_quantile(0.975), 6)
+    1.959964
+    """
+    return NormalDist().inv_cdf(share)
 
 
 def student_t(degrees: int) -> float:
@@ -85,9 +95,7 @@ def wilson(hits: int, draws: int) -> tuple[float, float]:
     The score interval: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
     the American Statistical Association 22, 1927. It stays within 0 and 1 and holds near them, too.
     """
-    from scipy.special import ndtri  # slow to import
-
-    z = float(ndtri((1 + CONFIDENCE) / 2))
+    z = normal_quantile((1 + CONFIDENCE) / 2)
     share, more = hits / draws, z * z / draws
     centre = (share + more / 2) / (1 + more)
     half = z / (1 + more) * sqrt(share * (1 - share) / draws + more / (4 * draws))

@@ -12,11 +12,13 @@ from typing import Any
 from zipfile import ZipFile
 
 import openpyxl
+import pandas as pd
 import pytest
 from spreadsheet import Sheet
 from typer.testing import CliRunner
 
 from sim.cli import app
+from sim.report.export.answer import RECEIVED, StoredAnswer
 
 SCENARIO = """\
 # Buy or rent?
@@ -119,13 +121,28 @@ def test_months_of_a_plan_are_numbers_and_dates(answers: Path) -> None:
     assert first["date"] in {cell.value for cell in book["Monthly bill"]["B"]}
 
 
-def test_net_present_value_of_a_plan_follows_the_discount_rate(answers: Path) -> None:
-    ours = by_name(answers / "plan/summary.csv", "npv_EUR")
-    assert under(sheet(answers, "plan", "Cash flow"), "net present value") == pytest.approx(ours, abs=0.005)
-    free = under(sheet(answers, "plan", "Cash flow", discount_rate=0.0), "net present value")
+def test_net_present_cost_of_a_plan_follows_the_discount_rate(answers: Path) -> None:
+    ours = by_name(answers / "plan/summary.csv", "net_present_cost_EUR")
+    assert under(sheet(answers, "plan", "Cash flow"), "net present cost") == pytest.approx(ours, abs=0.005)
+    free = under(sheet(answers, "plan", "Cash flow", discount_rate=0.0), "net present cost")
     paid = by_name(answers / "plan/summary.csv", "total_EUR")
-    assert free == pytest.approx({name: -amount for name, amount in paid.items()}, abs=0.005)
+    assert free == pytest.approx(paid, abs=0.005)
     assert free != pytest.approx(ours, abs=1)
+
+
+def test_a_stored_plan_with_received_above_zero_reads_as_costs(answers: Path, tmp_path: Path) -> None:
+    old = tmp_path / "plan"
+    shutil.copytree(answers / "plan", old)
+    for name in ("summary.csv", "plan.csv"):
+        frame = pd.read_csv(old / name)
+        for before, now in RECEIVED.items():
+            for column in [column for column in frame if column.startswith(now)]:
+                frame[column] = -frame[column]
+                frame = frame.rename(columns={column: before + column.removeprefix(now)})
+        frame.to_csv(old / name, index=False)
+    new, stored = (StoredAnswer(folder, {"question": {"command": "plan"}}) for folder in (answers / "plan", old))
+    assert stored.table("plan").equals(new.table("plan"))
+    assert list(stored.summary.net_present_cost_EUR) == list(new.summary.net_present_cost_EUR)
 
 
 def test_net_present_cost_of_candidates_follows_rate_and_months(answers: Path) -> None:

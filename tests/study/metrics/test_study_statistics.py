@@ -1,8 +1,10 @@
-from math import inf, sqrt
+from math import erf, inf, log, sqrt
 
 import pytest
 
-from sim.study.metrics.statistics import differ, half_width, mean, ratio, student_t
+from sim.study.fidelity.calibrate.factors import _factor
+from sim.study.metrics.batches import INDEPENDENT
+from sim.study.metrics.statistics import differ, half_width, mean, normal_quantile, ratio, student_t
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 9, 10, 30, 99, 1000])
@@ -36,3 +38,13 @@ def test_pairs_differ_though_their_spreads_overlap() -> None:
     assert differ([1.0, 2.0, 3.0], [1.1, 2.1, 3.12]) is True
     assert differ([1.0, 2.0, 3.0], [1.2, 1.9, 3.0]) is False
     assert differ([1.0], [2.0]) is None
+
+
+def test_quantiles_of_the_normal_law_are_exact() -> None:
+    # erf(z / sqrt 2) is the share within z standard deviations
+    for share in (0.75, 0.9, 0.95, 0.975):
+        assert erf(normal_quantile(share) / sqrt(2)) == pytest.approx(2 * share - 1, rel=1e-14)
+    # the interval of a factor is exp(theta +- z sd); 1.96 would be 0.07 % off here
+    factor = _factor(10.0, 5.0, True)
+    assert erf((log(factor.high) - 10) / 5 / sqrt(2)) == pytest.approx(0.95, abs=1e-9)
+    assert erf(INDEPENDENT / sqrt(2)) == pytest.approx(0.9, rel=1e-14)

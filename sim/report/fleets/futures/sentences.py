@@ -41,7 +41,7 @@ def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) 
     found = []
     for one in shown_settings(study, points, axes):
         if len(one.outcomes) > 1:
-            parts = [_who(one, study), _range(one, _("them"))]
+            parts = [_who(one, study), *_disputed(one), _range(one, _("them"))]
         else:
             parts = [_range(one, _("{draws:,} draws{where}", draws=study.draws, where=where(one.axes)))]
         found.append(joined([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
@@ -81,6 +81,23 @@ def _who(setting: Setting, study: FutureStudy) -> str:
         rest=rest,
         same=same,
     )
+
+
+def _disputed(setting: Setting) -> Iterator[str]:
+    """Say which of the two the verdict rests on, where draws and central values name different fleets."""
+    wins = cheapest(setting.outcomes)
+    most = max(wins, key=lambda fleet: wins[fleet])
+    first = min(setting.outcomes, key=lambda one: one.central[MILLION])
+    drawn = next(one for one in setting.outcomes if one.fleet == most)
+    if wins[most] > wins[first.fleet] and drawn.central[MILLION] > first.central[MILLION]:
+        yield _(
+            "The verdict compares central values, at which {first} is cheaper ({cash} against {cash_2}); the draws "
+            "favour {most}.",
+            first=first.fleet,
+            cash=cash(first.central[MILLION]),
+            cash_2=cash(drawn.central[MILLION]),
+            most=most,
+        )
 
 
 def exact(share: float) -> str:

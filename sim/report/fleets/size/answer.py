@@ -15,7 +15,7 @@ from sim.report.fleets.size.why import compared, why
 from sim.report.page.document import heading
 from sim.report.page.page import render_page, write_picture
 from sim.report.words.goals import latency_columns, share_beside, unsure
-from sim.report.words.money import cash
+from sim.report.words.money import cash, rate_notes
 from sim.report.words.routing import routing_told
 from sim.report.words.text import percent, place, question_of
 from sim.report.words.units import verdict_in_units
@@ -275,7 +275,7 @@ def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
 
 def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
-    rows, told = size_rows(found, scenario), sentences(found, scenario)
+    rows, told = size_rows(found, scenario), [*sentences(found, scenario), *rate_notes(scenario)]
     return {
         **heading(scenario, out),
         "verdict": verdict_in_units(told[0], told[1:]),

@@ -12,20 +12,21 @@ from sim.report.money.breakeven.verdict import amount, sentences, unmoved
 from sim.report.page.document import heading
 from sim.report.page.page import Table, render_page, write_picture
 from sim.report.words.exactness import capacity_notes
-from sim.report.words.money import cash, in_code
+from sim.report.words.money import cash, in_code, rate_notes
 from sim.report.words.services import load_notes
 from sim.report.words.text import percent, plain, question_of
 from sim.report.words.text import place as place_text
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
+from sim.study.money.breakeven.candidates import Cost
 from sim.study.money.breakeven.decision import BreakevenAnswer
 from sim.study.money.breakeven.tipping import API, Tipping
 from sim.units import HOURS_PER_MONTH
 
 
 def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """ranking.csv: who costs how much at the load, the cheapest first."""
-    rows = []
+    """Return the rows of ranking.csv: the levelised cost of the load by candidate, the cheapest first."""
+    rows, every = [], _costs(answer)
     for name, usd_per_h in sorted(answer.usd_per_h.items(), key=lambda item: item[1]):
         cost = answer.at_load.get(name)
         rows.append(
@@ -35,7 +36,8 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
                 "units": cost.units if cost else None,
                 "usd_per_h": usd_per_h,
                 "capex_usd": cost.flows.capex_usd if cost else 0.0,
-                "running_usd_per_h": cost.flows.opex_usd_per_h if cost else usd_per_h,
+                "levelised_running_usd_per_h": usd_per_h - (cost.capital_usd_per_h if cost else 0.0),
+                "first_month_running_usd_per_h": every[name].flows.opex_usd_per_h,
                 "usd_per_million_output_tokens": _per_million(answer, name),
                 "months": answer.horizon.months,
                 "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
@@ -53,7 +55,7 @@ def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
             "utilisation": u,
             answer.axis: cost.load,
             "usd_per_h": cost.usd_per_h,
-            "capital_usd_per_h": cost.flows.usd_per_h - cost.flows.opex_usd_per_h,
+            "capital_usd_per_h": cost.capital_usd_per_h,
             "output_tokens_per_h": cost.output_tokens_per_h,
             "usd_per_million_output_tokens": cost.usd_per_million_output_tokens,
             "api_usd_per_million_output_tokens": answer.api_usd_per_million,
@@ -91,13 +93,24 @@ def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def bill_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """bill.csv: a month of the load by component, purchases spread over their life."""
-    costs = {**answer.at_load, **({API: answer.api} if answer.api is not None else {})}
+    """Return the rows of bill.csv: the first month of the load by component, and the levelised one; purchases are
+    spread over their life in both.
+    """
     return [
-        {"candidate": name, "component": component, "usd_per_month": usd_per_h * HOURS_PER_MONTH}
-        for name, cost in costs.items()
-        for component, usd_per_h in cost.flows.booked_usd_per_h.items()
+        {
+            "candidate": name,
+            "component": component,
+            "first_month_usd_per_month": cost.flows.booked_usd_per_h[component] * HOURS_PER_MONTH,
+            "levelised_usd_per_month": usd_per_h * HOURS_PER_MONTH,
+        }
+        for name, cost in _costs(answer).items()
+        for component, usd_per_h in cost.lines_usd_per_h.items()
     ]
+
+
+def _costs(answer: BreakevenAnswer) -> dict[str, Cost]:
+    """Return the cost of the load by candidate, the API included."""
+    return {**answer.at_load, **({API: answer.api} if answer.api is not None else {})}
 
 
 def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
@@ -161,7 +174,7 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of all its CSV files."""
-    told = [line for line in (*sentences(answer), unmoved(answer)) if line]
+    told = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
     return {
         **heading(scenario, out),
         "axis": answer.axis,
@@ -182,7 +195,7 @@ def ranking(answer: BreakevenAnswer) -> Table:
             str(row["units"] or ""),
             cash(row["usd_per_h"] * HOURS_PER_MONTH),
             cash(row["capex_usd"]) if row["capex_usd"] else "",
-            cash(row["running_usd_per_h"] * HOURS_PER_MONTH),
+            cash(row["first_month_running_usd_per_h"] * HOURS_PER_MONTH),
             cash(row["usd_per_million_output_tokens"]),
             cash(row["net_present_cost_usd"]),
         ]
@@ -191,10 +204,10 @@ def ranking(answer: BreakevenAnswer) -> Table:
     heads = [
         _("candidate"),
         _("units"),
-        in_code(_("cost [USD/month]")),
+        in_code(_("levelised cost [USD/month]")),
         in_code(_("capital cost [USD]")),
-        in_code(_("operating cost [USD/month]")),
-        in_code(_("cost [USD per million output tokens]")),
+        in_code(_("operating cost, first month [USD]")),
+        in_code(_("levelised cost [USD per million output tokens]")),
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
     ]
     return Table(
@@ -216,7 +229,7 @@ def _tables(answer: BreakevenAnswer) -> list[Table]:
         return []
     found = [ranking(answer)]
     heads = [
-        in_code(_("USD per million output tokens at utilisation")),
+        in_code(_("levelised USD per million output tokens at utilisation")),
         *(percent(u) for u, _ in next(iter(answer.curves.values()), [])),
     ]
     rows = [
@@ -307,7 +320,7 @@ def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
     ]
     told += capacity_notes(answer.capacities, scenario.precision)
     told += left_out(answer)
-    told += load_notes(scenario)
+    told += [*load_notes(scenario), *rate_notes(scenario)]
     told += owned_peaks(answer, scenario)
     told += [
         _(

@@ -52,7 +52,7 @@ def _by_utilisation(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str,
         limit = Limit(shown(answer.api_usd_per_million), API)
     return Panel(
         _("Cost of tokens over utilisation"),
-        in_code(_("USD per million output tokens, one unit")),
+        in_code(_("levelised USD per million output tokens, one unit")),
         _("offered load over capacity under the service level"),
         tuple(curves),
         x_format=percent,
@@ -71,7 +71,7 @@ def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
         curves.append(ChartCurve(name, color, x, y, "", dash, good=(True,) * len(x)))
     return Panel(
         _("Cost of a load"),
-        in_code(_("USD a month, as many whole units as it takes")),
+        in_code(_("levelised USD a month, as many whole units as it takes")),
         axis_label(answer.axis),
         tuple(curves),
         y_format=money_mark,

@@ -8,7 +8,7 @@ from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash
 from sim.report.words.text import difference, listing, percent, plain
 from sim.report.words.text import place as place_text
-from sim.study.money.breakeven.candidates import Candidate, below
+from sim.study.money.breakeven.candidates import Candidate
 from sim.study.money.breakeven.cash import payback_months
 from sim.study.money.breakeven.decision import BreakevenAnswer
 from sim.study.money.breakeven.tipping import API, Tipping
@@ -54,32 +54,17 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
     """From which utilisation on a purchase beats the other ways to get the same tokens."""
     told = []
     for one in answer.candidates:
-        own = answer.curves[one.name]
-        if not answer.at_load[one.name].flows.capex_usd:
-            continue
-        xs = [u for u, _ in own]
-        mine = [cost.usd_per_million_output_tokens for _, cost in own]
-        others = {
-            other.name: [cost.usd_per_million_output_tokens for _, cost in answer.curves[other.name]]
-            for other in answer.candidates
-            if other.fleet == one.fleet and other.name != one.name
-        }
-        if answer.api_usd_per_million is not None:
-            others[API] = [answer.api_usd_per_million] * len(xs)
-        for name, theirs in others.items():
-            if not all(map(isfinite, [*mine, *theirs])):
-                continue
-            several = answer.at_load[one.name].units > 1
-            alone = _("One unit: ") if several else ""  # the verdict is about more of them
-            where = _where_cheaper(answer, one, xs, below(xs, mine, theirs), name)
+        several = one.name in answer.cheaper and answer.at_load[one.name].units > 1
+        alone = _("One unit: ") if several else ""  # the verdict is about more of them
+        for name, ranges in answer.cheaper.get(one.name, {}).items():
+            where = _where_cheaper(answer, one, ranges, name)
             told.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
     return told
 
 
-def _where_cheaper(
-    answer: BreakevenAnswer, one: Candidate, xs: Sequence[float], ranges: Sequence[tuple[float, float]], other: str
-) -> str:
+def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tuple[float, float]], other: str) -> str:
     """Between which utilisations *one* is cheaper than the *other*."""
+    xs = [u for u, _ in answer.curves[one.name]]
     if not ranges:
         return _("never gets cheaper than {other}", other=other)
     if ranges == [(xs[0], xs[-1])]:

@@ -10,6 +10,7 @@ from sim.report.money.plan.picture import write_plan_picture
 from sim.report.money.plan.tables import month_rows, summary_row, write_months, write_summary
 from sim.report.money.plan.verdict import verdict
 from sim.report.page.document import heading
+from sim.report.words.money import rate_notes
 from sim.report.words.text import question_of
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
@@ -25,10 +26,16 @@ def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dic
     return {
         **heading(scenario, out),
         "axis": LoadAxis.of(scenario).label,
-        "verdict": verdict_in_units(answer.headline, answer.findings),
+        "verdict": verdict_in_units(answer.headline, (*answer.findings, *plan_rate_notes(scenario))),
         "fleets": [summary_row(one) for one in found],
         "months": [row for one in found for row in month_rows(one, scenario.plan)],
     }
+
+
+def plan_rate_notes(scenario: Scenario) -> list[str]:
+    """Return what the plan says of its discount rate, where it states none of its own."""
+    assert scenario.plan is not None
+    return rate_notes(scenario) if scenario.plan.discount_rate is None else []
 
 
 def write_plan(

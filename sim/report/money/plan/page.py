@@ -40,9 +40,9 @@ HEADS = (
         N_("resale"),
         N_("opex"),
         N_("rent"),
-        N_("net cash"),
+        N_("net cost"),
     ),
-    *(N_("cash so far"), N_("present value")),
+    *(N_("cost so far"), N_("present cost")),
 )
 HELD = (N_("of those existing, in service"), N_("existing sold"), N_("of resale, existing"), N_("over book value"))
 
@@ -130,7 +130,7 @@ def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]
     result.append((_("GPUs of one unit"), [str(row["unit_gpus"] or "") for row in rows]))
     result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
     result.append((_("total, not discounted"), [cash(row["total_usd"]) for row in rows]))
-    result.append((_("net present value"), [cash(row["npv_usd"]) for row in rows]))
+    result.append((_("net present cost"), [cash(row["net_present_cost_usd"]) for row in rows]))
     result.append((_("discount rate per year"), [percent(row["discount_rate"]) for row in rows]))
     if any(one.owed_usd for one in drawn):
         result.append((_("rent due after the plan, not counted"), [_paid(one.owed_usd) for one in drawn]))

@@ -104,7 +104,7 @@ def _step(one: Outlook, row: Row, plan: MultiYear) -> Step:
     said |= {_("units rented"): str(row.rented)} if row.rented else {}
     said |= {_("short by"): plain(row.shortfall)} if row.shortfall else {}
     said |= {_("ordered"): str(row.ordered)} if row.ordered else {}
-    said[_("cash of the month")] = cash(row.net_usd)
+    said[_("net cost of the month")] = cash(row.net_usd)
     return Step(row.existing_capacity, row.existing_capacity + new, row.capacity, row.peak, row.demand, said)
 
 
@@ -204,7 +204,7 @@ def _paid(one: Outlook) -> tuple[list[int], list[float]]:
     months, paid = [0], [0.0]
     for row in one.rows:
         months += [row.month, row.month + 1]
-        paid += [paid[-1] + shown(row.at_once_usd), paid[-1] - shown(row.net_usd)]
+        paid += [paid[-1] + shown(row.at_once_usd), paid[-1] + shown(row.net_usd)]
     return months[:-1], paid[:-1]
 
 

@@ -18,8 +18,8 @@ FRONT = (
     *("owned_in_service", "rented_in_service", "retired", "capacity", "utilisation", "meets_slo", "shortfall"),
 )
 BACK = (
-    *("capex_usd", "resale_usd", "decommissioning_usd", "opex_usd", "rental_usd", "net_cash_usd"),
-    *("cumulative_cash_usd", "present_value_usd", "prompt_tokens", "output_tokens"),
+    *("capex_usd", "resale_usd", "decommissioning_usd", "opex_usd", "rental_usd", "net_cost_usd"),
+    *("cumulative_cost_usd", "present_cost_usd", "prompt_tokens", "output_tokens"),
 )
 EXISTING = ("existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd")
 """Columns of plans around units that exist."""
@@ -55,9 +55,9 @@ def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
             "decommissioning_usd": row.decommissioning_usd,
             "opex_usd": row.running_usd,
             "rental_usd": row.rental_usd,
-            "net_cash_usd": row.net_usd,
-            "cumulative_cash_usd": cumulative_usd,
-            "present_value_usd": row.present_usd,
+            "net_cost_usd": row.net_usd,
+            "cumulative_cost_usd": cumulative_usd,
+            "present_cost_usd": row.present_usd,
             "prompt_tokens": row.prompt_tokens,
             "output_tokens": row.output_tokens,
             **(_existing(row) if outlook.held else {}),
@@ -91,8 +91,8 @@ def components(found: Sequence[Outlook], kind: str) -> list[str]:
 
 
 def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
-    """plan.csv: a row per fleet and month, a closing one for what is sold at the end; money paid is positive except in
-    net, cumulative and present value, where it is below zero.
+    """Write plan.csv: a row per fleet and month, and a closing row for what is sold at the end. Net, cumulative and
+    present cost are cash paid less cash received.
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
     asked = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
@@ -132,7 +132,7 @@ def _totals(one: Outlook) -> dict[str, Any]:
         "opex_usd": sum(row.running_usd for row in rows),
         "rental_usd": sum(row.rental_usd for row in rows),
         "total_usd": one.total_usd,
-        "npv_usd": -one.present_usd,
+        "net_present_cost_usd": one.present_usd,
         "discount_rate": one.discount_rate,
         "output_tokens": one.output_tokens,
         "usd_per_million_output_tokens": one.usd_per_million_output_tokens,
@@ -166,8 +166,8 @@ def plan_table(found: Sequence[Outlook]) -> FittedTable:
         _("operating cost"),
         _("rent"),
         _("total"),
-        _("present value"),
-        _("per million output tokens"),
+        _("net present cost"),
+        _("levelised, per million output tokens"),
     )
     counts = (
         _("capacity of a unit"),

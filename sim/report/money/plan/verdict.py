@@ -191,7 +191,7 @@ def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
 
 def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
     """At whose end *best* has paid less in sum than *other* for the first time and for good, if it has not always."""
-    ahead_usd = [mine - theirs for mine, theirs in zip(best.cumulative_usd, other.cumulative_usd, strict=True)]
+    ahead_usd = [theirs - mine for mine, theirs in zip(best.cumulative_usd, other.cumulative_usd, strict=True)]
     if min(ahead_usd) >= 0:
         return ""
     following = max(month for month, usd in enumerate(ahead_usd) if usd <= 0) + 1

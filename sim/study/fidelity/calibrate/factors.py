@@ -21,8 +21,8 @@ from sim.study.fidelity.calibrate.fit import METRICS, Fit, FittingProblem, load_
 from sim.study.fidelity.calibrate.ran import own_runs
 from sim.study.fidelity.calibrate.runs import Simulator, calibration_of
 from sim.study.fidelity.validate.predict import Prediction
+from sim.study.metrics.statistics import CONFIDENCE, normal_quantile
 
-NORMAL_95 = 1.96
 MOST_REASONS = 10
 MOST_RUNS = 200
 """Of a longer table every second, third, ... run is taken."""
@@ -75,7 +75,7 @@ def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int
 
 
 def _factor(theta: float, sd: float, determined: bool) -> Factor:
-    low, high = (float(np.exp(theta + side * NORMAL_95 * sd)) for side in (-1, 1))
+    low, high = (float(np.exp(theta + side * normal_quantile((1 + CONFIDENCE) / 2) * sd)) for side in (-1, 1))
     return Factor(factor=round(float(np.exp(theta)), 4), low=round(low, 4), high=round(high, 4), determined=determined)
 
 

@@ -19,6 +19,7 @@ from sim.catalogue.value import Value
 from sim.spec import Spec
 from sim.steptime.calibration import Errors
 from sim.study.fidelity.calibrate.runs import Simulator, Theta
+from sim.study.metrics.statistics import normal_quantile
 from sim.yamlio import read
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,7 @@ HUBER = 2.0
 FAR_OFF = 3.0
 CUT_QUEUE = 10.0
 """Residual of a first token that waits in a longer queue than was simulated."""
-MAD_TO_SD = 1.4826
+MAD_TO_SD = 1 / normal_quantile(0.75)
 """Standard deviation over median absolute deviation of a normal law."""
 
 

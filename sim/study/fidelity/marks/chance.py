@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from sim.rng import stream
 from sim.study.fidelity.marks.interval import Worth
+from sim.study.metrics.statistics import normal_quantile
 
 DRAWS = 4000
-TENTH_PERCENTILE = 1.2816
+TENTH_PERCENTILE = normal_quantile(0.9)
 """Standard deviations from the median to the 10th or 90th percentile of a normal distribution."""
 Floats = NDArray[np.float64]
 

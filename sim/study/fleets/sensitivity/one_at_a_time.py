@@ -21,7 +21,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.axis import ONLY_RAISED, LoadAxis
 from sim.study.metrics.service_level import cases_overloaded
 from sim.study.metrics.statistics import ratio, ratio_difference
-from sim.study.money.breakeven.tipping import INPUTS, in_stated_currency, number_of
+from sim.study.money.breakeven.tipping import INPUTS, booked_inputs, in_stated_currency, number_of
 from sim.study.money.price.rebill import Bill, Rebilling
 
 USUAL = 0.3
@@ -254,7 +254,7 @@ def _way(fleet: Fleet) -> str:
 
 def _usual_paths(scenario: Scenario) -> list[str]:
     """Of money and of load; whether the scenario has them is seen later."""
-    paths = list(INPUTS)
+    paths = list(booked_inputs(as_data(scenario)))
     with suppress(ValueError):  # a burst has no rate
         path = LoadAxis.of(scenario).path
         paths.append(path if scenario.service is None else f"services.{scenario.service}.{path.split('.', 2)[2]}")

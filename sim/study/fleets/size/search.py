@@ -25,6 +25,7 @@ from sim.study.fleets.size.runner import Runner
 from sim.study.fleets.size.trials import Trial, Trials
 from sim.study.fleets.size.tried import Sizing, Status, TriedFleet, gpus_of, in_order, kinds_of
 from sim.study.fleets.size.units import Unit, spares_differ, units, with_spares
+from sim.study.money.breakeven.horizon import levelised
 
 TOGETHER = 4
 """Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
@@ -58,12 +59,12 @@ class Search:
     ) -> None:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
-        self.scenario = scenario.model_copy(update={"sweep": None, "size": None, **kept})
+        self.scenario = levelised(scenario).model_copy(update={"sweep": None, "size": None, **kept})
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner, catalog, size)
         self._prospects = Prospects(self.scenario, catalog)
-        self._units = list(units(scenario, size, catalog))
+        self._units = list(units(self.scenario, size, catalog))
         self._needs: dict[tuple[int, int], Needs] = {}
         """By unit and replicas."""
         self._levels = {one.name: one.slo for one in scenario.services}

@@ -9,10 +9,11 @@ Prices are those of the whole calendar, not of the simulated hours. With a `load
 its hours is billed at its own load and price, and the units carry its peak.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from math import ceil, exp, fsum, log
+from math import ceil, fsum, isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from sim.cost import CostPlan
 from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.finance.flows import Flows, mean_flows, with_peak
 from sim.cost.finance.horizon import Horizon
+from sim.cost.rent import api
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.breakeven import Breakeven, candidate_names
 from sim.scenario.sweep import Case, at_point
@@ -32,7 +34,7 @@ from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import held_tokens_per_s, mean_tokens, rate_per_load
-from sim.study.money.breakeven.horizon import horizon_of
+from sim.study.money.breakeven.horizon import horizon_of, levelised
 from sim.study.money.price.rebill import Bill, Rebilling
 from sim.study.money.price.year_hours import YEAR, Calendar, hours_of, usual_load
 from sim.units import SECONDS_PER_HOUR
@@ -41,6 +43,8 @@ UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
 """Where a fleet's cost is simulated; between two of them it is a straight line."""
 API = "api"
 """Its line in a bill."""
+HALVINGS = 40
+"""Steps of a bisection: enough for the last digit of a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,26 @@ class Cost:
     def usd_per_h(self) -> float:
         """Everything, purchases spread over their life and inflation levelled out."""
         return self.flows.levelised_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def capital_usd_per_h(self) -> float:
+        """Purchases and removals at the equal payment over their life [USD/h]."""
+        return self.flows.usd_per_h - self.flows.opex_usd_per_h
+
+    @property
+    def lines_usd_per_h(self) -> Mapping[str, float]:
+        """Levelised cost of each component [USD/h]; `usd_per_h` is their sum."""
+        return self.flows.levelised_lines(self.finance, self.horizon)
+
+    @property
+    def rent_usd_per_h(self) -> float:
+        """Part of the levelised cost that is proportional to the rent [USD/h]."""
+        return self.flows.levelised_rent_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def hardware_usd_per_h(self) -> float:
+        """Part of the levelised cost that is proportional to the price of hardware [USD/h]."""
+        return self.flows.levelised_hardware_usd_per_h(self.finance, self.horizon)
 
     @property
     def usd_per_million_output_tokens(self) -> float:
@@ -114,7 +138,7 @@ class Ledgers:
             name: sorted({*(u * most for u in UTILISATIONS), self.share(most)}) for name, most in capacity_of.items()
         }
         self._billing = {
-            (name, load): Rebilling(scenario, catalog, cases)
+            (name, load): Rebilling(scenario, catalog, cases, levelised)
             for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
         }
         self._loads = loads
@@ -218,6 +242,26 @@ class Ledgers:
             return self.horizon
         return horizon_of(at_point(self.scenario, dict(overrides)), self.horizon.months)
 
+    def cheaper(self, candidate: Candidate) -> dict[str, list[tuple[float, float]]]:
+        """Return the utilisations at which one unit costs less than each other way to get its tokens.
+
+        The other ways are those to pay for the same fleet, and the API. A way without tokens at some load is left out.
+        """
+        others = [one for one in self.candidates if one.fleet == candidate.fleet and one.name != candidate.name]
+        gaps = {other.name: partial(self._gap_usd_per_h, candidate, other) for other in others}
+        if self.api([self.steady(candidate, candidate.capacity)]) is not None:
+            gaps[api.NAME] = partial(self._gap_usd_per_h, candidate, None)
+        return {
+            name: below(UTILISATIONS, gap) for name, gap in gaps.items() if all(isfinite(gap(u)) for u in UTILISATIONS)
+        }
+
+    def _gap_usd_per_h(self, candidate: Candidate, other: Candidate | None, utilisation: float) -> float:
+        """Cost of one unit at *utilisation* less that of *other*, or of the API, for the same tokens [USD/h]."""
+        load = utilisation * candidate.capacity
+        mine = self.steady(candidate, load)
+        theirs = self.api([mine]) if other is None else self.steady(other, load)
+        return mine.usd_per_h - theirs.usd_per_h if theirs is not None and mine.output_tokens_per_h else nan
+
     def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
         """(utilisation, cost) of one unit at a steady load."""
         return [(u, self.steady(candidate, u * candidate.capacity)) for u in UTILISATIONS]
@@ -285,22 +329,29 @@ def _simulated(
     return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
 
 
-def below(xs: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[tuple[float, float]]:
-    """The ranges of *xs* in which *first* is below *second*, on straight lines in logarithms.
+def below(xs: Sequence[float], gap: Callable[[float], float]) -> list[tuple[float, float]]:
+    """Return the ranges within *xs* in which *gap* is negative; between two of *xs* it changes its sign at most once.
 
-    >>> below([1.0, 2.0, 4.0], [5.0, 1.0, 1.0], [2.0, 2.0, 2.0])[0][1]
-    4.0
+    >>> below([1.0, 2.0, 4.0], lambda x: 6 - 2 * x)
+    [(3.0, 4.0)]
     """
-    gaps = [log(a) - log(b) for a, b in zip(first, second, strict=True)]
     found: list[tuple[float, float]] = []
-    start = xs[0] if gaps[0] < 0 else None
-    for i, (gap, following) in enumerate(pairwise(gaps)):
-        if (gap < 0) == (following < 0):
+    start = xs[0] if gap(xs[0]) < 0 else None
+    for left, right in pairwise(xs):
+        if (gap(left) < 0) == (gap(right) < 0):
             continue
-        at = exp(log(xs[i]) + gap / (gap - following) * (log(xs[i + 1]) - log(xs[i])))
+        at = _sign_change(gap, left, right)
         if start is None:
             start = at
         else:
             found.append((start, at))
             start = None
     return found if start is None else [*found, (start, xs[-1])]
+
+
+def _sign_change(gap: Callable[[float], float], left: float, right: float) -> float:
+    negative = gap(left) < 0
+    for _ in range(HALVINGS):
+        middle = (left + right) / 2
+        left, right = (middle, right) if (gap(middle) < 0) == negative else (left, middle)
+    return right

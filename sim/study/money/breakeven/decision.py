@@ -27,6 +27,8 @@ class BreakevenAnswer:
     candidates: Sequence[Candidate]
     curves: Mapping[str, Sequence[tuple[float, Cost]]]
     """Candidate -> (utilisation, cost of one unit)."""
+    cheaper: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+    """Candidate -> other way to get its tokens -> utilisations of one unit at which the candidate costs less."""
     by_load: Mapping[str, Sequence[tuple[float, float]]]
     """Candidate, or API -> (load, USD/h), whole units sharing the load."""
     at_load: Mapping[str, Cost]
@@ -81,6 +83,7 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
         capacities=found,
         candidates=ledgers.candidates,
         curves={one.name: ledgers.curve(one) for one in ledgers.candidates},
+        cheaper={one.name: ledgers.cheaper(one) for one in ledgers.candidates if at_load[one.name].flows.capex_usd},
         by_load=_by_load(ledgers),
         at_load=at_load,
         usd_per_h=usd_per_h,

@@ -1,7 +1,12 @@
 """The one span and discount rate of a comparison, whatever finance each fleet has of its own."""
 
+from typing import TypeVar
+
+from sim.cost.finance.finance import Annuity, StraightLine
 from sim.cost.finance.horizon import Horizon
-from sim.scenario.schema import Scenario
+from sim.scenario.schema import Fleet, Scenario
+
+Financed = TypeVar("Financed", Scenario, Fleet)
 
 
 def horizon_of(scenario: Scenario, otherwise_months: float = 1.0) -> Horizon:
@@ -9,8 +14,32 @@ def horizon_of(scenario: Scenario, otherwise_months: float = 1.0) -> Horizon:
 
     *otherwise_months* without any `finance`, and then nothing is discounted.
     """
-    used = [finance for fleet in scenario.fleets if (finance := fleet.finance or scenario.finance) is not None]
+    used = finances_of(scenario)
     if not used:
         return Horizon(otherwise_months, 0.0)
     longest = max(used, key=lambda one: one.life_months)
     return Horizon(longest.life_months, (scenario.finance or longest).rate_per_year)
+
+
+def finances_of(scenario: Scenario) -> list[Annuity | StraightLine]:
+    """Return the finance of each fleet that has one, its own or the scenario's; without fleets the scenario's."""
+    stated = [fleet.finance or scenario.finance for fleet in scenario.fleets] or [scenario.finance]
+    return [one for one in stated if one is not None]
+
+
+def levelised(scenario: Scenario) -> Scenario:
+    """Return *scenario* with purchases spread as equal payments at the discount rate of the comparison.
+
+    The cheapest per hour then has the lowest net present cost, whatever `method` each `finance` states.
+    """
+    rate = horizon_of(scenario).discount_rate
+
+    def at_rate(section: Financed) -> Financed:
+        same = section.finance is None or (finance := section.finance.levelised(rate)) is section.finance
+        return section if same else section.model_copy(update={"finance": finance})
+
+    fleets = [at_rate(fleet) for fleet in scenario.fleets]
+    changed = at_rate(scenario)
+    if all(new is old for new, old in zip(fleets, scenario.fleets, strict=True)):
+        return changed
+    return changed.model_copy(update={"fleets": type(scenario.fleets)(fleets)})

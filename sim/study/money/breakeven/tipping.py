@@ -30,6 +30,13 @@ INPUTS = {
 price in another currency is moved in that currency."""
 
 
+def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, float]]:
+    """Return the inputs that change what `run` books: without the discount rate where purchases bear no interest."""
+    finance = data.get("finance")
+    free = isinstance(finance, dict) and finance.get("method") == "straight_line"
+    return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}
+
+
 @dataclass(frozen=True, slots=True)
 class Tipping:
     """One input of the verdict."""
@@ -93,10 +100,10 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
         cost = ledgers.cost(one, ledgers.load)
         flows = cost.flows
         if flows.resold_usd:
-            moved = _scaled(ledgers, one, flows.resold_usd, flows.hardware_usd_per_h)
+            moved = _scaled(ledgers, one, flows.resold_usd, cost.hardware_usd_per_h)
             yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
         if flows.rent_usd_per_h:
-            moved = _scaled(ledgers, one, flows.rent_usd_per_h, flows.rent_usd_per_h)
+            moved = _scaled(ledgers, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
             yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
     yield TippingInput("load", ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
@@ -128,7 +135,10 @@ def _by_override(ledgers: Ledgers, path: str) -> Costs:
 
 
 def _scaled(ledgers: Ledgers, one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
-    """*one*'s hardware, or its rent, at another price than *paid*: a part of its bill is proportional to it."""
+    """Return the costs with *one*'s hardware, or its rent, at another price than *paid*.
+
+    *part_usd_per_h* of its levelised cost is proportional to that price.
+    """
     now = costs_at(ledgers, ledgers.load)
     return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
 

@@ -107,7 +107,7 @@ class Row:
     """Component -> running costs."""
     rental_usd: float = 0.0
     present_usd: float = 0.0
-    """Value of the month's net cash at the start of the plan."""
+    """Net cost of the month at its value at the start of the plan."""
     output_tokens: float = 0.0
     prompt_tokens: float = 0.0
     existing: int = 0
@@ -153,8 +153,8 @@ class Row:
 
     @property
     def net_usd(self) -> float:
-        """Cash received less cash paid."""
-        return -(self.at_once_usd + self.running_usd + self.rental_usd)
+        """Cash paid less cash received."""
+        return self.at_once_usd + self.running_usd + self.rental_usd
 
 
 def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[Row]:
@@ -211,9 +211,9 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
 
 
 def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:
-    """What is received at the start of *month* less what is paid at its end, at its value at the start of the plan."""
+    """Return what is paid at the end of *month* less what is received at its start, as worth at the plan's start."""
     start, end = (discount_factor(discount_rate, at) for at in (month, month + 1))
-    return received_usd * start - paid_usd * end
+    return paid_usd * end - received_usd * start
 
 
 class Sold(NamedTuple):

@@ -89,18 +89,18 @@ class Outlook:
 
     @property
     def cumulative_usd(self) -> tuple[float, ...]:
-        """What has been received less what has been paid since the start, at the end of each month and at the close."""
+        """Cash paid less cash received since the start, at the end of each month and at the close [USD]."""
         return tuple(accumulate(row.net_usd for row in self.rows))
 
     @property
     def total_usd(self) -> float:
         """All that is paid less all that is received."""
-        return -fsum(row.net_usd for row in self.rows)
+        return fsum(row.net_usd for row in self.rows)
 
     @property
     def present_usd(self) -> float:
-        """All that is paid less all that is received, discounted to the start [USD]: the negative of the NPV."""
-        return -fsum(row.present_usd for row in self.rows)
+        """Net present cost: all that is paid less all that is received, discounted to the start [USD]."""
+        return fsum(row.present_usd for row in self.rows)
 
     @property
     def output_tokens(self) -> float:

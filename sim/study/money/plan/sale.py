@@ -26,7 +26,7 @@ class Sales:
     @property
     def cost(self) -> tuple[float, float]:
         """(load that is missing over the months, cost at its value at the start): what decides, in this order."""
-        missing, usd = fsum(row.shortfall for row in self.rows), -fsum(row.present_usd for row in self.rows)
+        missing, usd = fsum(row.shortfall for row in self.rows), fsum(row.present_usd for row in self.rows)
         return round(missing, _DIGITS), round(usd, _DIGITS)
 
 

@@ -4,7 +4,7 @@ A case's meters are added up once, by pool and, where electricity is priced by t
 plan's prices times these sums: a millisecond, against seconds for a simulation and tenths of one for a full ledger.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -66,9 +66,18 @@ class Bill:
 class Rebilling:
     """Stored cases of one scenario, ready to be billed again and again."""
 
-    def __init__(self, scenario: Scenario, catalog: Catalog, stored: Sequence[tuple[Case, StoredCase]]) -> None:
-        """Of *stored* those that could run. Raises ValueError where one's fleet has no `cost`."""
-        self.scenario, self.catalog = scenario, catalog
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        stored: Sequence[tuple[Case, StoredCase]],
+        terms: Callable[[Scenario], Scenario] = lambda scenario: scenario,
+    ) -> None:
+        """Keep of *stored* the cases that could run; bills are made with what *terms* makes of the scenario.
+
+        Raises ValueError where the fleet of a case has no `cost`.
+        """
+        self.scenario, self.catalog, self._terms = scenario, catalog, terms
         resolver = Resolver(scenario, catalog)
         self._cases = [_Metered.of(case, one, resolver) for case, one in stored if one.status == "ok"]
 
@@ -100,7 +109,8 @@ class Rebilling:
 
     def _costs(self, case: "_Metered", overrides: Mapping[str, Any], copies: int, hours: Calendar | None) -> CostPlan:
         # the sweep's values stand above the others
-        costs = case.costs(at_point(self.scenario, {**overrides, **case.case.overrides}), self.catalog, copies)
+        at = self._terms(at_point(self.scenario, {**overrides, **case.case.overrides}))
+        costs = case.costs(at, self.catalog, copies)
         return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
 
 

@@ -6,12 +6,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from sim.cli import app
 from sim.report.charts.tornado import TornadoBar, draw_tornado
+from sim.report.fleets.futures.sentences import _disputed
+from sim.study.fleets.futures.draws import MILLION, FleetDraws
+from sim.study.fleets.futures.settings import Setting
 from sim.yamlio import dump
 
 POOL = {"gpu": "rtx-4090", "server": "workstation-4x4090"}
@@ -75,6 +79,21 @@ def test_the_answer_is_said_and_written(out: Path) -> None:
     assert sentence in json.loads((out / "manifest.json").read_text())["futures"][0]
     assert page.count("each input alone, 10 % (blue) to 90 % quantile (orange)") == 3
     assert "two offers" in page
+
+
+def _drawn(fleet: str, central: float, draws: list[float]) -> FleetDraws:
+    return FleetDraws(fleet, {}, {MILLION: central}, {MILLION: np.array(draws)}, {}, {})
+
+
+def test_a_verdict_names_what_it_rests_on_where_the_draws_differ() -> None:
+    """A costs 1.00 against 1.10 at the centre, and less in 46 of 100 draws."""
+    rented = _drawn("R", 1.1, [1.1] * 100)
+    (told,) = _disputed(Setting({}, (_drawn("A", 1.0, [0.9] * 46 + [1.5] * 54), rented)))
+    assert told == (
+        "The verdict compares central values, at which A is cheaper ($1.00 against $1.10); the draws favour R."
+    )
+    assert list(_disputed(Setting({}, (_drawn("A", 1.0, [0.9] * 54 + [1.5] * 46), rented)))) == []
+    assert list(_disputed(Setting({}, (_drawn("A", 1.1, [0.9] * 46 + [1.5] * 54), rented)))) == []
 
 
 def test_tables_agree_with_one_another(out: Path) -> None:

@@ -31,7 +31,7 @@ def outlook(fleet: str, amounts: list[tuple[float, float]], short: int = 0) -> O
             capex_usd={"gpu_capital": max(0.0, at_once)},
             resale_usd=max(0.0, -at_once),
             rental_usd=through,
-            present_usd=-at_once - through,
+            present_usd=at_once + through,
             output_tokens=1e6,
         )
         for month, (at_once, through) in enumerate(amounts)
@@ -53,13 +53,13 @@ def test_the_cheapest_and_what_the_others_cost_more() -> None:
 
 def test_the_month_at_whose_end_a_plan_takes_the_lead_is_that_of_its_row() -> None:
     rented, bought = outlook("rented", RENTED), outlook("bought", BOUGHT)
-    # -31 -32 -33 ... against -16 -32 -48 ...: as much at the end of December, less at the end of January
-    assert bought.cumulative_usd[:4] == (-31, -32, -33, -54)
+    # 31 32 33 ... against 16 32 48 ...: as much at the end of December, less at the end of January
+    assert bought.cumulative_usd[:4] == (31, 32, 33, 54)
     assert verdict([rented, bought], PLAN).findings[-1] == (
         "From the end of 2028-01 on bought has paid less in sum than rented."
     )
     rows = [month_rows(one, PLAN) for one in (bought, rented)]
-    ahead = [b["date"] for b, r in zip(*rows, strict=True) if b["cumulative_cash_usd"] > r["cumulative_cash_usd"]]
+    ahead = [b["date"] for b, r in zip(*rows, strict=True) if b["cumulative_cost_usd"] < r["cumulative_cost_usd"]]
     assert ahead[0] == "2028-01"
 
 

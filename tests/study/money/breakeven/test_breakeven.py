@@ -72,13 +72,12 @@ def test_money_paid_never_falls_without_a_resale(capex, running, rate, count) ->
 
 def test_two_lines_cross_where_they_are_equal() -> None:
     xs = [0.01, 0.1, 1.0]
-    falling = [10 / x for x in xs]
-    # 10 / x = 40 at x = 0.25; both are straight in logarithms
-    assert below(xs, falling, [40.0] * 3) == [(pytest.approx(0.25), xs[-1])]
-    assert below(xs, [40.0] * 3, falling) == [(xs[0], pytest.approx(0.25))]
-    assert below(xs, falling, [5.0] * 3) == []
-    assert below(xs, falling, [2000.0] * 3) == [(0.01, xs[-1])]
-    assert len(below([1.0, 2.0, 4.0, 8.0], [1.0, 4.0, 1.0, 4.0], [2.0] * 4)) == 2
+    # 10 / x = 40 at x = 0.25
+    assert below(xs, lambda x: 10 / x - 40) == [(pytest.approx(0.25, rel=1e-9), xs[-1])]
+    assert below(xs, lambda x: 40 - 10 / x) == [(xs[0], pytest.approx(0.25, rel=1e-9))]
+    assert below(xs, lambda x: 10 / x - 5) == []
+    assert below(xs, lambda x: 10 / x - 2000) == [(0.01, xs[-1])]
+    assert len(below([1.0, 2.0, 4.0, 8.0], lambda x: 1 if 1.5 < x < 3 or x > 6 else -1)) == 2
 
 
 def test_a_verdict_tips_where_the_costs_are_equal() -> None:
@@ -110,7 +109,7 @@ fleets:
     pools: [{gpu: rtx-4090, server: workstation-2x4090}]
     cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
 site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
-finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2}
+finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2, inflation: {energy: 0.05}}
 api: {input: 0.1, output: 0.35}
 breakeven: {months: 24, also: {own: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5}}}}}
 """
@@ -142,6 +141,12 @@ def test_the_command_answers(tmp_path: Path) -> None:
     assert [float(row["usd_per_h"]) for row in rented] == pytest.approx([0.5] * len(rented))
     cost = [float(row["usd_per_million_output_tokens"]) for row in bought]
     assert cost == sorted(cost, reverse=True)
+    ranking = {row["candidate"]: float(row["usd_per_h"]) for row in rows(tmp_path / "out/ranking.csv")}
+    bill = rows(tmp_path / "out/bill.csv")
+    for name, usd_per_h in ranking.items():
+        levelised = [float(row["levelised_usd_per_month"]) for row in bill if row["candidate"] == name]
+        assert sum(levelised) == pytest.approx(730 * usd_per_h)
+    assert "levelised" in done.out
     months_of = {row["candidate"] for row in rows(tmp_path / "out/months.csv")}
     assert months_of == {"own bought", "own rented", API}
     page = (tmp_path / "out/breakeven.html").read_text()

@@ -1,0 +1,217 @@
+"""Tipping points are where fresh bills at the tipping value are equal, whatever the terms."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sim.catalogue.catalog import load_catalog
+from sim.scenario.schema import Scenario
+from sim.study.cases.cores import Cores
+from sim.study.fleets.capacity.search import Capacity
+from sim.study.money.breakeven.candidates import Ledgers
+from sim.study.money.breakeven.tipping import Tipping, tipping_points
+
+CATALOG = load_catalog()
+FIXED = {"distribution": "fixed", "value": 60}
+POOL = {
+    "gpu": "rtx-4090",
+    "server": "workstation-4x4090",
+    "steptime": {"model": "affine", "base_s": 0.01, "per_token_s": 1e-5, "per_context_token_s": 1e-8},
+    "batching": {"policy": "vllm", "num_gpu_blocks": 999, "max_num_seqs": 8},
+}
+SCENARIO: dict[str, Any] = {
+    "name": "tips",
+    "workload": {"arrivals": {"process": "constant", "rate_rps": 1}, "lengths": {"prompt": FIXED, "output": FIXED}},
+    "horizon_s": 12,
+    "slo": {"ttft_s": 1},
+}
+SITE = {"electricity_usd_per_kwh": 0.15, "pue": 1.3, "hosting": {"per": "kw_month", "usd": 90}}
+WITHIN = 1e-3
+
+
+@pytest.fixture(scope="module")
+def ledgers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], Ledgers]:
+    """Return a maker of ledgers under any terms: the points are simulated once."""
+    folder = tmp_path_factory.mktemp("tips")
+
+    def make(terms: dict[str, Any]) -> Ledgers:
+        scenario = Scenario.model_validate(SCENARIO | terms)
+        capacities = [Capacity(fleet.name, 4.0, None, ()) for fleet in scenario.fleets]
+        return Ledgers(scenario, CATALOG, folder, Cores(1), capacities)
+
+    return make
+
+
+def bought(factor: float = 1.0, server: float = 3000, gpu: float = 2400) -> dict[str, Any]:
+    return {"acquisition": "buy", "quotes": {"workstation-4x4090": factor * server, "rtx-4090": factor * gpu}}
+
+
+def rented(factor: float = 1.0, usd: float = 0.55, **more: Any) -> dict[str, Any]:
+    return {"acquisition": "rent", "quotes": {"rtx-4090": factor * usd}, **more}
+
+
+def scenario_of(own: dict[str, Any], let: dict[str, Any], **terms: Any) -> dict[str, Any]:
+    fleets = [{"name": "own", "pools": [POOL], "cost": own}, {"name": "let", "pools": [POOL], "cost": let}]
+    return {"fleets": fleets, "site": SITE, **terms}
+
+
+def tips(ledgers: Ledgers) -> dict[str, Tipping]:
+    return {one.name: one for one in tipping_points(ledgers)}
+
+
+def fresh(ledgers: Ledgers) -> dict[str, float]:
+    return {one.name: ledgers.cost(one, ledgers.load).usd_per_h for one in ledgers.candidates}
+
+
+def crossing(one: Tipping) -> float:
+    (value,) = {one.below, one.above} - {None}
+    assert value is not None
+    return value
+
+
+AUDITED = {
+    "finance": {
+        "method": "annuity",
+        "discount_rate": 0.08,
+        "life_years": 5,
+        "inflation": {"maintenance": 0.15, "failures": 0.15, "energy": 0.1, "hosting": 0.05},
+    },
+    "operations": {
+        "maintenance": {"fraction_per_year": 0.12},
+        "failures": {"per_gpu_year": 0.3, "handling_usd": 200},
+    },
+}
+
+
+def test_the_price_of_hardware_tips_where_fresh_bills_are_equal(ledgers_of: Any) -> None:
+    """Maintenance and failures follow the price and get dearer: their later years count in the crossing."""
+    ledgers = ledgers_of(scenario_of(bought(), rented(), **AUDITED))
+    found = tips(ledgers)["hardware price of own"]
+    assert found.now == pytest.approx(5400)
+    costs = fresh(ledgers_of(scenario_of(bought(crossing(found) / 5400), rented(), **AUDITED)))
+    assert costs["own"] == pytest.approx(costs["let"], rel=WITHIN)
+    first = ledgers.cost(ledgers.candidates[0], ledgers.load)
+    assert first.hardware_usd_per_h > 1.05 * first.flows.hardware_usd_per_h
+
+
+@pytest.mark.parametrize("growth", [0.1, 0.03])
+def test_a_rent_that_rises_tips_at_the_rent_of_today(ledgers_of: Any, growth: float) -> None:
+    finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 5, "inflation": {"rental": growth}}
+    ledgers = ledgers_of(scenario_of(bought(), rented(usd=0.2), finance=finance))
+    found = tips(ledgers)["rent of let"]
+    assert found.now == pytest.approx(0.2)
+    costs = fresh(ledgers_of(scenario_of(bought(), rented(usd=crossing(found)), finance=finance)))
+    assert costs["own"] == pytest.approx(costs["let"], rel=WITHIN)
+
+
+share = st.floats(0, 1).map(lambda x: round(x, 3))
+growth = st.floats(-0.2, 0.25).map(lambda x: round(x, 3))
+LINES = ["energy", "hosting", "maintenance", "failures", "staff", "rental", "rental_reserved", "rental_unused"]
+RESALES: list[dict[str, Any]] = [
+    {},
+    {"residual_fraction": 0.35},
+    {"resale": {"loss_per_year": 0.3}},
+]
+TERMS = st.fixed_dictionaries(
+    {
+        "method": st.sampled_from(["annuity", "straight_line"]),
+        "discount_rate": st.floats(0, 0.3).map(lambda x: round(x, 3)),
+        "life_years": st.sampled_from([0.5, 2, 3.5, 5]),
+        "inflation": st.dictionaries(st.sampled_from(LINES), growth, max_size=4),
+    }
+)
+OPERATIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "network_storage": st.fixed_dictionaries({"fraction_of_hardware": share}),
+        "tax": st.fixed_dictionaries({"fraction_of_purchases": share}),
+        "maintenance": st.fixed_dictionaries({"fraction_per_year": share}),
+        "failures": st.fixed_dictionaries(
+            {"per_gpu_year": share, "covered_fraction": share, "handling_usd": st.sampled_from([0, 200])}
+        ),
+        "spares": st.fixed_dictionaries({"fraction_of_gpus": share}),
+        "deployment": st.just({"usd_per_server": 700}),
+        "decommissioning": st.just({"usd_per_server": 150}),
+        "staff": st.just({"fte": 0.1, "usd_per_fte_year": 9000, "over_gpus": 16}),
+    },
+)
+RENTS = [
+    {},
+    {"spot": {"availability": 0.8, "discount": 0.3}},
+    {"commitment": {"gpus": 1, "months": 12, "discount": 0.4}},
+    {"commitment": {"gpus": 3, "months": 18, "discount": 0.6}},
+]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    finance=TERMS,
+    resale=st.sampled_from(RESALES),
+    operations=OPERATIONS,
+    rent=st.sampled_from(RENTS),
+    usd=st.sampled_from([0.1, 0.3, 0.9]),
+    api=st.sampled_from([None, {"input": 0.4, "output": 1.6}]),
+)
+def test_fresh_bills_at_a_tipping_value_are_equal(
+    ledgers_of: Any,
+    finance: dict[str, Any],
+    resale: dict[str, Any],
+    operations: dict[str, Any],
+    rent: dict[str, Any],
+    usd: float,
+    api: dict[str, Any] | None,
+) -> None:
+    terms = {"finance": finance | resale, "operations": operations, "api": api}
+    ledgers = ledgers_of(scenario_of(bought(), rented(usd=usd, **rent), **terms))
+    every = {**fresh(ledgers)}
+    for name, one in tips(ledgers).items():
+        for value, then in ((one.below, one.then_below), (one.above, one.then_above)):
+            if value is None or name == "load":
+                continue
+            own, let, changed = bought(), rented(usd=usd, **rent), dict(terms)
+            if name == "hardware price of own":
+                own = bought(value / one.now)
+            elif name == "rent of let":
+                let = rented(value / one.now, usd, **rent)
+            else:
+                changed |= at(name, value, changed)
+            again = ledgers_of(scenario_of(own, let, **changed))
+            costs = fresh(again)
+            hosted = again.api([again.cost(candidate, again.load) for candidate in again.candidates])
+            every = costs | ({"the API": hosted.usd_per_h} if hosted is not None else {})
+            least, second = sorted(every.values())[:2]
+            assert second == pytest.approx(least, rel=WITHIN), (name, value, then, every)
+
+
+PATHS = {
+    "electricity": ("site", "electricity_usd_per_kwh"),
+    "PUE": ("site", "pue"),
+    "hosting": ("site", "hosting", "usd"),
+    "discount rate": ("finance", "discount_rate"),
+    "life": ("finance", "life_years"),
+    "residual value": ("finance", "residual_fraction"),
+}
+
+
+def at(name: str, value: float, terms: dict[str, Any]) -> dict[str, Any]:
+    """Return the section of *terms* that has the input *name*, with *value* there."""
+    section, *path = PATHS[name]
+    held = dict(SITE if section == "site" else terms[section])
+    if len(path) == 2:
+        held[path[0]] = held[path[0]] | {path[1]: value}
+    else:
+        held[path[0]] = value
+    return {section: held}
+
+
+def test_the_api_has_one_crossing(ledgers_of: Any) -> None:
+    """One unit costs as much as the API at the load that tips the verdict, whichever sentence states it."""
+    finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "inflation": {"api": 0.1, "energy": 0.05}}
+    ledgers = ledgers_of(scenario_of(bought(), rented(usd=5), finance=finance, api={"input": 0.4, "output": 0.8}))
+    (own, _) = ledgers.candidates
+    ((start, end),) = ledgers.cheaper(own)["the API"]
+    assert end == 1.0
+    assert start * own.capacity == pytest.approx(crossing(tips(ledgers)["load"]), rel=1e-6)
