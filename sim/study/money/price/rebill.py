@@ -18,8 +18,9 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import Calendar
 from sim.study.cases.store import StoredCase
-from sim.study.money.price.year_hours import Calendar
+from sim.study.metrics.idle import idle_window
 
 KEYS = ("service", "pool", "server", "replica", "state")
 SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w", "unused"))
@@ -67,10 +68,17 @@ class Rebilling:
     """Stored cases of one scenario, ready to be billed again and again."""
 
     def __init__(self, scenario: Scenario, catalog: Catalog, stored: Sequence[tuple[Case, StoredCase]]) -> None:
-        """Of *stored* those that could run. Raises ValueError where one's fleet has no `cost`."""
+        """Bill those of *stored* that could run. Raises ValueError where a fleet has no `cost`."""
         self.scenario, self.catalog = scenario, catalog
         resolver = Resolver(scenario, catalog)
         self._cases = [_Metered.of(case, one, resolver) for case, one in stored if one.status == "ok"]
+
+    @classmethod
+    def idle(cls, scenario: Scenario, catalog: Catalog, case: Case) -> "Rebilling":
+        """Simulate the fleet of *case* without load. Raises ValueError where it has no `cost`."""
+        found = cls(scenario, catalog, ())
+        found._cases = [_Metered.idle(case, Resolver(scenario, catalog))]
+        return found
 
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
@@ -120,6 +128,13 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         machines = resolver.fleet(case).machines
         return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
+
+    @classmethod
+    def idle(cls, case: Case, resolver: Resolver) -> "_Metered":
+        plan = resolver.plan(case)
+        if plan.costs is None:
+            raise ValueError(f"fleet {case.fleet} has no cost")
+        return cls(case, resolver.fleet(case).machines, idle_window(plan), 0)
 
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Charges under the scenario *at* this case's point of the sweep."""
