@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, fsum
 
+from sim.scenario.reading.errors import dotted
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.load_profile import CLIENTS, RATE, loads_of
-from sim.scenario.sweep import as_data, axis_labels, points
+from sim.scenario.sweep import as_data, at_point, axis_labels, points
 from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 
 MOST_SIMULATED = 12
@@ -121,6 +122,15 @@ def year_plan(scenario: Scenario) -> YearPlan | None:
     axis = next((label for path, label in labels.items() if place_of(data, path) == place), None)
     of_week = len(scenario.load_profile) == HOURS_PER_WEEK and not isinstance(scenario.load_profile, dict)
     return YearPlan(loads_of(scenario.load_profile), axis, clients, of_week)
+
+
+def at_peak(scenario: Scenario) -> Scenario:
+    """Return *scenario* at the highest load of its `load_profile`; without a profile at its own load."""
+    plan = year_plan(scenario)
+    if plan is None:
+        return scenario
+    place, load = (CLIENTS, ceil(plan.peak)) if plan.clients else (RATE, plan.peak)
+    return at_point(scenario, {dotted(place): load})
 
 
 def hours_of(scenario: Scenario) -> tuple[Hours, ...]:

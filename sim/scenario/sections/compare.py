@@ -21,11 +21,12 @@ def models_of(scenario: Experiment, compare: Compare | None) -> Mapping[str, str
     """
     if compare is not None and compare.across_models:
         return {}
-    found = {fleet.name: _model(fleet, scenario) for fleet in scenario.fleets}
+    found = {fleet.name: model_of(fleet, scenario) for fleet in scenario.fleets}
     return found if len(set(found.values())) > 1 else {}
 
 
-def _model(fleet: Fleet, scenario: Experiment) -> str:
+def model_of(fleet: Fleet, scenario: Experiment) -> str:
+    """Return the id of the model that *fleet* serves, of several all of them; empty without a model."""
     models = {
         nearest(pool.model, service, fleet.model, scenario.model)
         for pool in fleet.pools

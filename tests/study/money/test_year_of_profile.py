@@ -16,6 +16,7 @@ from sim.study.fleets.capacity.search import Capacity, Found
 from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.summary import summarize
 from sim.study.fleets.run.year import FleetYear, year_of
+from sim.study.fleets.size.search import search
 from sim.study.money.breakeven import candidates
 from sim.study.money.breakeven.candidates import Ledgers
 from sim.study.money.plan.loads import part_loads
@@ -117,3 +118,15 @@ def test_an_idle_fleet_is_simulated_and_not_extrapolated(ledgers: Ledgers) -> No
     (own,) = ledgers.candidates
     usd_per_h = ledgers.steady(own, 0.0).flows.monthly_usd_per_h["energy"]
     assert usd_per_h == pytest.approx(IDLE_KW * PUE * USD_PER_KWH)
+
+
+def test_size_bills_the_year_of_the_profile_and_asks_for_its_peak(folder: Path) -> None:
+    size = {"gpus": ["rtx-4090"], "costs": {"rented": {"acquisition": "rent", "quotes": {"rtx-4090": 99}}}}
+    scenario = Scenario.model_validate(SCENARIO | {"size": size | {"max_replicas": 1}})
+    found = search(scenario, CATALOG, folder, Cores(1))
+    year, points = year_by(folder / "run", Scenario.model_validate(SCENARIO))
+    assert found.winner is not None
+    assert found.winner.name == "own"
+    assert 8760 * (found.winner.usd_per_h or 0.0) == pytest.approx(year.usd_per_year, rel=1e-6)
+    # judged at the peak of 4 requests/s, and not at the scenario's own 1
+    assert (found.winner.metrics or {})["requests"] == points[1].row["requests"]
