@@ -24,13 +24,16 @@ from sim.units import HOURS_PER_MONTH
 
 
 def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """ranking.csv: who costs how much at the load, the cheapest first."""
+    """ranking.csv: the cost of the load with each candidate, the cheapest first; model by model where candidates serve
+    different ones.
+    """
     rows = []
-    for name, usd_per_h in sorted(answer.usd_per_h.items(), key=lambda item: item[1]):
-        cost = answer.at_load.get(name)
+    for name in (name for names in answer.products for name in names):
+        cost, usd_per_h = answer.at_load.get(name), answer.usd_per_h[name]
         rows.append(
             {
                 "candidate": name,
+                **({"model": answer.models[name]} if answer.models else {}),
                 answer.axis: answer.load,
                 "units": cost.units if cost else None,
                 "usd_per_h": usd_per_h,
