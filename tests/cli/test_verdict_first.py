@@ -1,4 +1,4 @@
-"""`gpufleet run` begins with its verdict, which ranks fleets that serve different models apart, unless asked otherwise."""
+"""`gpufleet run` begins with its verdict, which ranks fleets of different models apart unless asked otherwise."""
 
 import json
 from pathlib import Path
