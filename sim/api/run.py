@@ -46,7 +46,7 @@ class Run(Result):
             panels, sweep = panels_of(points, *told), sweep_of(points, axes(scenario))
             notes = [*scenario.workload.notes(), *precision_notes(scenario, cases)]
             notes += [*hostless_notes(scenario, prepared.catalog), *futures_told(prepared.out)]
-            document = run_document(scenario, cases, *told, notes, str(prepared.out))
+            document = run_document(scenario, prepared.catalog, cases, notes, str(prepared.out))
             table = brief_table(points, *told)
         draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"])
         super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)

@@ -19,14 +19,14 @@ from sim.report.words.money import in_its_currency
 from sim.report.words.price_age import price_age_note
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.compare import models_of
 from sim.scenario.sweep import axes
-from sim.scenario.year import year_plan
 from sim.study.cases.execute import Workplace
 from sim.study.cases.points import limits, resolved_plans, run_points
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.futures.draws import futures_of
 from sim.study.fleets.run.summary import summarize
-from sim.study.metrics.idle import idle_hours
+from sim.study.fleets.run.year import year_of
 from sim.study.money.price.reprice import keep_scenario, reprice
 
 
@@ -83,8 +83,6 @@ def _finish(
     if futures is not None:
         with speaking(ENGLISH):  # the manifest keeps them
             answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
-    year = year_plan(scenario)
-    idle = list(idle_hours(scenario, catalog, year.axis)) if year is not None and year.has_idle_hours else []
     drawn = {"futures": answers} if answers else {}
     told = told | {"cases": len(cases)} | drawn | statistics_told(scenario, cases)
     with written_together(out, told, [case.folder.name for case in cases]) as folder:
@@ -98,8 +96,7 @@ def _finish(
             limits(scenario),
             scenario.requests,
             with_pictures=report,
-            year=year,
-            idle=idle,
+            year=partial(year_of, scenario, catalog),
             notes=[
                 *precision_notes(scenario, cases),
                 *hostless_notes(scenario, catalog),
@@ -109,6 +106,7 @@ def _finish(
             ],
             futures=futures,
             worths=partial(worths_by_key, scenario, catalog),
+            models=models_of(scenario, scenario.compare),
         )
         keep_scenario(folder, scenario)
 

@@ -11,6 +11,7 @@ from sim.scenario.claims.claim import CLAIM, Claim
 from sim.scenario.experiment import LONGEST_NAME, TERMS, Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.distribution import Futures
 from sim.scenario.sections.breakeven import BREAKEVEN, Breakeven
+from sim.scenario.sections.compare import COMPARE, Compare
 from sim.scenario.sections.futures import FUTURES
 from sim.scenario.sections.limits import LIMITS, Limits
 from sim.scenario.sections.load_profile import LOAD_PROFILE, LoadProfile
@@ -29,10 +30,12 @@ class Scenario(Experiment):
     precision: Annotated[Precision | None, PRECISION] = None
     """Adds replications until a metric is known exactly enough."""
     load_profile: Annotated[LoadProfile | None, LOAD_PROFILE] = None
-    """What a year is made of, for year.csv: hours per year at each of several loads ({8: 2920, 0.5: 5840}), or 24
-    loads, one an hour of the day, or 168, one an hour of the week from Monday on. A load is requests per second, in a
-    closed loop the number of clients; all lie within the loads that the sweep simulates, but for 0: then the machines
-    are on and idle."""
+    """Hours of a year by their load, which `run`, `breakeven`, `plan`, `size` and `price` bill: hours per year at each
+    of several loads ({8: 2920, 0.5: 5840}), or 24 loads, one an hour of the day, or 168, one an hour of the week from
+    Monday on. A load is requests per second, in a closed loop the number of clients; all lie within the loads that the
+    sweep simulates, but for 0: then the machines are on and idle."""
+    compare: Annotated[Compare | None, COMPARE] = None
+    """Which fleets verdicts rank against each other: {across_models: true} also those that serve different models."""
     plan: Annotated[MultiYear | None, PLAN] = None
     """Several years month by month, for `gpufleet plan`."""
     breakeven: Annotated[Breakeven | None, BREAKEVEN] = None

@@ -1,18 +1,58 @@
-"""From a load profile to the hours that each point of the sweep stands for."""
+"""The hours of a year with a load profile: their loads, the loads to simulate for them, and how these weigh."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, fsum
 
+from sim.scenario.reading.errors import dotted
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.load_profile import CLIENTS, RATE, loads_of
-from sim.scenario.sweep import as_data, axis_labels, points
-from sim.units import HOURS_PER_WEEK
+from sim.scenario.sweep import as_data, at_point, axis_labels, points
+from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
+
+MOST_SIMULATED = 12
+"""Loads of a profile that are simulated at most; the others lie on straight lines between them."""
+SAME = 1e-12
+"""Relative difference below which two loads are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Hours of the year that prices are averaged over: all of them, or some of the day or the week more than others."""
+
+    by_hour: tuple[float, ...] | None = None
+    """24 weights, from midnight on, or 168, from Monday's midnight on; None: alike."""
+
+    def mean(self, prices: Sequence[float]) -> float:
+        """Mean of *prices*, 24 of a day or 168 of a week, over these hours."""
+        if self.by_hour is None:
+            return fsum(prices) / len(prices)
+        return fsum(map(float.__mul__, self.by_hour, map(float, prices))) / fsum(self.by_hour)
+
+
+YEAR = Calendar()
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of the year with the same load."""
+
+    share: float
+    """Fraction of the year [1]."""
+    relative: float
+    """Load over the mean load of the year [1]."""
+    calendar: Calendar
+    """Hours of the day or the week at which the load occurs."""
+
+
+ALL_HOURS = (Hours(1.0, 1.0, YEAR),)
+"""The year of a steady load."""
 
 
 @dataclass(frozen=True, slots=True)
 class YearPlan:
-    """What the year table is made of."""
+    """The loads of a year."""
 
     loads: tuple[tuple[float, float, int | None], ...]
     """(load, hours per year, hour of the day or of the week or None where it is not said); a load is requests per
@@ -30,21 +70,49 @@ class YearPlan:
         return max(load for load, hours, _ in self.loads if hours)
 
     @property
+    def mean(self) -> float:
+        """Mean load over all hours of the year."""
+        return fsum(load * hours for load, hours, _ in self.loads) / HOURS_PER_YEAR
+
+    @property
+    def idle_hours(self) -> float:
+        """Hours of the year in which no requests arrive."""
+        return fsum(hours for load, hours, _ in self.loads if not load)
+
+    @property
+    def working_hours(self) -> float:
+        """Hours of the year in which requests arrive."""
+        return fsum(hours for load, hours, _ in self.loads if load)
+
+    @property
     def simulated(self) -> list[float]:
-        """Loads to simulate for it; clients come in whole numbers."""
-        loads = sorted({load for load, hours, _ in self.loads if hours and load})
+        """Loads to simulate; clients come in whole numbers."""
+        loads = spread({load for load, hours, _ in self.loads if hours and load})
         if not self.clients:
             return loads
         return sorted({max(1, side(load)) for load in loads for side in (floor, ceil)})
 
     @property
-    def has_idle_hours(self) -> bool:
-        """Whether no requests arrive in some hours."""
-        return any(hours and not load for load, hours, _ in self.loads)
+    def hours(self) -> tuple[Hours, ...]:
+        """The hours of the year, grouped by their load. A profile by the hour of the day keeps its hours; a profile
+        that counts hours per year has them at any time.
+        """
+        return tuple(self._hours())
+
+    def _hours(self) -> Iterator[Hours]:
+        by_load: dict[float, list[tuple[float, int | None]]] = {}
+        for load, hours, hour in self.loads:
+            if hours:
+                by_load.setdefault(load, []).append((hours, hour))
+        known = [hour for _, _, hour in self.loads if hour is not None]
+        for load, members in by_load.items():
+            when = {hour for _, hour in members if hour is not None}
+            calendar = Calendar(tuple(float(hour in when) for hour in known)) if when else YEAR
+            yield Hours(fsum(hours for hours, _ in members) / HOURS_PER_YEAR, load / self.mean, calendar)
 
 
 def year_plan(scenario: Scenario) -> YearPlan | None:
-    """The plan of a scenario's year; None without a load profile."""
+    """Return the loads of a scenario's year; None without a load profile."""
     if scenario.load_profile is None:
         return None
     data = as_data(scenario)
@@ -56,6 +124,27 @@ def year_plan(scenario: Scenario) -> YearPlan | None:
     return YearPlan(loads_of(scenario.load_profile), axis, clients, of_week)
 
 
+def at_peak(scenario: Scenario) -> Scenario:
+    """Return *scenario* at the highest load of its `load_profile`; without a profile at its own load."""
+    plan = year_plan(scenario)
+    if plan is None:
+        return scenario
+    place, load = (CLIENTS, ceil(plan.peak)) if plan.clients else (RATE, plan.peak)
+    return at_point(scenario, {dotted(place): load})
+
+
+def hours_of(scenario: Scenario) -> tuple[Hours, ...]:
+    """Return the hours of the scenario's year: those of its `load_profile`, or all hours alike."""
+    plan = year_plan(scenario)
+    return ALL_HOURS if plan is None else plan.hours
+
+
+def usual_load(scenario: Scenario, otherwise: float) -> float:
+    """Return the mean load over the year; *otherwise* where the scenario has no `load_profile`."""
+    plan = year_plan(scenario)
+    return otherwise if plan is None else plan.mean
+
+
 def load_by_hour(scenario: Scenario) -> tuple[float, ...] | None:
     """The load of each hour of the day or week, where `load_profile` has it by the hour: weights for what energy costs
     over a year where one simulated load stands for all hours. None: evenly.
@@ -65,3 +154,49 @@ def load_by_hour(scenario: Scenario) -> tuple[float, ...] | None:
         return None
     loads = tuple(load for load, _, _ in plan.loads)
     return loads if any(loads) else None
+
+
+def peak_to_mean(hours: Sequence[Hours]) -> float:
+    """Return the highest load of *hours* over the mean load."""
+    return max(one.relative for one in hours)
+
+
+def loads_within(hours: Sequence[Hours], mean: float) -> list[float]:
+    """Return the loads to simulate for *hours* of a year with the load *mean*, idle hours left out."""
+    return spread({one.relative * mean for one in hours if one.relative})
+
+
+def spread(loads: set[float]) -> list[float]:
+    """Return *loads* in ascending order, thinned out evenly to MOST_SIMULATED of them, both ends included."""
+    ordered = sorted(loads)
+    last = len(ordered) - 1
+    if last < MOST_SIMULATED:
+        return ordered
+    return [ordered[round(place * last / (MOST_SIMULATED - 1))] for place in range(MOST_SIMULATED)]
+
+
+def around(known: Sequence[float], load: float) -> list[tuple[float, float]]:
+    """Return the loads among *known*, in ascending order, that *load* lies between, with their weights on the straight
+    line; a load that is known alone. Beyond the ends the line through the nearest two goes on.
+    """
+    same = next((one for one in known if abs(one - load) <= SAME * abs(load)), None)
+    if same is not None or len(known) == 1:
+        return [(known[0] if same is None else same, 1.0)]
+    right = min(max(1, sum(one < load for one in known)), len(known) - 1)
+    low, high = known[right - 1], known[right]
+    part = (load - low) / (high - low)
+    return [(low, 1 - part), (high, part)]
+
+
+def parts_of_year(hours: Sequence[Hours], known: Sequence[float], mean: float) -> dict[tuple[float, Calendar], float]:
+    """Return what a year is made of: (simulated load, hours at which it occurs) -> fraction of the year.
+
+    The year has the load *mean*, and the loads *known* are simulated, 0 for the idle fleet among them. An hour at a
+    load between two of them counts as the straight line. `run`, `breakeven`, `plan`, `size` and the workspace bill
+    these parts, each hour at its own price.
+    """
+    parts: dict[tuple[float, Calendar], float] = {}
+    for one in hours:
+        for at, weight in around(known, one.relative * mean):
+            parts[at, one.calendar] = parts.get((at, one.calendar), 0.0) + one.share * weight
+    return parts

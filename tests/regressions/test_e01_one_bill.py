@@ -16,6 +16,7 @@ from sim.cost.finance.horizon import Horizon
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
+from sim.scenario.year import YEAR
 from sim.study.cases.cores import Cores
 from sim.study.cases.points import run_points
 from sim.study.cases.store import StoredCase
@@ -26,7 +27,6 @@ from sim.study.money.breakeven.horizon import levelised
 from sim.study.money.plan.plans import outlook
 from sim.study.money.plan.unit import Quantities
 from sim.study.money.price.rebill import Rebilling, metered
-from sim.study.money.price.year_hours import YEAR
 
 CATALOG = load_catalog()
 LOAD = 2.0

@@ -6,11 +6,11 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
+from sim.scenario.year import hours_of
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import mean_tokens
 from sim.study.money.breakeven.candidates import Ledgers
-from sim.study.money.price.year_hours import hours_of
 
 CATALOG = load_catalog()
 SCENARIO = """\

@@ -49,7 +49,7 @@ def test_clients_and_empty_hours_make_a_year(tmp_path: Path) -> None:
     idle = CAPITAL_USD_PER_H + IDLE_KW * 1.2 * 0.5
     by_hand = 1000 * usd_8 + 500 * usd_4 + 500 * (usd_4 + usd_8) / 2 + 6760 * idle
     assert float(year["usd_per_year"]) == pytest.approx(by_hand, rel=1e-6)
-    assert (year["peak_concurrency"], year["good_hours"]) == ("8.0", "8760.0")
+    assert (year["peak_concurrency"], year["good_hours"]) == ("8.0", "2000.0")
     assert "peak_rps" not in year
     requests = 3600 * (1250 * float(eight["requests_per_s"]) + 750 * float(four["requests_per_s"]))
     assert float(year["requests_per_year"]) == pytest.approx(requests, rel=1e-6)

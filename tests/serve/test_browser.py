@@ -20,13 +20,11 @@ from sim.deliver.run import price_run
 from sim.language import speaking
 from sim.report.page.document import run_document
 from sim.report.words.money import showing
-from sim.scenario.sweep import axes
 from sim.serve.app import application
 from sim.serve.guard import Access
 from sim.serve.queue import jobs
 from sim.serve.start import listening
 from sim.serve.workspace import Workspace
-from sim.study.cases.points import limits
 from sim.study.money.price.reprice import load_repriced
 from tests.language.english import english
 
@@ -138,7 +136,7 @@ def test_the_whole_way(
     scenario = load_repriced(workspace / "demo", ["site.electricity_usd_per_kwh=0.3"], catalog)
     cases = price_run(workspace / "demo", scenario, catalog, priced, report=False, command=["test"])
     with showing(scenario):
-        told = run_document(scenario, cases, axes(scenario), limits(scenario), [], "")["verdict"]["headline"]
+        told = run_document(scenario, catalog, cases, [], "")["verdict"]["headline"]
     eventually(lambda: verdict() == told, "the verdict is that of price")
     with page.expect_download() as got:
         page.get_by_role("link", name="Table, CSV").click()

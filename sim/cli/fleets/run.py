@@ -7,7 +7,8 @@ from sim.cli.shared.question import Asked, asks
 def run(asked: Asked) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.deliver.run import futures_told, run_scenario
-    from sim.report.fleets.run.terminal import terminal_differences, terminal_table
+    from sim.report.fleets.run.terminal import headed, terminal_differences, terminal_table
+    from sim.report.fleets.run.verdict import Verdict, verdict_of
     from sim.report.page.document import run_document
     from sim.report.words.exactness import precision_notes
     from sim.report.words.price_age import price_age_note
@@ -15,6 +16,7 @@ def run(asked: Asked) -> None:
     from sim.scenario.job.schema import WorkScenario
     from sim.scenario.sweep import axes
     from sim.study.cases.points import limits
+    from sim.study.fleets.run.summary import summarize
 
     scenario, folder = asked.scenario, asked.folder
     if isinstance(scenario, WorkScenario):
@@ -29,9 +31,18 @@ def run(asked: Asked) -> None:
         aged = price_age_note(scenario, asked.catalog)
         return [*settled, *far, *aged, *asked.notes(), *futures_told(folder)]
 
+    def verdict() -> Verdict:
+        return verdict_of(scenario, asked.catalog, summarize(*told))
+
     asked.show(
-        lambda out: run_document(scenario, *told, notes(), out),
-        lambda: [terminal_table(*told), *terminal_differences(*told), *notes(), f"results in {folder}"],
+        lambda out: run_document(scenario, asked.catalog, cases, notes(), out),
+        lambda: [
+            *headed(verdict(), scenario),
+            terminal_table(*told),
+            *terminal_differences(*told),
+            *notes(),
+            f"results in {folder}",
+        ],
     )
     if all(case.status == "infeasible" for case in cases):
         asked.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
@@ -46,7 +57,7 @@ def _run_work(asked: Asked) -> None:
     told = kind.verdict(rows)
     asked.show(
         lambda out: kind.document(asked.scenario, rows, out),
-        lambda: [*kind.tables(rows), told.headline, *told.findings, f"results in {asked.folder}"],
+        lambda: [told.headline, "", *kind.tables(rows), *told.findings, f"results in {asked.folder}"],
     )
     if not any(row.ok for row in rows):
         asked.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))

@@ -55,11 +55,13 @@ def price(
         folder = usable(out or repriced_folder(run, loaded, sets))
 
         from sim.deliver.run import futures_told, price_run
-        from sim.report.fleets.run.terminal import terminal_differences, terminal_table
+        from sim.report.fleets.run.terminal import headed, terminal_differences, terminal_table
+        from sim.report.fleets.run.verdict import verdict_of
         from sim.report.page.document import as_json, run_document
         from sim.scenario.checks.hostless import hostless_notes
         from sim.scenario.sweep import axes
         from sim.study.cases.points import limits
+        from sim.study.fleets.run.summary import summarize
 
         with owned(folder):
             cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
@@ -67,9 +69,10 @@ def price(
     bare = hostless_notes(loaded, catalog)
     notes = [*loaded.workload.notes(), *bare, *futures_told(folder)]
     if format == "json":
-        typer.echo(as_json(run_document(loaded, *told, notes, str(folder))))
+        typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
     elif not quiet:
         show_all(
+            *headed(verdict_of(loaded, catalog, summarize(*told)), loaded),
             terminal_table(*told),
             *terminal_differences(*told),
             *bare,
@@ -106,4 +109,4 @@ def _price_work(
     if format == "json":
         typer.echo(as_json(kind.document(loaded, rows, str(folder))))
     elif not quiet:
-        show_all(*kind.tables(rows), told.headline, *told.findings, f"results in {folder}")
+        show_all(told.headline, "", *kind.tables(rows), *told.findings, f"results in {folder}")

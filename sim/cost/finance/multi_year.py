@@ -31,7 +31,7 @@ class Demand(Spec):
     """
 
     now: Positive | None = None
-    """In the first month; left out: the scenario's load."""
+    """Mean load in the first month. Default: the mean of `load_profile`, without one the scenario's load."""
     growth_per_year: Rate = 0.0
     """0.5: half as much again after a year; it compounds month by month."""
     monthly: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = None
@@ -81,9 +81,10 @@ class MultiYear(Spec):
     starts: CalendarMonth
     """The first month, for example 2027-01."""
     demand: Demand = Demand()
-    """Left out: the scenario's load, without growth."""
+    """Default: the mean of `load_profile`, without one the scenario's load; no growth."""
     peak_to_mean: Annotated[Positive, Field(ge=1)] = 1.0
-    """Load of the busiest hours over the mean of the month: capacity must cover the former."""
+    """Load of the busiest hours over the mean of the month: capacity must cover the former. A higher ratio in
+    `load_profile` counts instead."""
     reserve_units: WholeNumber = 0
     """Units in service beyond those that the peak needs (N + k)."""
     lead_time_months: WholeNumber = 0

@@ -8,11 +8,13 @@ from typing import Any
 from sim.catalogue.catalog import KINDS, Catalog
 from sim.catalogue.value import Sourced, Value
 from sim.report.check.catalogue import entry, kind_of
-from sim.report.fleets.run.verdict import verdict
+from sim.report.fleets.run.verdict import verdict_of
 from sim.report.words.money import twinned
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
+from sim.scenario.sweep import axes as axes_of
 from sim.spec import Spec
+from sim.study.cases.points import limits
 from sim.study.fidelity.marks import Worth
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, has_money
@@ -43,18 +45,14 @@ def heading(scenario: Scenario, out: str) -> dict[str, Any]:
 
 
 def run_document(
-    scenario: Scenario,
-    cases: Sequence[FinishedCase],
-    axes: Sequence[str],
-    slo: Mapping[str, Any],
-    notes: Sequence[str],
-    out: str,
+    scenario: Scenario, catalog: Catalog, cases: Sequence[FinishedCase], notes: Sequence[str], out: str
 ) -> dict[str, Any]:
     """Of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
-    points = summarize(cases, axes, slo)
+    axes = axes_of(scenario)
+    points = summarize(cases, axes, limits(scenario))
     wanted = summary_columns(axes, has_money(points), columns_where_known(points, axes))
     columns = [name for name in wanted if name not in axes]
-    answer = verdict(points, axes, slo)
+    answer = verdict_of(scenario, catalog, points)
     return {
         **heading(scenario, out),
         "axes": list(axes),

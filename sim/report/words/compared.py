@@ -1,16 +1,21 @@
 """Phrases about fleets side by side: what they are asked for, and where they reach it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.language import _
-from sim.report.words.text import span
+from sim.report.words.text import listing, span
 from sim.study.fleets.run.compare import Comparison
 
 
 def goal(part: Comparison) -> str:
     """What the fleets are asked for, of one of them."""
-    return _("meets the SLO") if part.has_slo else _("keeps up with the load")
+    return goal_of_one(part.has_slo)
+
+
+def goal_of_one(has_slo: bool) -> str:
+    """What a fleet is asked for: to meet the SLO, without one to keep up with the load."""
+    return _("meets the SLO") if has_slo else _("keeps up with the load")
 
 
 def where_of(part: Comparison, values: Sequence[Any]) -> str:
@@ -45,6 +50,22 @@ def misses(part: Comparison, fleet: str, end: str = ".") -> str:
     return _("{fleet} {goal}{anywhere}{stop}", fleet=fleet, goal=missed, anywhere=anywhere(part), stop=stop)
 
 
-def goal_of_all(part: Comparison) -> str:
-    """What the fleets are asked for, of several of them."""
-    return _("meet the SLO") if part.has_slo else _("keep up")
+def goal_of_all(has_slo: bool) -> str:
+    """What several fleets are asked for."""
+    return _("meet the SLO") if has_slo else _("keep up")
+
+
+def ranked_apart(models: Mapping[str, str]) -> str:
+    """That fleets serve different *models*, fleet -> model, and how they are ranked together."""
+    by_model: dict[str, list[str]] = {}
+    for fleet, model in models.items():
+        by_model.setdefault(model, []).append(fleet)
+    served = [
+        _("{fleets}: {model}", fleets=listing(fleets), model=model or _("no model stated"))
+        for model, fleets in by_model.items()
+    ]
+    return _(
+        "The fleets serve different models and are ranked for each model on its own ({served}); "
+        "compare: {{across_models: true}} ranks them as one product.",
+        served=_("; ").join(served),
+    )

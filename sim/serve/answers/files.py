@@ -15,7 +15,7 @@ from sim.report.charts.panels import Panel, in_words, panels_of
 from sim.report.fleets.run.html import render
 from sim.report.fleets.run.paired import blocks
 from sim.report.fleets.run.tables import write_requests, write_summary
-from sim.report.fleets.run.verdict import Verdict, verdict
+from sim.report.fleets.run.verdict import Verdict, verdict_of
 from sim.report.words.exactness import precision_notes
 from sim.report.words.text import question_of
 from sim.scenario.checks.hostless import hostless_notes
@@ -28,12 +28,13 @@ from sim.study.fleets.held.answer import SLO, Answer
 from sim.study.fleets.held.limits import Judged
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.sweep import sweep_of
+from sim.study.fleets.run.year import year_of
 from sim.yamlio import dump
 
 COMMAND = ("gpufleet", "serve")
 METADATA: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 """Of pictures: the same picture is the same bytes."""
-LEFT_OUT = "The year and the Monte Carlo draws are left out of this page: gpufleet price writes them."
+LEFT_OUT = "The Monte Carlo draws are left out of this page: gpufleet price writes them."
 
 
 def write_file(
@@ -80,7 +81,7 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
         write_summary(file, found.points, found.axes)
         return
     panels = [in_words(panel) for panel in panels_of(found.points, found.axes, found.slo)]
-    told = verdict(found.points, found.axes, found.slo, _notes(found, values, catalog))
+    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog))
     if form == "html":
         file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
     else:
@@ -91,7 +92,7 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
 def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
     changed = ", ".join(f"{path}={value}" for path, value in values.items())
     moved = [f"Moved since the run: {changed}."] if changed else []
-    beyond = [LEFT_OUT] if found.scenario.load_profile or found.scenario.futures else []
+    beyond = [LEFT_OUT] if found.scenario.futures else []
     return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
 
 
@@ -100,8 +101,9 @@ def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -
     plans = resolved_plans(scenario, catalog)
     compared = blocks(differences(points), axes, slo)
     worths = worths_by_key(scenario, catalog, points)
+    year = year_of(scenario, catalog, points, axes)
     return render(
-        points, panels, told, plans, scenario.name, scenario.question, axes, slo, None, compared, worths=worths
+        points, panels, told, plans, scenario.name, scenario.question, axes, slo, year, compared, worths=worths
     )
 
 

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from sim.language import _
 from sim.report.charts.marks import ring_key, worth_told, worths_by_key
 from sim.report.fleets.diff.answer import diff_document, in_words
-from sim.report.fleets.run.verdict import verdict
+from sim.report.fleets.run.verdict import verdict_of
 from sim.report.page.document import as_json
 from sim.report.words.money import showing
 from sim.scenario.reading.errors import InputError, ScenarioErrors
@@ -55,7 +55,7 @@ class AnswerRoutes:
 
     def verdict(self, request: Request) -> JSONResponse:
         """The sentence alone, and what qualifies it."""
-        return self._answered(request, _verdict, work_verdict)
+        return self._answered(request, self._verdict, work_verdict)
 
     def capacity(self, request: Request) -> JSONResponse:
         """How far every fleet goes."""
@@ -91,6 +91,10 @@ class AnswerRoutes:
             document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
             return Response(as_json(in_words(document)), media_type="application/json")
 
+    def _verdict(self, found: Answer) -> dict[str, Any]:
+        told = verdict_of(found.scenario, self.runs.catalog, found.points)
+        return {"headline": told.headline, "findings": list(told.findings)}
+
     def _answered(
         self,
         request: Request,
@@ -100,11 +104,6 @@ class AnswerRoutes:
         found = self.runs.answer(asked_for(request, "run"), values_of(request))
         with showing(found.scenario):
             return JSONResponse(of_work(found) if isinstance(found, WorkAnswer) else shape(found))
-
-
-def _verdict(found: Answer) -> dict[str, Any]:
-    told = verdict(found.points, found.axes, found.slo)
-    return {"headline": told.headline, "findings": list(told.findings)}
 
 
 def _capacity(found: Answer) -> dict[str, Any]:

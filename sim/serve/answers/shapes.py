@@ -9,7 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, retold
 from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, key_of, panels_of, style
 from sim.report.fleets.run.figures import columns_for, figure, interval, limited_by, standing
-from sim.report.fleets.run.verdict import verdict
+from sim.report.fleets.run.verdict import verdict_of
 from sim.report.vega.theme import on_black
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, money_mark, shown
@@ -38,7 +38,7 @@ READINGS = (
 def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
     """Verdict, charts, table, gap and what can be moved."""
     scenario, points = answer.scenario, answer.points
-    told, sweep = verdict(points, answer.axes, answer.slo), sweep_of(points, answer.axes)
+    told, sweep = verdict_of(scenario, catalog, points), sweep_of(points, answer.axes)
     along = sweep.numeric and not sweep.single
     panels = panels_of(points, answer.axes, answer.slo)
     paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}

@@ -84,7 +84,7 @@ def independent(values: Floats) -> bool:
 
 
 def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
-    """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits.
+    """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits, measured or not.
 
     A request's tokens count where it finishes: over a span of many requests that is when they are made.
     """
@@ -92,10 +92,10 @@ def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float |
     events: Mapping[str, tuple[Floats, NDArray[Any], NDArray[np.bool_]]] = {
         "offered_rps": (cohort.arrived_s, ones, cohort.measured),
         "requests_per_s": (cohort.finished_s, ones, served),
-        "goodput_rps": (cohort.arrived_s, ones, good),
+        "goodput_rps": (cohort.arrived_s, ones, good & cohort.measured),
         "output_tokens_per_s": (cohort.finished_s, cohort.output_tokens, served),
         "total_tokens_per_s": (cohort.finished_s, cohort.tokens, served),
-        "good_output_tokens_per_s": (cohort.arrived_s, cohort.output_tokens, good),
+        "good_output_tokens_per_s": (cohort.finished_s, cohort.output_tokens, served & good),
     }
     window = (cohort.start_s, cohort.end_s)
     return {

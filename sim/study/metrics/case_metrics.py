@@ -94,7 +94,8 @@ class Machines:
 class Samples:
     """What intervals rest on, beside the figures themselves."""
 
-    good_output_tokens: int
+    good_output_tokens: float
+    """Output tokens of the window that belong to requests within the limits."""
     batch_ci95: dict[str, float]
     """Half-widths of 95 % intervals that the run alone gives, by column."""
 
@@ -200,13 +201,17 @@ LATENCY_NAMES = tuple(f"{name}_" for name in (*LATENCIES, "queue_s"))
 def measure(result: CaseResult) -> CaseMetrics:
     """All figures of a case."""
     cohort = Cohort.of(result)
-    good = good_requests(result, cohort) & cohort.measured
+    kept = good_requests(result, cohort)
+    traffic = _traffic(result, cohort, kept & cohort.measured)
     return CaseMetrics(
-        _traffic(result, cohort, good),
+        traffic,
         _latencies(cohort, result.plan.slo),
         service_level(cohort, result.plan.slo),
         _machines(result),
-        Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
+        Samples(
+            traffic.output_tokens * cohort.good_share_of_tokens(kept),
+            _batch_intervals(result, cohort, kept),
+        ),
         *bill(result),
         endings=(
             cohort.endings(result.log.requests, result.plan.client is not None) if result.plan.asks_again else None
@@ -297,7 +302,7 @@ def _latencies(cohort: Cohort, slo: Slo) -> Latencies:
     return Latencies(thin, found)
 
 
-def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float]:
+def _batch_intervals(result: CaseResult, cohort: Cohort, kept: NDArray[np.bool_]) -> dict[str, float]:
     """Half-widths of 95 % intervals that this run alone gives, for what is counted request by request.
 
     None for a load without chance or without a steady state, and for a queue that grows.
@@ -312,8 +317,8 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
         measured = percents(result.plan.slo, name)
         found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
-    found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
-    found |= rate_intervals(cohort, good)
+    found["slo_attainment"] = share_half_width(kept[cohort.measured].astype(float))
+    found |= rate_intervals(cohort, kept)
     return {name: half for name, half in found.items() if half is not None}
 
 

@@ -131,6 +131,16 @@ class Cohort:
         served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
         return served & (self.open_end | (self.finished_s < self.end_s))
 
+    def good_share_of_tokens(self, good: NDArray[np.bool_]) -> float:
+        """Return the share of the output tokens of all requests that finish in the window which *good* ones have.
+
+        It applies to the window's tokens: requests and tokens are counted over the same stretch of time, so good tokens
+        are a part of them.
+        """
+        served = self.served()
+        every = int(self.output_tokens[served].sum())
+        return int(self.output_tokens[served & good].sum()) / every if every else 0.0
+
     def endings(self, requests: Sequence[Request], clients_ask: bool) -> Endings:
         """How *requests*, those of the cohort, ended."""
         chosen = [request for request, measured in zip(requests, self.measured.tolist(), strict=True) if measured]

@@ -8,12 +8,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.language import N_, _
-from sim.report.fleets.run.verdict import verdict
+from sim.report.fleets.run.verdict import verdict_of
 from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, listing, number, place, plain, short
-from sim.scenario.sweep import axes
-from sim.study.cases.points import limits
 from sim.study.fleets.diff.runs import Compared, StoredRun
 from sim.study.fleets.run.paired import Difference
 from sim.study.fleets.run.point import Point
@@ -69,7 +67,7 @@ def in_words(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(run: StoredRun) -> dict[str, Any]:
-    told = verdict(run.points, axes(run.scenario), limits(run.scenario))
+    told = verdict_of(run.scenario, run.catalog, run.points)
     return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": told.headline}
 
 

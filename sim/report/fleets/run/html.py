@@ -20,6 +20,7 @@ from sim.report.fleets.run.figures import (
 from sim.report.fleets.run.paired import NOTE, Block, tables
 from sim.report.fleets.run.sections import cost_bars, cost_table, glance, limit_bars, phase_table, swatches, tenants_of
 from sim.report.fleets.run.verdict import Verdict
+from sim.report.fleets.run.year import year_table
 from sim.report.page.template import render as filled
 from sim.report.vega.figures import Drawn, panel_figures
 from sim.report.words.money import code
@@ -29,6 +30,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fidelity.marks import Worth
 from sim.study.fleets.run.point import Point, service_points
 from sim.study.fleets.run.sweep import sweep_of
+from sim.study.fleets.run.year import RunYear
 
 TEMPLATE = "fleets/run/report.html.j2"
 
@@ -42,7 +44,7 @@ def render(
     question: str,
     axes: Sequence[str],
     slo: Mapping[str, Any],
-    year: Mapping[str, Any] | None = None,
+    year: RunYear | None = None,
     compared: Sequence[Block] = (),
     futures: Mapping[str, Any] | None = None,
     timeline: Sequence[Panel] = (),
@@ -51,7 +53,9 @@ def render(
 ) -> str:
     """The page's text; the same arguments give the same bytes. *worths* by the key of a point."""
     worths = worths or {}
-    sweep = sweep_of(points, axes)
+    level, sweep = Slo.model_validate(slo), sweep_of(points, axes)
+    if year is not None and sweep.axis == year.plan.axis:
+        sweep = sweep.at(year.plan.peak)
     plans = one_per_fleet(resolved)
     asked, context = first_sentence(question or scenario_name)
     return filled(
@@ -64,7 +68,7 @@ def render(
         swatches=swatches(sweep.fleets),
         fleets=sweep.fleets,
         settings={setting: _(line) for setting, line in dashes(sweep).items()},
-        glance=glance(sweep, Slo.model_validate(slo)),
+        glance=glance(sweep, level, year),
         charts=panel_figures(_in_pairs(marked(panels, worths))),
         rings=ring_key(worths.values()),
         timeline=panel_figures(timeline),
@@ -78,7 +82,7 @@ def render(
         limits=limit_bars(sweep),
         compared=tables(compared),
         compared_note=_(NOTE),
-        year=year,
+        year=None if year is None else year_table(year, axes, level),
         futures=futures,
         phases=phase_table(sweep),
         build=build(plans),

@@ -8,6 +8,7 @@ from typing import Any
 from sim.language import N_, _, ngettext
 from sim.report.charts.panels import GLYPHS, style
 from sim.report.fleets.run.figures import limited_by
+from sim.report.fleets.run.year import year_load
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.names import name_told
@@ -17,6 +18,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST
 from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.sweep import Sweep
+from sim.study.fleets.run.year import RunYear
 from sim.workload.tenants import NOBODY
 
 CAUSES = {
@@ -69,8 +71,8 @@ class Bar:
     after: str
 
 
-def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
-    """The main figures, one column a fleet: (name of the row, cells)."""
+def glance(sweep: Sweep, slo: Slo, year: RunYear | None = None) -> list[tuple[str, list[str]]]:
+    """The main figures, one column a fleet: (name of the row, cells); with a *year* those of its hours first."""
     lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
     at = sweep.reference
     there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
@@ -109,7 +111,22 @@ def glance(sweep: Sweep, slo: Slo) -> list[tuple[str, list[str]]]:
         rows.insert(0, (_("{goal} at", goal=goal), where))
         rows.append((_("Cheapest per million output tokens within that"), [_cheapest(sweep, points) for points in fit]))
         rows.append((_("Limited by, at the last point"), [limited_by(line.points[-1]) for line in lines]))
-    return [(name, cells) for name, cells in rows if any(cells)]
+    of_year = _of_year(sweep, year) if year is not None else []
+    return [(name, cells) for name, cells in (*of_year, *rows) if any(cells)]
+
+
+def _of_year(sweep: Sweep, year: RunYear) -> list[tuple[str, list[str]]]:
+    """Load, cost and service level of the year of each fleet, at the first setting of the other axes."""
+    every = [next((row for row in year.rows if (row.fleet, row.status) == (name, "ok")), None) for name in sweep.fleets]
+    load = year_load(year.plan)
+    return [
+        (_("Load of the year"), [load if row is not None else "" for row in every]),
+        (
+            _("Cost per year"),
+            ["" if row is None or row.usd_per_year is None else cash(row.usd_per_year) for row in every],
+        ),
+        (_("Working hours within the SLO"), ["" if row is None else percent(row.good_share) for row in every]),
+    ]
 
 
 def _counts(point: Point) -> str:

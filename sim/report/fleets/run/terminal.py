@@ -18,13 +18,23 @@ from sim.report.fleets.run.figures import (
     standing,
 )
 from sim.report.fleets.run.paired import MOST_IN_TERMINAL, NOTE, blocks
+from sim.report.fleets.run.verdict import Verdict
 from sim.report.terminal.fitted import FittedTable
+from sim.report.words.compared import ranked_apart
 from sim.report.words.money import in_code, without_symbol
 from sim.report.words.retries import storm_notes
 from sim.report.words.units import noun
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.compare import models_of
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, Point, service_points
 from sim.study.fleets.run.summary import summarize
+
+
+def headed(answer: Verdict, scenario: Scenario) -> list[str]:
+    """The verdict before the tables, and below it why fleets are ranked apart, where they are."""
+    models = models_of(scenario, scenario.compare)
+    return [answer.headline, *([ranked_apart(models)] if models else []), ""]
 
 
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:

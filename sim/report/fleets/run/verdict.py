@@ -4,16 +4,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sim.catalogue.catalog import Catalog
 from sim.language import _, ngettext, retold
-from sim.report.words.compared import anywhere, at, comparative, goal, goal_of_all, misses, none_of, where_of
+from sim.report.fleets.run.year import year_heads
+from sim.report.words.compared import (
+    anywhere,
+    at,
+    comparative,
+    goal,
+    goal_of_all,
+    misses,
+    none_of,
+    ranked_apart,
+    where_of,
+)
 from sim.report.words.goals import readings, unsure
 from sim.report.words.money import cash
 from sim.report.words.retries import storms
 from sim.report.words.text import difference, joined, listing, place, places, ranged, seconds, span
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.compare import models_of
 from sim.scenario.sections.slo import Slo
+from sim.scenario.sweep import axes as axes_of
+from sim.study.cases.points import limits
 from sim.study.fleets.run.compare import COST, Comparison, Contest, comparisons_of
 from sim.study.fleets.run.point import Point, fleets_of, has_money
 from sim.study.fleets.run.sweep import Sweep
+from sim.study.fleets.run.year import RunYear, year_of
 from sim.study.metrics.service_level import slack
 
 
@@ -26,19 +43,43 @@ class Verdict:
     """Range of validity, significance, limits: one sentence or two each."""
 
 
-def verdict(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str] = ()) -> Verdict:
-    """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load)."""
-    comparisons, level = comparisons_of(points, axes, slo), Slo.model_validate(slo)
+def verdict_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], notes: Sequence[str] = ()) -> Verdict:
+    """Compare the fleets of a run of *scenario*, with its `load_profile` over a year."""
+    named, year = axes_of(scenario), year_of(scenario, catalog, points, axes_of(scenario))
+    return verdict(points, named, limits(scenario), notes, year, models_of(scenario, scenario.compare))
+
+
+def verdict(
+    points: Sequence[Point],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    year: RunYear | None = None,
+    models: Mapping[str, str] | None = None,
+) -> Verdict:
+    """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load).
+
+    With a *year* the verdict is about its hours; *models* has the model of every fleet where they are ranked apart.
+    """
+    comparisons, level = comparisons_of(points, axes, slo, models), Slo.model_validate(slo)
     heads = [
-        (_("At {places}: ", places=places(part.setting)) if part.setting else "") + _headline(part, level)
-        for part in comparisons
+        *(year_heads(year, level, models or {}) if year is not None else ()),
+        *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
     ]
     headline = joined(heads) if heads else _("No fleet can run this.")
-    findings = [line for part in comparisons for line in _findings(part, level)]
+    findings = [line for part in comparisons for line in _findings(part, level, year is not None)]
     findings += _infeasible(points)
     if comparisons:
         findings.insert(0, _validity(comparisons[0].sweep, points))
+    if models:
+        findings.insert(0, ranked_apart(models))
     return Verdict(headline, (*findings, *map(retold, notes)))
+
+
+def _lead(part: Comparison) -> str:
+    """Setting of the other axes, and the model where the fleets differ in theirs."""
+    setting = _("At {places}: ", places=places(part.setting)) if part.setting else ""
+    return setting + (_("{model}: ", model=part.model) if part.model else "")
 
 
 def _headline(part: Comparison, slo: Slo) -> str:
@@ -120,7 +161,7 @@ def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
         ]
         return _(
             "Cheapest per million output tokens among those that {verb}: {won_at}.",
-            verb=goal_of_all(part),
+            verb=goal_of_all(part.has_slo),
             won_at=_("; ").join(won_at),
         )
     clauses = []
@@ -148,12 +189,12 @@ def _quote(part: Comparison, contest: Contest) -> str:
 
 def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
     if part.sweep.single:
-        return _(", and {several} {verb}", several=_how_many(part, contests[0]), verb=goal_of_all(part))
+        return _(", and {several} {verb}", several=_how_many(part, contests[0]), verb=goal_of_all(part.has_slo))
     several = _("both") if len(part.fleets) == 2 else _("two or more")
     return _(
         " wherever {several} {verb} ({where})",
         several=several,
-        verb=goal_of_all(part),
+        verb=goal_of_all(part.has_slo),
         where=where_of(part, [one.value for one in contests]),
     )
 
@@ -198,12 +239,12 @@ def _beyond(part: Comparison) -> str:
     return joined(texts)
 
 
-def _findings(part: Comparison, slo: Slo) -> list[str]:
-    lead = _("At {places}: ", places=places(part.setting)) if part.setting else ""
+def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
+    """What else is known of the points; with a year its costs are in the headline, and not those of single loads."""
+    lead = _lead(part)
     found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
-    found.append(_significance(part))
-    found.append(_at_full_use(part))
+    found += [] if of_year else [_significance(part), _at_full_use(part)]
     overloaded = [point for point in part.points if point.row["overloaded"]]
     if overloaded:
         names = [

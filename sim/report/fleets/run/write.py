@@ -1,6 +1,7 @@
 """Everything that a run leaves in its folder, manifest.json aside."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,10 @@ from sim.report.fleets.run.tables import (
     write_usage,
 )
 from sim.report.fleets.run.verdict import Verdict, verdict
-from sim.report.fleets.run.year import write_year, year_table
+from sim.report.fleets.run.year import write_year
 from sim.report.fleets.timeline.panels import timeline_panels
 from sim.report.words.text import first_sentence
 from sim.report.words.units import counted
-from sim.scenario.sections.slo import Slo
-from sim.scenario.year import YearPlan
 from sim.study.fidelity.marks import Worth
 from sim.study.fleets.futures.draws import FutureStudy
 from sim.study.fleets.run.paired import differences
@@ -34,8 +33,7 @@ from sim.study.fleets.run.summary import summarize
 from sim.study.fleets.run.sweep import Sweep, sweep_of
 from sim.study.fleets.run.tenants import COLUMNS as TENANT_COLUMNS
 from sim.study.fleets.run.tenants import tenant_rows
-from sim.study.fleets.run.year import hourly_prices, year_rows
-from sim.study.metrics.idle import IdleHour
+from sim.study.fleets.run.year import RunYear
 from sim.yamlio import dump
 
 
@@ -49,19 +47,20 @@ def write_report(
     slo: Mapping[str, Any],
     requests_format: str,
     with_pictures: bool,
-    year: YearPlan | None = None,
-    idle: Sequence[IdleHour] = (),
+    year: Callable[[Sequence[Point], Sequence[str]], RunYear | None] = lambda *_: None,
     notes: Sequence[str] = (),
     futures: FutureStudy | None = None,
     worths: Callable[[Sequence[Point]], Mapping[str, Worth]] = lambda _: {},
+    models: Mapping[str, str] | None = None,
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html (and timeline.png,
     where replicas are switched or break down) into the folder *out*.
 
     *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
-    seconds and `attainment`; *year* the hours of year.csv and *idle* those without load; *notes* what else qualifies
-    the verdict; *futures* what was drawn; *worths* says, by key, how near points are to what was measured. Every file
-    but the pictures is written case by case.
+    seconds and `attainment`; *year* gives the year of all fleets from the points and the axes; *notes* what else
+    qualifies the verdict; *futures* what was drawn; *worths* says, by key, how near points are to what was measured;
+    *models* has the model of every fleet where they are ranked apart. Every file but the pictures is written case by
+    case.
     """
     points = summarize(cases, axes, slo)
     tenants, compared = tenant_rows(cases, axes), differences(points)
@@ -72,12 +71,16 @@ def write_report(
         write_rows(out / "tenants.csv", tenants, columns)
     if compared:
         write_paired(out / "paired.csv", compared, axes)
-    table = None if year is None else _write_year(out, points, resolved, axes, slo, year, idle)
+    of_year = year(points, axes)
+    if of_year is not None:
+        others = [axis for axis in axes if axis != of_year.plan.axis]
+        write_year(out / "year.csv", of_year.rows, others, has_money(points))
     if futures is not None:
         write_futures(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        panels, timeline, answer = _pictures(out, points, axes, slo, notes, question or scenario_name)
+        told = partial(verdict, points, axes, slo, notes, of_year, models)
+        panels, timeline, answer = _pictures(out, points, axes, slo, told, question or scenario_name)
         section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
             points,
@@ -88,7 +91,7 @@ def write_report(
             question,
             axes,
             slo,
-            table,
+            of_year,
             blocks(compared, axes, slo),
             section,
             timeline,
@@ -110,45 +113,29 @@ def _write_cases(
     write_costs(out / "costs.csv", cases, axes)
 
 
-def _write_year(
-    out: Path,
-    points: Sequence[Point],
-    resolved: Sequence[Mapping[str, Any]],
-    axes: Sequence[str],
-    slo: Mapping[str, Any],
-    year: YearPlan,
-    idle: Sequence[IdleHour],
-) -> dict[str, Any]:
-    """year.csv, and the table of the page."""
-    tariffs = {str(plan["fleet"]): hourly_prices(plan, year) for plan in resolved}
-    rows = year_rows(points, axes, year, tariffs, idle)
-    write_year(out / "year.csv", rows, [axis for axis in axes if axis != year.axis], has_money(points))
-    return year_table(rows, axes, year, Slo.model_validate(slo))
-
-
 def _pictures(
     out: Path,
     points: Sequence[Point],
     axes: Sequence[str],
     slo: Mapping[str, Any],
-    notes: Sequence[str],
+    told: Callable[[], Verdict],
     asked: str,
 ) -> tuple[list[Panel], list[Panel], Verdict]:
     """Draws what there is to see; the charts of the page, and the answer."""
     sweep = sweep_of(points, axes)
-    told = _charts(points, sweep, axes, slo, notes)
+    shown = _charts(points, sweep, axes, slo, told)
     with drawable() as same:
-        pictured = told if same else _charts(points, sweep, axes, slo, notes)
+        pictured = shown if same else _charts(points, sweep, axes, slo, told)
         _draw(out, sweep, first_sentence(asked)[0], *pictured)
-    return told
+    return shown
 
 
 def _charts(
-    points: Sequence[Point], sweep: Sweep, axes: Sequence[str], slo: Mapping[str, Any], notes: Sequence[str]
+    points: Sequence[Point], sweep: Sweep, axes: Sequence[str], slo: Mapping[str, Any], told: Callable[[], Verdict]
 ) -> tuple[list[Panel], list[Panel], Verdict]:
     """The charts of the points, those over time, and the answer."""
     panels, over_time = panels_of(points, axes, slo), timeline_panels(sweep, slo)
-    return [*map(in_words, panels)], [*map(in_words, over_time)], verdict(points, axes, slo, notes)
+    return [*map(in_words, panels)], [*map(in_words, over_time)], told()
 
 
 def _draw(

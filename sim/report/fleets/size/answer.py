@@ -23,7 +23,7 @@ from sim.routing import ByLength
 from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.sweep import as_data
-from sim.scenario.year import year_plan
+from sim.scenario.year import at_peak, year_plan
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
 from sim.study.fleets.size.tried import Sizing, TriedFleet, front
@@ -229,12 +229,15 @@ def _mixed_told(found: Sizing) -> Iterator[str]:
 
 def _load(scenario: Scenario) -> str:
     try:
-        axis = LoadAxis.of(scenario)
+        axis = LoadAxis.of(at_peak(scenario))
     except ValueError:  # a burst has none
         return ""
     if axis.label == ALL_LOADS:  # each service has a load of its own
         return ""
-    return _(" at {place}", place=place(axis.label, float(f"{axis.start:.3g}")))
+    told = place(axis.label, float(f"{axis.start:.3g}"))
+    if scenario.load_profile is not None:
+        return _(" over the year of the load profile, with a peak of {place}", place=told)
+    return _(" at {place}", place=told)
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:

@@ -25,13 +25,17 @@ from sim.units import HOURS_PER_MONTH
 
 
 def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """Return the rows of ranking.csv: the levelised cost of the load by candidate, the cheapest first."""
+    """Return the rows of ranking.csv: the levelised cost of the load by candidate, the cheapest first.
+
+    Where candidates serve different models, those of one model stand together.
+    """
     rows, every = [], _costs(answer)
-    for name, usd_per_h in sorted(answer.usd_per_h.items(), key=lambda item: item[1]):
-        cost = answer.at_load.get(name)
+    for name in (name for names in answer.products for name in names):
+        cost, usd_per_h = answer.at_load.get(name), answer.usd_per_h[name]
         rows.append(
             {
                 "candidate": name,
+                **({"model": answer.models[name]} if answer.models else {}),
                 answer.axis: answer.load,
                 "units": cost.units if cost else None,
                 "usd_per_h": usd_per_h,

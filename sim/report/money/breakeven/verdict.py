@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import isclose, isfinite
 
 from sim.language import N_, _, retold
+from sim.report.words.compared import ranked_apart
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash
 from sim.report.words.text import difference, listing, percent, plain
@@ -25,29 +26,35 @@ def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
             return [_("No fleet meets the service level at any load.")]
         at = place_text(answer.axis, answer.load)
         return [_("No fleet meets the service level at {place}.", place=at)]
-    ranked = sorted(answer.usd_per_h.items(), key=lambda item: item[1])
-    (winner, least), rest = ranked[0], ranked[1:]
-    at = place_text(answer.axis, answer.load)
+    told = [_cheapest(answer, names) for names in answer.products]
+    told += [ranked_apart(answer.models)] if answer.models else []
+    told += _crossings(answer)
+    told += _paybacks(answer)
+    if with_tips:
+        told += _tips(answer.winner, answer.tipping)
+        told += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
+    named = len(answer.products) if answer.models else 0  # these begin with the id of a model
+    return [*told[:named], *(line[:1].upper() + line[1:] for line in told[named:])]
+
+
+def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
+    """The first of *names*, in order of their cost, and the next."""
+    at, model = place_text(answer.axis, answer.load), answer.models.get(names[0], "")
+    winner, least = names[0], answer.usd_per_h[names[0]]
     cheapest, alone = (
         N_("At {at}, {winner} is the cheapest: {cash} a month"),
         N_("At {at}, {winner} costs {cash} a month"),
     )
-    first = _(cheapest if rest else alone, at=at, winner=winner, cash=cash(least * HOURS_PER_MONTH))
-    if rest:
-        second, usd_per_h = rest[0]
+    first = _(cheapest if names[1:] else alone, at=at, winner=winner, cash=cash(least * HOURS_PER_MONTH))
+    if names[1:]:
+        second, usd_per_h = names[1], answer.usd_per_h[names[1]]
         same = isclose(least, usd_per_h, rel_tol=ROUNDING)
         first += (
             _(", as much as {second}", second=second)
             if same
             else _(", {difference} below {second}", difference=difference(1 - least / usd_per_h), second=second)
         )
-    told = [_("{texts}.", texts=first)]
-    told += _crossings(answer)
-    told += _paybacks(answer)
-    if with_tips:
-        told += _tips(answer.winner, answer.tipping)
-        told += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
-    return [line[:1].upper() + line[1:] for line in told]
+    return (_("{model}: ", model=model) if model else "") + _("{texts}.", texts=first)
 
 
 def _crossings(answer: BreakevenAnswer) -> list[str]:
@@ -57,6 +64,8 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
         several = one.name in answer.cheaper and answer.at_load[one.name].units > 1
         alone = _("One unit: ") if several else ""  # the verdict is about more of them
         for name, ranges in answer.cheaper.get(one.name, {}).items():
+            if name == API and answer.models.get(API) != answer.models.get(one.name):
+                continue  # other tokens
             where = _where_cheaper(answer, one, ranges, name)
             told.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
     return told
@@ -96,7 +105,11 @@ def _paybacks(answer: BreakevenAnswer) -> list[str]:
         cost = answer.at_load[one.name]
         if not cost.flows.capex_usd:
             continue
-        against = {name: usd_per_h for name, usd_per_h in answer.usd_per_h.items() if _paid_by_month(answer, name)}
+        against = {
+            name: usd_per_h
+            for name, usd_per_h in answer.usd_per_h.items()
+            if _paid_by_month(answer, name) and answer.models.get(name) == answer.models.get(one.name)
+        }
         if not against:
             continue
         name = min(against, key=lambda other: against[other])

@@ -16,7 +16,7 @@ from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.study.cases.points import limits
 from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.money.plan.plans import Outlook
+from sim.study.money.plan.plans import Outlook, demand_of
 
 
 def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
@@ -47,8 +47,7 @@ def write_plan(
     with_pictures: bool = True,
 ) -> None:
     """plan.csv, summary.csv and, *with_pictures*, plan.png and plan.html in *folder*."""
-    plan, axis = scenario.plan, LoadAxis.of(scenario).label
-    assert plan is not None
+    plan, axis = demand_of(scenario), LoadAxis.of(scenario).label
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)
     if not with_pictures:
@@ -57,5 +56,6 @@ def write_plan(
     answer = replace(answer, findings=(*answer.findings, *remarks))
     asked = question_of(scenario)
     write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)
-    page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer)
+    by_hour = scenario.load_profile is not None
+    page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer, by_hour)
     (folder / "plan.html").write_text(page, encoding="utf-8")

@@ -76,8 +76,9 @@ def render_plan(
     name: str,
     question: str,
     answer: PlanVerdict,
+    by_hour: bool = False,
 ) -> str:
-    """The page's text; the same arguments give the same bytes."""
+    """The page's text; the same arguments give the same bytes. *by_hour*: a load profile says how the load varies."""
     asked, context = first_sentence(question or name)
     drawn = [one for one in found if one.rows]
     plans = one_per_fleet(resolved)
@@ -102,7 +103,7 @@ def render_plan(
             (one.fleet, [_(head) for head in (*HEADS, *(HELD if one.held else ()))], _months(one, plan))
             for one in drawn
         ],
-        assumptions=[*terms(plan, drawn), *assumptions(plans, slo, [], [])],
+        assumptions=[*terms(plan, drawn, by_hour), *assumptions(plans, slo, [], [])],
         weak=weak_values(resolved),
         sources=sources(resolved),
     )
@@ -200,7 +201,7 @@ def _whole(usd: float) -> str:
     return f"{shown(usd):,.0f}"
 
 
-def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
+def terms(plan: MultiYear, drawn: Sequence[Outlook], by_hour: bool = False) -> list[tuple[str, str]]:
     """What the plan takes as given, and how it counts."""
     demand = plan.demand
     first = _("{demand} in the mean of the first month, ", demand=plain(drawn[0].months[0].demand)) if drawn else ""
@@ -218,7 +219,12 @@ def terms(plan: MultiYear, drawn: Sequence[Outlook]) -> list[tuple[str, str]]:
         (_("Demand"), _("as listed, {listed}", listed=_(listed)) if listed else growth),
         (
             _("Peak"),
-            _("{peak} times the mean of its month; units cover the peak, energy is that of the mean", peak=peak),
+            _(
+                "{peak} times the mean of its month; units cover the peak, energy is that of each hour's load",
+                peak=peak,
+            )
+            if by_hour
+            else _("{peak} times the mean of its month; units cover the peak, energy is that of the mean", peak=peak),
         ),
         (
             _("Reserve"),

@@ -31,6 +31,7 @@ class StoredRun:
     folder: Path
     scenario: Scenario
     points: list[Point]
+    catalog: Catalog
 
     @classmethod
     def read(cls, folder: Path, catalog: Catalog) -> "StoredRun":
@@ -48,7 +49,7 @@ class StoredRun:
         if not cases:
             text = "holds no simulation of its sweep: only answers of run and price are compared"
             raise ScenarioErrors([InputError(str(folder), 0, "", text)])
-        return cls(folder, scenario, summarize(cases, axes(scenario), limits(scenario)))
+        return cls(folder, scenario, summarize(cases, axes(scenario), limits(scenario)), catalog)
 
 
 @dataclass(frozen=True, slots=True)

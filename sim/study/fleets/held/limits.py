@@ -35,7 +35,8 @@ class Judged(StoredCase):
 
 def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
     """*metrics* as a run with the service level *slo* would have them, where *cohort* are its requests."""
-    good = cohort.good(slo) & cohort.measured
+    kept = cohort.good(slo)
+    good = kept & cohort.measured
     traffic, requests = metrics.traffic, metrics.traffic.requests
     intervals = metrics.samples.batch_ci95
     return replace(
@@ -49,7 +50,7 @@ def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
         level=service_level(cohort, slo),
         samples=replace(
             metrics.samples,
-            good_output_tokens=int(cohort.output_tokens[good].sum()),
+            good_output_tokens=traffic.output_tokens * cohort.good_share_of_tokens(kept),
             batch_ci95=_intervals(slo, intervals, cohort) if intervals else intervals,
         ),
     )
@@ -71,7 +72,7 @@ def _with_named(slo: Slo, latencies: Latencies, cohort: Cohort) -> Latencies:
 
 def _intervals(slo: Slo, before: dict[str, float], cohort: Cohort) -> dict[str, float]:
     """Half-widths of 95 % intervals that the run alone gives."""
-    good = cohort.good(slo) & cohort.measured
+    good = cohort.good(slo)
     rates = rate_intervals(cohort, good)
     found = {name: rates.get(name) for name in OF_GOOD}
     found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))

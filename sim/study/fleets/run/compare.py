@@ -33,6 +33,8 @@ class Comparison:
     points: tuple[Point, ...]
     has_slo: bool
     """Without one a fleet is fit where it keeps up with the load."""
+    model: str = ""
+    """Model that these fleets serve, where others serve another; empty: all fleets are compared."""
 
     def fit(self, fleet: str) -> list[Any]:
         """Where the fleet meets the SLO, in the order of the axis."""
@@ -60,12 +62,17 @@ class Comparison:
         return found
 
 
-def comparisons_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Comparison]:
-    """One comparison per setting of the axes beside the main one."""
-    sweep = sweep_of(points, axes)
+def comparisons_of(
+    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], models: Mapping[str, str] | None = None
+) -> list[Comparison]:
+    """One comparison per setting of the axes beside the main one, and per model where *models* has that of each fleet:
+    a token of one model is not a token of another.
+    """
+    sweep, of_fleet = sweep_of(points, axes), models or {}
     has_slo = bool(Slo.model_validate(slo).goals) or any(point.services for point in points)
-    members = {
-        setting: tuple(point for line in sweep.lines if line.setting == setting for point in line.points)
-        for setting in sweep.settings
-    }
-    return [Comparison(sweep, setting, chosen, has_slo) for setting, chosen in members.items()]
+    found: dict[tuple[Setting, str], list[Point]] = {}
+    for setting in sweep.settings:
+        for line in sweep.lines:
+            if line.setting == setting:
+                found.setdefault((setting, of_fleet.get(line.fleet, "")), []).extend(line.points)
+    return [Comparison(sweep, setting, tuple(own), has_slo, model) for (setting, model), own in found.items()]

@@ -1,7 +1,7 @@
 """The points of a run as lines over one axis: what charts draw and the verdict compares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.study.fleets.run.point import Point, fleets_of
@@ -31,6 +31,12 @@ class Sweep:
     values: tuple[Any, ...]
     """What was simulated along the axis: in order where numeric, else as it first appears."""
     lines: tuple[Line, ...]
+    chosen: Any = None
+    """Place that examples are taken from; None: `reference` looks for one."""
+
+    def at(self, load: float) -> "Sweep":
+        """Return this sweep with examples from the lowest simulated place that is not below *load*."""
+        return replace(self, chosen=next((value for value in self.values if value >= load), self.values[-1]))
 
     def value(self, point: Point) -> Any:
         """The point's place on the axis."""
@@ -59,6 +65,8 @@ class Sweep:
     @property
     def reference(self) -> Any:
         """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
+        if self.chosen is not None:
+            return self.chosen
         fit = dict.fromkeys(self.values, 0)
         for line in self.lines:
             for point in line.points:

@@ -1,31 +1,74 @@
-"""What a year costs and serves, its hours weighting the simulated loads."""
+"""The year of every fleet of a run under a load profile: what it costs and serves, and how exactly that is known."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from math import fsum, inf
 from typing import Any
 
-from sim.scenario.year import YearPlan
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostPlan
+from sim.scenario.resolving.case import Resolver
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import at_point, cases
+from sim.scenario.year import YearPlan, around, parts_of_year, year_plan
 from sim.study.fleets.run.point import Point
 from sim.study.metrics.averages import TOKENS
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.idle import IdleHour
-from sim.units import SECONDS_PER_HOUR
+from sim.study.metrics.expected import mean_tokens, rate_per_load
+from sim.study.metrics.idle import idle_metrics
+from sim.study.metrics.statistics import half_width, mean, ratio
+from sim.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 PEAKS = ("peak_rps", "peak_concurrency")
-"""One of them stands in the table: what a load is."""
+"""Columns for the highest load, one of which stands in the table."""
 WASTE = {"idle_tax_usd": "idle", "preemption_waste_usd": "recompute"}
 """Metric -> phase of the ledger."""
+SUMS = {
+    "requests_per_year": "requests",
+    "output_tokens_per_year": "output_tokens",
+    "total_tokens_per_year": "total_tokens",
+    "kwh_per_year": "kwh",
+    "usd_per_year": "usd",
+    "energy_usd_per_year": "energy_usd",
+    "idle_tax_usd_per_year": "idle_tax_usd",
+    "preemption_waste_usd_per_year": "preemption_waste_usd",
+}
+"""Column -> amount that it sums over the hours of the year."""
+COUNTED = ("requests_per_year", "output_tokens_per_year", "total_tokens_per_year")
+"""Columns whose values are expectations of the workload, and whose intervals are those of the simulated arrivals."""
+RATIOS = {
+    "slo_attainment": ("good_requests", "offered", 1.0),
+    "usd_per_million_output_tokens": ("usd", "output_tokens", 1e6),
+    "usd_per_million_tokens": ("usd", "total_tokens", 1e6),
+    "usd_per_million_good_tokens": ("usd", "good_output_tokens", 1e6),
+}
+"""Column -> (amount, what it is divided by, factor)."""
+WITH_INTERVAL = (*SUMS, *RATIOS)
+"""Columns with half of the 95 % interval beside them."""
 
 Hourly = Mapping[str, float]
 """Name -> amount per hour at one load."""
-Tariffs = Mapping[str, Sequence[float] | None]
-"""Fleet -> mean price per kWh of each hour of the day or of the week; None where one price holds always."""
+
+
+@dataclass(frozen=True, slots=True)
+class YearBasis:
+    """What the year of one fleet rests on beside its simulated points, at one setting of the axes beside the load's."""
+
+    fleet: str
+    axes: Mapping[str, Any]
+    tariff: Sequence[float] | None = None
+    """Mean price per kWh of each hour of the day or of the week; None where one price always holds."""
+    idle: CaseMetrics | None = None
+    """The fleet without load; None where requests arrive in all hours."""
+    requests_per_h: float | None = None
+    """Requests that the workload brings in an hour at a load of 1; None where answers decide (a closed loop)."""
+    tokens: tuple[float, float] | None = None
+    """Mean prompt and output tokens of a request; None where requests_per_h is."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetYear:
-    """What a year of one fleet comes to, at one setting of the axes beside the load's; the columns of year.csv."""
+    """Annual totals of one fleet at one setting of the axes beside the load's; a row of year.csv."""
 
     fleet: str
     axes: Mapping[str, Any]
@@ -36,8 +79,10 @@ class FleetYear:
     meets_slo_at_peak: bool | None = None
     slo_attainment_at_peak: float | None = None
     slo_attainment: float | None = None
+    working_hours: float | None = None
+    """Hours in which requests arrive."""
     good_hours: float | None = None
-    """Hours in which it keeps up and meets the SLO."""
+    """Working hours in which the fleet keeps up and meets the SLO."""
     interpolated_hours: float | None = None
     """Hours at a load between two simulated ones."""
     requests_per_year: float | None = None
@@ -51,27 +96,90 @@ class FleetYear:
     usd_per_million_output_tokens: float | None = None
     usd_per_million_tokens: float | None = None
     usd_per_million_good_tokens: float | None = None
+    half_widths: Mapping[str, float | None] = field(default_factory=dict)
+    """Column of WITH_INTERVAL -> half of its 95 % interval; None where the replications give none."""
+    usd_of_runs: tuple[float, ...] = ()
+    """Annual cost by the replications one by one [USD]; empty without a cost or with a single replication."""
 
     @property
     def row(self) -> dict[str, Any]:
         """A row of year.csv: the fleet, the axes and the columns by name."""
-        return {"fleet": self.fleet, **self.axes, **{name: getattr(self, name) for name in COLUMNS}}
+        halves = {f"{name}_ci95": self.half_widths.get(name) for name in WITH_INTERVAL}
+        return {"fleet": self.fleet, **self.axes, **{name: getattr(self, name) for name in FIGURES}, **halves}
+
+    @property
+    def good(self) -> bool:
+        """Whether the fleet keeps up and meets the SLO in all working hours."""
+        return self.status == "ok" and (self.good_hours or 0.0) >= (self.working_hours or 0.0) * (1 - ROUNDING)
+
+    @property
+    def good_share(self) -> float:
+        """Share of the working hours in which the fleet keeps up and meets the SLO."""
+        return (self.good_hours or 0.0) / self.working_hours if self.working_hours else 0.0
 
 
-COLUMNS = [one.name for one in fields(FleetYear) if one.name not in ("fleet", "axes")]
+ROUNDING = 1e-9
+FIGURES = [one.name for one in fields(FleetYear) if one.name not in ("fleet", "axes", "half_widths", "usd_of_runs")]
+COLUMNS = [*FIGURES, *(f"{name}_ci95" for name in WITH_INTERVAL)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunYear:
+    """The year of all fleets of a run."""
+
+    plan: YearPlan
+    rows: tuple[FleetYear, ...]
+
+
+def year_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], axes: Sequence[str]) -> RunYear | None:
+    """Return the year of every fleet among *points* of *scenario* and its *axes*; None without a load profile.
+
+    Idle fleets are simulated here, all else comes from the points.
+    """
+    plan = year_plan(scenario)
+    if plan is None:
+        return None
+    return RunYear(plan, tuple(year_rows(points, axes, plan, _bases(scenario, catalog, plan))))
+
+
+def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBasis]:
+    """One for each fleet and setting of the axes beside the load's."""
+    resolver, found = Resolver(scenario, catalog), dict[str, YearBasis]()
+    for case in cases(scenario):
+        others = {axis: value for axis, value in case.axes.items() if axis != plan.axis}
+        key = repr((case.fleet, others))
+        if key in found:
+            continue
+        resolved, at = resolver.plan(case), at_point(scenario, case.overrides)
+        rate_rps = rate_per_load(at)
+        found[key] = YearBasis(
+            case.fleet,
+            others,
+            tariff_of(resolved.costs, plan),
+            idle_metrics(resolved) if plan.idle_hours and not resolved.infeasible else None,
+            None if rate_rps is None else SECONDS_PER_HOUR * rate_rps,
+            None if rate_rps is None else mean_tokens(at),
+        )
+    return list(found.values())
+
+
+def tariff_of(costs: CostPlan | None, plan: YearPlan) -> Sequence[float] | None:
+    """Return the mean price per kWh of each hour that the loads of *plan* know; None where one price always holds."""
+    by_hour = costs.usd_per_kwh_by_hour if costs is not None else None
+    if costs is None or by_hour is None or not plan.of_week:
+        return by_hour
+    return costs.usd_per_kwh_by_hour_of_week or tuple(by_hour) * 7
 
 
 def year_rows(
-    points: Sequence[Point],
-    axes: Sequence[str],
-    plan: YearPlan,
-    tariffs: Tariffs,
-    idle: Sequence[IdleHour] = (),
+    points: Sequence[Point], axes: Sequence[str], plan: YearPlan, bases: Sequence[YearBasis] = ()
 ) -> list[FleetYear]:
-    """One per fleet and setting of the other axes.
+    """Return one row per fleet and setting of the axes beside the load's.
 
-    An hour at a load between two simulated ones is taken as the straight line between them; each hour is steady, no
-    queue is carried into the next. Hours without load are those of *idle*.
+    An hour at a load between two simulated ones counts as the straight line between them; each hour is steady, no
+    queue is carried into the next. Requests and tokens are those that the workload brings in the mean: a window's own
+    arrivals are luck. Where requests are refused or lost, their simulated share is; at an overloaded point all of it
+    is what was simulated.
     """
     others = [axis for axis in axes if axis != plan.axis]
     groups: dict[str, list[Point]] = {}
@@ -81,84 +189,120 @@ def year_rows(
     found = []
     for members in groups.values():
         fleet, setting = members[0].fleet, {axis: members[0].axes.get(axis) for axis in others}
-        empty = [_idle(hour) for hour in idle if (hour.fleet, hour.axes) == (fleet, setting)]
-        found.append(_year(fleet, setting, members, plan, tariffs.get(fleet), empty))
+        basis = next((one for one in bases if (one.fleet, one.axes) == (fleet, setting)), YearBasis(fleet, setting))
+        found.append(_year(members, plan, basis))
     return found
-
-
-def hourly_prices(plan: Mapping[str, Any], year: YearPlan) -> Sequence[float] | None:
-    """Mean price per kWh of each hour that the loads of *year* know, from a *plan* of resolved.yaml."""
-    by_hour: Sequence[float] | None = plan.get("usd_per_kwh_by_hour")
-    if by_hour is None or not year.of_week:
-        return by_hour
-    return plan.get("usd_per_kwh_by_hour_of_week") or [*by_hour] * 7
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
     """A fleet at one load."""
 
-    hourly: Hourly
+    mean: Hourly
+    """With the traffic that the workload brings."""
+    runs: Sequence[Hourly]
+    """The same with the other figures of each replication."""
+    sampled: Sequence[Hourly]
+    """What each replication has simulated."""
     good: bool
     attained: float
 
 
-def _of(point: Point) -> _Load:
-    return _Load(_hourly(point), point.good, point.number("slo_attainment") or 0.0)
-
-
-def _idle(hour: IdleHour) -> _Load:
-    counts = dict.fromkeys(("offered", "good_requests", "requests"), 0.0)
-    return _Load(counts | _amounts([hour.metrics]), good=True, attained=0.0)
-
-
-def _year(
-    fleet: str,
-    setting: Mapping[str, Any],
-    members: Sequence[Point],
-    plan: YearPlan,
-    tariff: Sequence[float] | None,
-    idle: Sequence[_Load],
-) -> FleetYear:
-    simulated = {_load(point, plan): point for point in members if point.ok}
-    wanted = [entry for entry in plan.loads if entry[1]]
-    if not simulated:
-        return FleetYear(fleet, setting, "infeasible")
-    if not all(min(simulated) <= load <= max(simulated) for load, *_ in wanted if load or not idle):
-        return FleetYear(fleet, setting, "not simulated")
-    known = {load: _of(point) for load, point in simulated.items()}
-    known |= {0.0: idle[0]} if idle else {}
-    hours = [(_between(known, load), weight, hour) for load, weight, hour in wanted]
-    sums = _sums(hours, tariff)
-    around = _between(known, plan.peak)
-    usd = sums.get("usd")
-    return FleetYear(
-        fleet,
-        setting,
-        "ok",
-        peak_rps=None if plan.clients else plan.peak,
-        peak_concurrency=plan.peak if plan.clients else None,
-        meets_slo_at_peak=all(one.good for one, _ in around),
-        slo_attainment_at_peak=fsum(one.attained * share for one, share in around),
-        slo_attainment=sums["good_requests"] / sums["offered"] if sums["offered"] else None,
-        good_hours=fsum(weight for ends, weight, _ in hours if all(one.good for one, _ in ends)),
-        interpolated_hours=fsum(weight for ends, weight, _ in hours if len(ends) > 1),
-        requests_per_year=sums["requests"],
-        output_tokens_per_year=sums["output_tokens"],
-        total_tokens_per_year=sums["total_tokens"],
-        kwh_per_year=sums.get("kwh"),
-        usd_per_year=usd,
-        energy_usd_per_year=sums.get("energy_usd"),
-        idle_tax_usd_per_year=sums.get("idle_tax_usd"),
-        preemption_waste_usd_per_year=sums.get("preemption_waste_usd"),
-        usd_per_million_output_tokens=_per_million(usd, sums["output_tokens"]),
-        usd_per_million_tokens=_per_million(usd, sums["total_tokens"]),
-        usd_per_million_good_tokens=_per_million(usd, sums["good_output_tokens"]),
+def _at(point: Point, load: float, basis: YearBasis) -> _Load:
+    metrics = [case.metrics for case in point.cases]
+    overloaded = bool(point.row["overloaded"])
+    sampled = [_amounts([one]) for one in metrics]
+    return _Load(
+        _expected(_amounts(metrics), metrics, load, basis, overloaded),
+        [_expected(own, [one], load, basis, overloaded) for own, one in zip(sampled, metrics, strict=True)],
+        sampled,
+        point.good,
+        point.number("slo_attainment") or 0.0,
     )
 
 
-def _per_million(usd: float | None, tokens: float) -> float | None:
-    return usd / tokens * 1e6 if usd is not None and tokens else None
+def _expected(
+    sampled: Hourly, metrics: Sequence[CaseMetrics], load: float, basis: YearBasis, overloaded: bool
+) -> Hourly:
+    """*sampled* amounts with the traffic that the workload brings at *load* in place of the window's arrivals."""
+    if basis.requests_per_h is None or basis.tokens is None or overloaded:
+        return sampled
+    offered = basis.requests_per_h * load
+    arrived = fsum(one.traffic.requests or 0 for one in metrics)
+    answered = fsum(one.traffic.completed or 0 for one in metrics)
+    share = sampled["offered"] and sampled["good_requests"] / sampled["offered"]
+    found = {**sampled, "offered": offered, "good_requests": offered * share}
+    if answered >= arrived:
+        prompt, output = basis.tokens
+        found |= {"requests": offered, "output_tokens": offered * output, "total_tokens": offered * (prompt + output)}
+    elif sampled["offered"]:
+        more = offered / sampled["offered"]
+        found["requests"] = offered * answered / arrived
+        found |= {name: sampled[name] * more for name in ("output_tokens", "total_tokens")}
+    good = sampled["good_output_tokens"] / sampled["output_tokens"] if sampled["output_tokens"] else 0.0
+    found["good_output_tokens"] = found["output_tokens"] * good
+    return found
+
+
+def _idle(metrics: CaseMetrics) -> _Load:
+    hourly = _amounts([metrics])
+    return _Load(hourly, (), (), good=True, attained=0.0)
+
+
+def _year(members: Sequence[Point], plan: YearPlan, basis: YearBasis) -> FleetYear:
+    simulated = {_load(point, plan): point for point in members if point.ok}
+    loads = [load for load, hours, _ in plan.loads if hours and (load or basis.idle is None)]
+    if not simulated:
+        return FleetYear(basis.fleet, basis.axes, "infeasible")
+    if not all(min(simulated) <= load <= max(simulated) for load in loads):
+        return FleetYear(basis.fleet, basis.axes, "not simulated")
+    known = {load: _at(point, load, basis) for load, point in simulated.items()}
+    if basis.idle is not None:
+        known[0.0] = _idle(basis.idle)
+    year = _Year(known, plan, basis.tariff)
+    sums = year.sums(lambda one: one.mean)
+    replications = range(min(len(one.runs) for one in known.values() if one.runs))
+    runs = [year.sums(_replication(each)) for each in replications]
+    sampled = [year.sums(_replication(each, as_sampled=True)) for each in replications]
+    peak = year.around(plan.peak)
+    return FleetYear(
+        basis.fleet,
+        basis.axes,
+        "ok",
+        peak_rps=None if plan.clients else plan.peak,
+        peak_concurrency=plan.peak if plan.clients else None,
+        meets_slo_at_peak=all(one.good for one, _ in peak),
+        slo_attainment_at_peak=fsum(one.attained * share for one, share in peak),
+        working_hours=plan.working_hours,
+        good_hours=year.hours_where(lambda load, ends: load > 0 and all(one.good for one, _ in ends)),
+        interpolated_hours=year.hours_where(lambda _, ends: len(ends) > 1),
+        half_widths=_half_widths(runs, sampled),
+        usd_of_runs=tuple(one["usd"] for one in runs if "usd" in one) if len(runs) > 1 else (),
+        **{name: sums.get(amount) for name, amount in SUMS.items()},
+        **{name: _ratio(sums, *parts) for name, parts in RATIOS.items()},
+    )
+
+
+def _replication(number: int, as_sampled: bool = False) -> Callable[[_Load], Hourly]:
+    """Return what picks the replication *number* of a load; the idle fleet is the same in all of them."""
+    return lambda one: (one.sampled if as_sampled else one.runs)[number] if one.runs else one.mean
+
+
+def _ratio(sums: Hourly, top: str, bottom: str, factor: float) -> float | None:
+    amount, below = sums.get(top), sums.get(bottom)
+    return factor * amount / below if amount is not None and below else None
+
+
+def _half_widths(runs: Sequence[Hourly], sampled: Sequence[Hourly]) -> dict[str, float | None]:
+    """Halves of 95 % intervals over the replications, which simulate all loads with the same seed."""
+    found: dict[str, float | None] = {}
+    for name, amount in SUMS.items():
+        values = [one[amount] for one in (sampled if name in COUNTED else runs) if amount in one]
+        found[name] = half_width(values) if len(values) == len(runs) else None
+    for name, (top, bottom, factor) in RATIOS.items():
+        pairs = [(one[top], one[bottom] / factor) for one in runs if top in one]
+        found[name] = ratio([a for a, _ in pairs], [b for _, b in pairs])[1] if pairs else None
+    return found
 
 
 def _load(point: Point, plan: YearPlan) -> float:
@@ -166,31 +310,35 @@ def _load(point: Point, plan: YearPlan) -> float:
     return float(point.axes[plan.axis]) if plan.axis is not None else plan.peak
 
 
-def _between(known: Mapping[float, _Load], load: float) -> list[tuple[_Load, float]]:
-    """What is known at *load*, or at the two loads around it, with their weights."""
-    if load in known:
-        return [(known[load], 1.0)]
-    below, above = max(one for one in known if one < load), min(one for one in known if one > load)
-    share = (load - below) / (above - below)
-    return [(known[below], 1 - share), (known[above], share)]
+class _Year:
+    """Sums over the hours of the year between the *known* loads."""
 
+    def __init__(self, known: Mapping[float, _Load], plan: YearPlan, tariff: Sequence[float] | None) -> None:
+        self._known, self._loads, self._hours = known, sorted(known), plan.hours
+        self._mean, self._tariff, self._every = plan.mean, tariff, plan.loads
+        self._parts = parts_of_year(plan.hours, self._loads, plan.mean)
 
-def _sums(
-    hours: Sequence[tuple[list[tuple[_Load, float]], float, int | None]], tariff: Sequence[float] | None
-) -> dict[str, float]:
-    """Everything that adds up over the hours of a year."""
-    parts: dict[str, list[float]] = {}
-    peaks: list[float] = []
-    for ends, weight, hour in hours:
-        price = None if tariff is None else fsum(tariff) / len(tariff) if hour is None else tariff[hour]
-        for one, share in ends:
-            for name, amount in _at_price(one.hourly, price).items():
-                parts.setdefault(name, []).append(amount * share * weight)
-        peaks.append(fsum(one.hourly.get("peak_usd", 0.0) * share for one, share in ends))
-    sums = {name: fsum(amounts) for name, amounts in parts.items()}
-    if "peak_usd" in sums:  # every month has the highest load, and pays for it in all its hours
-        sums["usd"] += max(peaks) * fsum(weight for _, weight, _ in hours) - sums["peak_usd"]
-    return sums
+    def around(self, load: float) -> list[tuple[_Load, float]]:
+        """What is known at *load*, or at the two loads around it, with their weights."""
+        return [(self._known[at], weight) for at, weight in around(self._loads, load)]
+
+    def hours_where(self, holds: Callable[[float, Sequence[tuple[_Load, float]]], bool]) -> float:
+        """Hours of the year whose load, and what is known around it, have a property."""
+        return fsum(hours for load, hours, _ in self._every if hours and holds(load, self.around(load)))
+
+    def sums(self, hourly: Callable[[_Load], Hourly]) -> dict[str, float]:
+        """Everything that adds up over the hours of the year."""
+        parts: dict[str, list[float]] = {}
+        for (at, calendar), share in self._parts.items():
+            price = None if self._tariff is None else calendar.mean(self._tariff)
+            for name, amount in _at_price(hourly(self._known[at]), price).items():
+                parts.setdefault(name, []).append(amount * share * HOURS_PER_YEAR)
+        sums = {name: fsum(amounts) for name, amounts in parts.items()}
+        if "peak_usd" in sums:  # every month has the highest load, and pays for it in all its hours
+            loads = (self.around(one.relative * self._mean) for one in self._hours)
+            peaks = [fsum(hourly(one).get("peak_usd", 0.0) * share for one, share in ends) for ends in loads]
+            sums["usd"] += max(peaks) * HOURS_PER_YEAR - sums["peak_usd"]
+        return sums
 
 
 def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
@@ -203,26 +351,22 @@ def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
     return {**hourly, **{name: hourly[name] + more * hourly[energy] for name, energy in changed.items()}}
 
 
-def _hourly(point: Point) -> Hourly:
-    """Amounts per hour at the point."""
-    offered = SECONDS_PER_HOUR * (point.number("offered_rps") or 0.0)
-    counts = {
-        "offered": offered,
-        "good_requests": offered * (point.number("slo_attainment") or 0.0),
-        "requests": SECONDS_PER_HOUR * (point.number("requests_per_s") or 0.0),
-    }
-    return counts | _amounts([case.metrics for case in point.cases])
-
-
 def _amounts(runs: Sequence[CaseMetrics]) -> dict[str, float]:
-    """Tokens, energy and money per hour: sums over the metrics of replications, over their hours."""
+    """Requests, tokens, energy and money per hour: sums over the metrics of replications, over their hours."""
     # a window in which nothing could be served may have no length
     window_h = fsum(one.machines.window_h for one in runs) or inf
 
     def per_h(metric: str) -> float:
         return fsum(one[metric] or 0.0 for one in runs) / window_h
 
-    found = {name: per_h(name) for name in TOKENS}
+    attained = [one.traffic.slo_attainment for one in runs if one.traffic.slo_attainment is not None]
+    offered = SECONDS_PER_HOUR * mean([one.traffic.offered_rps or 0.0 for one in runs])
+    found = {
+        "offered": offered,
+        "good_requests": offered * mean(attained) if attained else 0.0,
+        "requests": SECONDS_PER_HOUR * mean([one.traffic.requests_per_s or 0.0 for one in runs]),
+    }
+    found |= {name: per_h(name) for name in TOKENS}
     if all(one.site.energy_kwh is not None for one in runs):
         found["kwh"] = per_h("energy_kwh")
     moneys = [one.money for one in runs if one.money is not None]

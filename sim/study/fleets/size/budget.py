@@ -30,14 +30,11 @@ class Needs:
     """What recovers the rest over the life: capital, and costs at the end of it."""
 
     @classmethod
-    def of(cls, plan: FleetPlan, fleet: Fleet, by_hour: Sequence[float] | None = None) -> "Needs":
-        """Those of *fleet* at the mean prices of the year, its hours weighted by *by_hour*.
-
-        Raises CostError for a fleet without a `cost` section.
-        """
+    def of(cls, plan: FleetPlan, fleet: Fleet) -> "Needs":
+        """Those of *fleet* at the mean prices of the year. Raises CostError for a fleet without a `cost` section."""
         if plan.costs is None:
             raise CostError(Problem("cost", f"{fleet.name} has no cost section"))
-        costs, least_kw = plan.costs.averaged(by_hour=by_hour), least_kw_by_pool(plan)
+        costs, least_kw = plan.costs.averaged(), least_kw_by_pool(plan)
         least = [(one.paid.monthly, one.least_usd_per_h(least_kw.get(one.pool, 0.0))) for one in costs.charges]
         operating, capital = (sum(usd for monthly, usd in least if monthly is wanted) for wanted in (True, False))
         return cls(costs.capex_usd, _nameplate_kw(plan, fleet), operating, capital)

@@ -1,6 +1,5 @@
 """Which of the fleets of a search may serve, with how many replicas at least, and what they cost at least."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -14,7 +13,6 @@ from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Size
 from sim.scenario.sections.slo import Slo
-from sim.scenario.year import load_by_hour
 from sim.study.fleets.availability.over_failures import why_no_availability
 from sim.study.fleets.capacity.axis import ONLY_RAISED
 from sim.study.fleets.capacity.search import why_not_its_mean
@@ -162,21 +160,19 @@ class Prospects:
         """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
         fleet = unit.fleet(replicas, spare)
         plan = resolve_fleet(self.scenario, fleet, self.catalog)
-        by_hour = load_by_hour(self.scenario)
-        return least_usd_per_h(plan, unit.name, by_hour), Needs.of(plan, fleet, by_hour)
+        return least_usd_per_h(plan, unit.name), Needs.of(plan, fleet)
 
     def needs(self, fleet: Fleet) -> Needs:
         """What *fleet* asks of a budget. Raises CostError."""
-        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet, load_by_hour(self.scenario))
+        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
 
 
-def least_usd_per_h(plan: FleetPlan, name: str, by_hour: Sequence[float] | None = None) -> float:
-    """Charges that no load changes, and electricity without any work, at the mean prices of the year [USD/h].
-
-    The load falls on the hours of the day as *by_hour* says. Raises CostError for a fleet without a `cost` section.
+def least_usd_per_h(plan: FleetPlan, name: str) -> float:
+    """Charges that no load changes, and electricity without any work, at the mean prices of the year [USD/h]: an idle
+    fleet draws it in all hours alike. Raises CostError for a fleet without a `cost` section.
     """
     if plan.costs is None:
         raise CostError(Problem("cost", f"{name} has no cost section"))
     least_kw = least_kw_by_pool(plan)
-    charges = plan.costs.averaged(by_hour=by_hour).charges
+    charges = plan.costs.averaged().charges
     return sum(charge.least_usd_per_h(least_kw.get(charge.pool, 0.0)) for charge in charges)

@@ -1,7 +1,8 @@
 """Cases of many fleets: from disk, or simulated a few at a time while a search goes on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Fleet, Scenario
@@ -9,6 +10,9 @@ from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Job, Workplace, do_missing
 from sim.study.cases.points import POINTS, jobs_of
 from sim.study.cases.store import StoredCase, discard_unfinished
+
+Overrides = Mapping[str, Any]
+"""Dotted path -> value in place of the scenario's."""
 
 
 class Runner:
@@ -27,9 +31,13 @@ class Runner:
         self._progress = progress
         self.simulated = 0
 
-    def run(self, wanted: Sequence[tuple[Fleet, int]]) -> list[list[StoredCase]]:
-        """The first replications of each fleet; of one without randomness a single one."""
-        groups = [self._jobs(fleet, count) for fleet, count in wanted]
+    def run(
+        self, wanted: Sequence[tuple[Fleet, int]], axes: Mapping[str, Any] | None = None, point: Overrides | None = None
+    ) -> list[list[StoredCase]]:
+        """The first replications of each fleet, at the scenario's load or at the *point* of these *axes*; of one
+        without randomness a single one.
+        """
+        groups = [self._jobs(fleet, count, dict(axes or {}), dict(point or {})) for fleet, count in wanted]
         try:
             for _ in do_missing(self._workplace, [job for jobs in groups for job in jobs]):
                 self.simulated += 1
@@ -38,8 +46,8 @@ class Runner:
             discard_unfinished(self._out / POINTS)
         return [[job.stored() for job in jobs] for jobs in groups]
 
-    def _jobs(self, fleet: Fleet, count: int) -> list[Job]:
+    def _jobs(self, fleet: Fleet, count: int, axes: dict[str, Any], point: dict[str, Any]) -> list[Job]:
         scenario = self._scenario.model_copy(update={"fleets": (fleet,)})
         count = 1 if is_deterministic(scenario, fleet) else count
-        cases = [Case(fleet.name, {}, {}, replication) for replication in range(count)]
+        cases = [Case(fleet.name, axes, point, replication) for replication in range(count)]
         return jobs_of(scenario, cases, self._catalog, self._out)

@@ -14,7 +14,9 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostError
 from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.compare import model_of
 from sim.scenario.sections.size import Size
+from sim.scenario.year import at_peak
 from sim.study.cases.execute import Workplace
 from sim.study.fidelity.marks import Bid, Chance, chance_cheaper, fleet_worth
 from sim.study.fleets.size.budget import Needs, over
@@ -59,7 +61,8 @@ class Search:
     ) -> None:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
-        self.scenario = levelised(scenario).model_copy(update={"sweep": None, "size": None, **kept})
+        self.scenario = levelised(at_peak(scenario)).model_copy(update={"sweep": None, "size": None, **kept})
+        """With a load profile at its peak, which fleets are to carry."""
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner, catalog, size)
@@ -218,7 +221,7 @@ class Search:
     def _consider(self, order: int, unit: Unit) -> None:
         """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
         machine = self._prospects.look(unit)
-        reason, least = machine.reason, machine.least_replicas
+        reason, least = self._other_product(unit) or machine.reason, machine.least_replicas
         most = self._prospects.most_replicas(unit, self.size)
         if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
             return  # told with one that answers, beside which there is the most room for prompts
@@ -232,6 +235,16 @@ class Search:
             self._push(order, least)
         except CostError as error:
             self._tried.append(self._refused(unit, f"no price: {error}"))
+
+    def _other_product(self, unit: Unit) -> str:
+        """Why the scenario's own fleet *unit* is not ranked with the candidates, which serve the scenario's model."""
+        compare, wanted = self.scenario.compare, self.scenario.model
+        if unit.own is None or not wanted or (compare is not None and compare.across_models):
+            return ""
+        model = model_of(unit.own, self.scenario)
+        if model in ("", wanted):
+            return ""
+        return f"serves {model} and the others {wanted}: compare: {{across_models: true}} ranks them as one product"
 
     def _push(self, order: int, replicas: int, least_usd_per_h: float = 0.0) -> None:
         floor, needs = self._prospects.floor(self._units[order], replicas, self.size.spare_replicas)

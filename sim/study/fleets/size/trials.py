@@ -9,13 +9,16 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Size
 from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case
+from sim.scenario.year import year_plan
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.availability.over_failures import OverFailures, answered, in_state, over_failures
 from sim.study.fleets.availability.states import Counts, ServingStates, serving_states
+from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.size.runner import Runner
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import slack, standing, values_of
 from sim.study.metrics.statistics import half_width, mean
+from sim.study.money.price.rebill import Rebilling, usd_per_h_of_year
 from sim.units import NANO_PER_USD
 
 SCREEN_MARGIN = 0.15
@@ -47,6 +50,9 @@ class Trial:
     meets: bool
     over: OverFailures | None = None
     """What is attained over failures, where the service level asks for that."""
+    year_usd_per_h: float | None = None
+    """Mean cost over the hours of the load profile [USD/h]; None without a profile, and where a first replication has
+    settled that the fleet misses."""
 
     @property
     def overloaded(self) -> bool:
@@ -84,7 +90,9 @@ class Trial:
 
     @property
     def usd_per_h(self) -> float:
-        """Mean of what the cases cost at the mean prices of the year."""
+        """Mean cost over the year: of the hours of the load profile, else of the simulated load at the mean prices."""
+        if self.year_usd_per_h is not None:
+            return self.year_usd_per_h
         costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics.machines.window_h for case in self.cases]
         return mean(costs)
 
@@ -146,7 +154,23 @@ class Trials:
         if meets and self.slo.availability is not None:
             over = self._over_failures(fleet, cases, self.slo.availability)
             meets = over.meets
-        return Trial(self.slo, tuple(cases), meets, over)
+        return Trial(self.slo, tuple(cases), meets, over, self._year_usd_per_h(fleet))
+
+    def _year_usd_per_h(self, fleet: Fleet) -> float | None:
+        """What *fleet* costs over the hours of the load profile, each at its own load and price."""
+        year = year_plan(self._scenario)
+        fleet = self._undisturbed(fleet)
+        if year is None or not fleet.is_priced:
+            return None
+        scenario = self._scenario.model_copy(update={"fleets": (fleet,)})
+        billing = {0.0: Rebilling.idle(scenario, self._catalog, Case(fleet.name, {}, {}, 0))}
+        axis, count = LoadAxis.of(scenario), self._scenario.replications
+        for load in year.simulated:
+            axes, point = {axis.label: load}, axis.overrides(axis.value(load))
+            (stored,) = self._runner.run([(fleet, count)], axes, point)
+            cases = [Case(fleet.name, axes, point, one.replication) for one in stored]
+            billing[load] = Rebilling(scenario, self._catalog, list(zip(cases, stored, strict=True)))
+        return usd_per_h_of_year(year.hours, year.mean, billing)
 
     def _undisturbed(self, fleet: Fleet) -> Fleet:
         """*fleet* as it is judged first: by state of failures, with all replicas."""

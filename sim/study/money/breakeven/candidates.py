@@ -6,7 +6,8 @@ quantity. Beyond one unit's capacity whole units are added, each with an even sh
 of one service beside others that hold theirs, a fleet is one unit: another would share the others' load.
 
 Prices are those of the whole calendar, not of the simulated hours. With a `load_profile` the load is its mean, each of
-its hours is billed at its own load and price, and the units carry its peak.
+its hours is billed at its own load and price, and the units carry its peak. Hours without load are those of the idle
+fleet, which is simulated, too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,6 @@ from math import ceil, fsum, isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan
 from sim.cost.finance.finance import Annuity, StraightLine
@@ -28,6 +27,17 @@ from sim.cost.rent import api
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.breakeven import Breakeven, candidate_names
 from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import (
+    ALL_HOURS,
+    YEAR,
+    Calendar,
+    around,
+    hours_of,
+    loads_within,
+    parts_of_year,
+    peak_to_mean,
+    usual_load,
+)
 from sim.study.cases.execute import Job, Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
@@ -36,7 +46,6 @@ from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import held_tokens_per_s, mean_tokens, rate_per_load
 from sim.study.money.breakeven.horizon import horizon_of, levelised
 from sim.study.money.price.rebill import Bill, Rebilling
-from sim.study.money.price.year_hours import YEAR, Calendar, hours_of, usual_load
 from sim.units import SECONDS_PER_HOUR
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
@@ -135,13 +144,20 @@ class Ledgers:
         self.candidates = [one for one in _candidates(scenario, found) if self.carries(one, self.load)]
         capacity_of = {one.fleet: one.capacity for one in self.candidates}
         loads = {
-            name: sorted({*(u * most for u in UTILISATIONS), self.share(most)}) for name, most in capacity_of.items()
+            name: sorted({*(u * most for u in UTILISATIONS), *loads_within(self.hours, self.share(most))})
+            for name, most in capacity_of.items()
         }
         self._billing = {
             (name, load): Rebilling(scenario, catalog, cases, levelised)
             for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
         }
         self._loads = loads
+        if not self.beside_others:  # others that hold their load leave a fleet busy at a load of 0
+            plain = scenario.model_copy(update={"sweep": None})
+            self._loads = {name: [0.0, *values] for name, values in loads.items()}
+            self._billing |= {
+                (name, 0.0): Rebilling.idle(plain, catalog, Case(name, {}, {}, 0), levelised) for name in loads
+            }
         self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
         self._tokens_per_h, self._held_per_h = _tokens_per_h(scenario), _held_per_h(scenario)
 
@@ -150,43 +166,30 @@ class Ledgers:
         return not self.beside_others or load <= candidate.capacity * (1 + 1e-9)
 
     def share(self, capacity: float) -> float:
-        """The load of one unit where whole units carry the scenario's load evenly."""
+        """Mean load of one unit where whole units carry the scenario's load evenly."""
         return self.load / self.units(self.load, capacity)
 
     def units(self, load: float, capacity: float) -> int:
         """Whole units that carry the busiest hours of a mean *load*."""
-        peak = load * max(one.relative for one in self.hours)
-        return max(1, ceil(peak / capacity - 1e-9))
+        return max(1, ceil(load * peak_to_mean(self.hours) / capacity - 1e-9))
 
     def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
-        """Of as many units as *load* needs, which share it, over the hours of a year."""
+        """Return the cost over the hours of a year with the mean *load*, which as many units as it needs share."""
         units = self.units(load, candidate.capacity)
-        wanted = {**candidate.overrides, **(overrides or {})}
-        parts: dict[tuple[float, Calendar], float] = {}
-        for one in self.hours:
-            for at, weight in self._around(candidate, one.relative * load / units):
-                parts[at, one.calendar] = parts.get((at, one.calendar), 0.0) + one.share * weight
+        wanted, known = {**candidate.overrides, **(overrides or {})}, self._loads[candidate.fleet]
+        parts = parts_of_year(self.hours, known, load / units)
         cost, prices = self._mean(candidate, load, units, parts, wanted)
         if len(self.hours) == 1 or not prices.by_peak:
             return cost
-        busiest = max(one.relative for one in self.hours) * load / units
-        there = {(at, YEAR): weight for at, weight in self._around(candidate, busiest)}
+        busiest = peak_to_mean(self.hours) * load / units
+        there = {(at, YEAR): weight for at, weight in around(known, busiest)}
         peak, _ = self._mean(candidate, load, units, there, wanted)
         return replace(cost, flows=with_peak(cost.flows, peak.flows, prices))
 
     def steady(self, candidate: Candidate, load: float) -> Cost:
-        """Of one unit at the same *load* in all hours of the year."""
-        parts = {(at, YEAR): weight for at, weight in self._around(candidate, load)}
+        """Return the cost of one unit at the same *load* in all hours of the year."""
+        parts = parts_of_year(ALL_HOURS, self._loads[candidate.fleet], load)
         return self._mean(candidate, load, 1, parts, candidate.overrides)[0]
-
-    def _around(self, candidate: Candidate, each: float) -> list[tuple[float, float]]:
-        """The simulated loads of one unit that the load *each* lies between, with their weights."""
-        known = self._loads[candidate.fleet]
-        # beyond the ends the line through the nearest two goes on: cost is a fixed part and one per request
-        right = min(max(1, int(np.searchsorted(known, each * (1 - 1e-12)))), len(known) - 1)
-        low, high = known[right - 1], known[right]
-        part = (each - low) / (high - low)
-        return [(at, weight) for at, weight in ((low, 1 - part), (high, part)) if abs(weight) > 1e-12]
 
     def _mean(
         self,

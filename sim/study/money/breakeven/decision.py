@@ -1,7 +1,7 @@
 """Rent, buy or API at the scenario's load: the whole answer as data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from sim.cost.finance.horizon import Horizon
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.breakeven import Breakeven
+from sim.scenario.sections.compare import models_of
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.money.breakeven.candidates import Candidate, Cost, Ledgers
 from sim.study.money.breakeven.cash import Month, months
@@ -46,6 +47,9 @@ class BreakevenAnswer:
     """What would make another candidate, or the API, the cheapest."""
     tipping_of_machines: Sequence[Tipping]
     """What would make another machine the cheapest of them, where the API is cheaper than all."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
+    nothing tips from one to another."""
 
     @property
     def api_usd_per_million(self) -> float | None:
@@ -56,6 +60,13 @@ class BreakevenAnswer:
     def months(self) -> Mapping[str, Sequence[Month]]:
         """The months that are shown."""
         return {name: path[: self.shown_months + 1] for name, path in self.cash.items()}
+
+    @property
+    def products(self) -> list[list[str]]:
+        """Candidates that are ranked against each other, the API among them, each list by cost."""
+        ranked = sorted(self.usd_per_h, key=lambda name: self.usd_per_h[name])
+        models = dict.fromkeys(self.models.get(name, "") for name in self.usd_per_h)
+        return [[name for name in ranked if self.models.get(name, "") == model] for model in models]
 
     @property
     def winner(self) -> str:
@@ -76,6 +87,7 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
     api = ledgers.api(list(at_load.values()))
     every = at_load | ({API: api} if api is not None else {})
     usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
+    models = _models(scenario, ledgers.candidates, api is not None)
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
     return BreakevenAnswer(
         axis=ledgers.axis.label,
@@ -91,9 +103,23 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
         shown_months=terms.months,
         horizon=ledgers.horizon,
         api=api,
-        tipping=list(tipping_points(ledgers)),
-        tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins else [],
+        tipping=[] if models else list(tipping_points(ledgers)),
+        tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins and not models else [],
+        models=models,
     )
+
+
+def _models(scenario: Scenario, candidates: Sequence[Candidate], api: bool) -> dict[str, str]:
+    """Model of every candidate, and of the API, which is asked for the tokens of the first; empty where one ranking
+    holds for all.
+    """
+    of_fleet = models_of(scenario, scenario.compare)
+    if not of_fleet or not candidates:
+        return {}
+    found = {one.name: of_fleet[one.fleet] for one in candidates}
+    if len(set(found.values())) < 2:
+        return {}
+    return found | ({API: of_fleet[candidates[0].fleet]} if api else {})
 
 
 def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:

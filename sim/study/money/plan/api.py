@@ -66,7 +66,7 @@ def _row(month: int, demand: Sequence[float], terms: Elsewhere, held: Sequence[H
     utilisation = Loads(share * mean / capacity, share * peak / capacity) if capacity else Loads(0.0, 0.0)
     elsewhere = (1 - share) * mean
     own, bought = (
-        held_rps(there, utilisation.mean) * SECONDS_PER_MONTH,
+        held_rps(there, utilisation) * SECONDS_PER_MONTH,
         elsewhere * terms.rate_per_load * SECONDS_PER_MONTH,
     )
     opex_usd: dict[str, float] = {}

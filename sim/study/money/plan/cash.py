@@ -170,11 +170,12 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     there = standing(terms.held, month)
     alike = owned + rented + sum(one.units * (one.kind.capacity / kind.capacity) for one in there)
     capacity = alike * kind.capacity
-    served = min(mean, capacity)
+    served = fsum(one.share * min(one.relative * mean, capacity) for one in kind.costs.hours)
     short = peak - capacity
-    loads = Loads(served / alike, min(peak, capacity) / alike) if alike else Loads(0.0, 0.0)
-    rps = (owned + rented) * kind.costs.quantities.served_rps(loads.mean)
-    requests = (rps + held_rps(there, loads.mean / kind.capacity)) * SECONDS_PER_MONTH
+    loads = Loads(mean / alike, min(peak, capacity) / alike) if alike else Loads(0.0, 0.0)
+    rps = (owned + rented) * kind.costs.served_rps(loads)
+    utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
+    requests = (rps + held_rps(there, utilisation)) * SECONDS_PER_MONTH
     capex_usd, resale_usd, removal_usd = _capital(month, stock, terms)
     sold = sold_in(month, terms.held)
     resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
@@ -236,9 +237,14 @@ def sold_in(month: int, held: Sequence[HeldUnits]) -> Sold:
     )
 
 
-def held_rps(there: Sequence[HeldUnits], utilisation: float) -> float:
-    """Requests per second that units *there* answer, each at that fraction of its capacity."""
-    return sum(one.units * one.kind.costs.quantities.served_rps(utilisation * one.kind.capacity) for one in there)
+def held_rps(there: Sequence[HeldUnits], utilisation: Loads) -> float:
+    """Requests per second that units *there* answer, each at these fractions of its capacity."""
+    return sum(one.units * one.kind.costs.served_rps(_of_capacity(utilisation, one.kind)) for one in there)
+
+
+def _of_capacity(utilisation: Loads, kind: UnitKind) -> Loads:
+    """Loads of a unit of *kind* that carries these fractions of its capacity."""
+    return Loads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
 
 
 def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, float], float, float]:
@@ -307,6 +313,5 @@ def held_parts(held: Sequence[HeldUnits], month: int, utilisation: Loads) -> lis
     found = []
     for name, kind in kinds.items():
         stands = stands_of([one for one in held if one.kind.fleet == name], month)
-        loads = Loads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
-        found.append(Part(kind.costs, kind.declines, crew_of(stands), loads))
+        found.append(Part(kind.costs, kind.declines, crew_of(stands), _of_capacity(utilisation, kind)))
     return found

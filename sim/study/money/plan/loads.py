@@ -1,4 +1,7 @@
-"""What one unit does between idle and its capacity: a few simulated loads, with straight lines between them."""
+"""What one unit does between idle and its capacity: a few simulated loads, with straight lines between them.
+
+With a `load_profile` the loads of its hours in the plan's first month are among them.
+"""
 
 from collections.abc import Sequence
 from math import fsum
@@ -10,6 +13,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
+from sim.scenario.year import hours_of, loads_within
 from sim.study.cases.execute import Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
@@ -17,11 +21,14 @@ from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import rate_per_load
 from sim.study.metrics.idle import idle_window
+from sim.study.money.plan.plans import demand_of, usual_demand
+from sim.study.money.plan.supply import units_needed
 from sim.study.money.plan.unit import Quantities
 from sim.study.money.price.rebill import metered
 
 FRACTIONS = (0.1, 0.4, 0.7)
-"""Of a unit's capacity. The cases at capacity itself come from the search, power at no load from the hardware."""
+"""Simulated loads as fractions of a unit's capacity. The cases at capacity itself come from the search,
+power at no load from the hardware."""
 
 
 def part_loads(
@@ -35,7 +42,7 @@ def part_loads(
     """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
     axis = LoadAxis.of(scenario)
     usable = [one for one in found if 0 < one.mean < float("inf")]
-    jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis)], catalog, out)
+    jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis, scenario)], catalog, out)
     do_all(workplace, jobs, progress)
     result = {}
     for one in usable:
@@ -47,14 +54,26 @@ def part_loads(
     return result
 
 
-def _cases(one: Capacity, axis: LoadAxis) -> list[Case]:
-    loads = sorted({axis.value(fraction * one.mean) for fraction in FRACTIONS})
+def _cases(one: Capacity, axis: LoadAxis, scenario: Scenario) -> list[Case]:
+    loads = {axis.value(load) for load in (*(f * one.mean for f in FRACTIONS), *_of_profile(one, scenario))}
     return [
         Case(one.fleet, {axis.label: load}, axis.overrides(load), each.replication)
-        for load in loads
+        for load in sorted(loads)
         if load < one.mean
         for each in one.found
     ]
+
+
+def _of_profile(one: Capacity, scenario: Scenario) -> list[float]:
+    """Loads of one unit in the hours of a year, shared by the units that the plan's first month with demand needs."""
+    hours = hours_of(scenario)
+    if len(hours) < 2 or scenario.plan is None:
+        return []
+    plan = demand_of(scenario)
+    mean = next((load for load in plan.demand.by_month(plan.months, usual_demand(scenario)) if load), 0.0)
+    if not mean:
+        return []
+    return loads_within(hours, mean / units_needed(mean * plan.peak_to_mean, one.mean, plan.reserve_units))
 
 
 def quantities(

@@ -20,7 +20,7 @@ from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.plan import bridged_fleet
-from sim.scenario.year import load_by_hour
+from sim.scenario.year import hours_of, peak_to_mean, usual_load
 from sim.study.fleets.capacity.axis import ONLY_RAISED, LoadAxis
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import mean_tokens, rate_per_load
@@ -48,6 +48,18 @@ def why_no_plan(scenario: Scenario) -> str:
             "`service`, and the loads of all grow in proportion"
         )
     return ""
+
+
+def demand_of(scenario: Scenario) -> MultiYear:
+    """Return the plan of *scenario*, whose busiest hours are at least those of its `load_profile`."""
+    assert scenario.plan is not None
+    peak = max(scenario.plan.peak_to_mean, peak_to_mean(hours_of(scenario)))
+    return scenario.plan.model_copy(update={"peak_to_mean": peak})
+
+
+def usual_demand(scenario: Scenario) -> float:
+    """Return the mean load where the plan states none: that of the `load_profile`, else the scenario's."""
+    return usual_load(scenario, LoadAxis.of(scenario).start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +140,7 @@ def outlooks(
     """
     if scenario.plan is None:
         raise ValueError("the scenario has no plan section")
-    plan, tokens, usual = scenario.plan, mean_tokens(scenario), LoadAxis.of(scenario).start
+    plan, tokens, usual = demand_of(scenario), mean_tokens(scenario), usual_demand(scenario)
     by_name = {one.fleet: one for one in found}
     held = existing_units(scenario, catalog, by_name, measured)
     plans = [
@@ -192,9 +204,10 @@ def api_outlook(
 
     Tokens found in a prefix cache are those of the first fleet that was *measured*.
     """
-    plan, fleet = scenario.plan, next((one for one in scenario.fleets if FleetTerms.of(scenario, one).api), None)
-    if fleet is None or plan is None:
+    fleet = next((one for one in scenario.fleets if FleetTerms.of(scenario, one).api), None)
+    if fleet is None or scenario.plan is None:
         return
+    plan = demand_of(scenario)
     costs = resolve_fleet(scenario, fleet, catalog).costs
     tariff, finance = costs.api if costs is not None else None, scenario.finance or fleet.finance
     rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
@@ -204,7 +217,7 @@ def api_outlook(
         return
     assert tariff is not None
     assert per_load is not None
-    demand = plan.demand.by_month(plan.months, LoadAxis.of(scenario).start)
+    demand = plan.demand.by_month(plan.months, usual_demand(scenario))
     bills = Bills(plan, tuple(one.kind for one in held))
     cached = next((one.cached_fraction for one in measured.values()), 0.0)
     terms = Elsewhere(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
@@ -267,7 +280,7 @@ def _unit_costs(
         assert costs is not None  # multi_year_complaints has seen to it
         return costs
 
-    return UnitCosts(priced, measured, load_by_hour(scenario))
+    return UnitCosts(priced, measured, hours_of(scenario))
 
 
 def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:

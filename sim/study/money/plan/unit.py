@@ -5,6 +5,7 @@ Quantities come from simulation, prices from the charges that the ledger uses; a
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import fsum
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from sim.cost.bill.charge import Charge, Follows, Paid, amount_usd
 from sim.cost.bill.window import ONE_HOUR, Window
 from sim.cost.finance.cash_flow import MONTHS_PER_YEAR, price_factor
 from sim.cost.finance.finance import Annuity, StraightLine
+from sim.scenario.year import ALL_HOURS, Calendar, Hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,12 @@ class BillLine(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """What one unit carries in a month."""
+    """Load of one unit in a month."""
 
     mean: float
+    """Mean load over the month's hours, as far as requests are offered."""
     peak: float
+    """Highest load that the unit carries; hours with more load are served as far as this."""
 
 
 class Stand(NamedTuple):
@@ -106,10 +110,10 @@ class UnitCosts:
     priced: Callable[[int], CostPlan]
     """Number of units -> their charges: what is agreed once, such as a commitment, is not one of each."""
     quantities: Quantities
-    by_hour: tuple[float, ...] | None = None
-    """How the load falls on the hours of the day; None: evenly."""
+    hours: tuple[Hours, ...] = ALL_HOURS
+    """Hours of the year by their load."""
     _by_clock: dict[int, dict[BillLine, float]] = field(default_factory=dict)
-    _metered: dict[int, dict[BillLine, list[float]]] = field(default_factory=dict)
+    _metered: dict[tuple[int, Calendar], dict[BillLine, list[float]]] = field(default_factory=dict)
 
     @property
     def delivery_usd(self) -> dict[BillLine, float]:
@@ -173,10 +177,27 @@ class UnitCosts:
             self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
         return self._by_clock[units]
 
+    def served_rps(self, loads: Loads) -> float:
+        """Return the mean requests per second that one unit answers over the hours of a year."""
+        served = self.quantities.served_rps
+        return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
+
     def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[BillLine, float]:
-        """Of what a meter counts, for one unit."""
-        if calendar_month not in self._metered:
-            charges = self.priced(1).averaged(calendar_month, self.by_hour).charges
+        """Of what a meter counts, for one unit: each hour of the profile at its own load and price."""
+        found: dict[BillLine, float] = {}
+        for one in self.hours:
+            load = min(one.relative * loads.mean, loads.peak)
+            for line, values in self._table(calendar_month, one.calendar).items():
+                usd_per_h = np.interp(loads.peak if line.by_peak else load, self.quantities.loads, values)
+                found[line] = found.get(line, 0.0) + one.share * float(usd_per_h)
+        return found
+
+    def _table(self, calendar_month: int, calendar: Calendar) -> dict[BillLine, list[float]]:
+        """Line -> cost of one unit at each of the simulated loads, at the mean prices of some hours of a month
+        [USD/h].
+        """
+        if (calendar_month, calendar) not in self._metered:
+            charges = self.priced(1).averaged(calendar_month, calendar.by_hour).charges
             table: dict[BillLine, list[float]] = {}
             for position, window in enumerate(self.quantities.windows):
                 metered = (
@@ -184,12 +205,8 @@ class UnitCosts:
                 )
                 for line, usd_per_h in _lines(metered).items():
                     table.setdefault(line, [0.0] * len(self.quantities.windows))[position] = usd_per_h
-            self._metered[calendar_month] = table
-        table = self._metered[calendar_month]
-        return {
-            line: float(np.interp(loads.peak if line.by_peak else loads.mean, self.quantities.loads, values))
-            for line, values in table.items()
-        }
+            self._metered[calendar_month, calendar] = table
+        return self._metered[calendar_month, calendar]
 
 
 MOST_COMMITTED = 100_000

@@ -11,15 +11,16 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.cost import Clock, CostPlan
 from sim.cost.bill.window import Window
-from sim.cost.finance.flows import Flows, flows_of
+from sim.cost.finance.flows import Flows, flows_of, mean_flows, with_peak
 from sim.records import Interval
 from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import YEAR, Calendar, Hours, around, parts_of_year, peak_to_mean
 from sim.study.cases.store import StoredCase
-from sim.study.money.price.year_hours import Calendar
+from sim.study.metrics.idle import idle_window
 
 KEYS = ("service", "pool", "server", "replica", "state")
 SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w", "unused"))
@@ -81,6 +82,19 @@ class Rebilling:
         resolver = Resolver(scenario, catalog)
         self._cases = [_Metered.of(case, one, resolver) for case, one in stored if one.status == "ok"]
 
+    @classmethod
+    def idle(
+        cls,
+        scenario: Scenario,
+        catalog: Catalog,
+        case: Case,
+        terms: Callable[[Scenario], Scenario] = lambda scenario: scenario,
+    ) -> "Rebilling":
+        """Simulate the fleet of *case* without load. Raises ValueError where it has no `cost`."""
+        found = cls(scenario, catalog, (), terms)
+        found._cases = [_Metered.idle(case, Resolver(scenario, catalog))]
+        return found
+
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
     ) -> list[Bill]:
@@ -114,6 +128,33 @@ class Rebilling:
         return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
 
 
+def usd_per_h_of_year(hours: Sequence[Hours], mean_load: float, billing: Mapping[float, Rebilling]) -> float:
+    """Return the mean cost of a fleet over *hours* of a year with the load *mean_load* [USD/h], from its bills by load,
+    that of the idle fleet at a load of 0. A charge for a month's peak is that of the busiest hours.
+    """
+    known = sorted(billing)
+    parts = parts_of_year(hours, known, mean_load)
+    year = _mean_bill(billing, parts)
+    if not any(charge.by_peak for charge in year[1].charges):
+        return year[0].usd_per_h
+    busiest = {(at, YEAR): weight for at, weight in around(known, peak_to_mean(hours) * mean_load)}
+    return with_peak(year[0], _mean_bill(billing, busiest)[0], year[1]).usd_per_h
+
+
+def _mean_bill(
+    billing: Mapping[float, Rebilling], parts: Mapping[tuple[float, Calendar], float]
+) -> tuple[Flows, CostPlan]:
+    """Mean of the bills at the loads and hours *parts*, with their weights; and the prices of one of them."""
+    flows: list[tuple[Flows, float]] = []
+    prices: dict[Calendar, CostPlan] = {}
+    for (at, calendar), weight in parts.items():
+        if calendar not in prices:
+            prices[calendar] = billing[at].costs({}, 1, calendar)
+        found = billing[at].at(prices[calendar], 1)
+        flows += [(bill.flows, weight / len(found)) for bill in found]
+    return mean_flows(flows), next(iter(prices.values()))
+
+
 @dataclass(frozen=True, slots=True)
 class _Metered:
     """One case's meters, added up as far as its bill allows."""
@@ -130,6 +171,13 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         machines = resolver.fleet(case).machines
         return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
+
+    @classmethod
+    def idle(cls, case: Case, resolver: Resolver) -> "_Metered":
+        plan = resolver.plan(case)
+        if plan.costs is None:
+            raise ValueError(f"fleet {case.fleet} has no cost")
+        return cls(case, resolver.fleet(case).machines, idle_window(plan), 0)
 
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Charges under the scenario *at* this case's point of the sweep."""

@@ -1,0 +1,73 @@
+"""`gpufleet run` begins with its verdict, which ranks fleets of different models apart unless asked otherwise."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import sim
+from sim.cli import app
+from sim.yamlio import dump
+
+FIXED = {"distribution": "fixed", "value": 60}
+
+
+def fleet(name: str, usd: float, **more: Any) -> dict[str, Any]:
+    step = {"model": "affine", "base_s": 0.01, "per_token_s": 1e-5, "per_context_token_s": 1e-8}
+    pool = {"gpu": "rtx-4090", "server": "workstation-1x4090", "steptime": step}
+    pool["batching"] = {"policy": "vllm", "num_gpu_blocks": 999, "max_num_seqs": 8}
+    quotes = {"rtx-4090": usd, "workstation-1x4090": 0}
+    return {"name": name, "pools": [pool], "cost": {"acquisition": "buy", "quotes": quotes}} | more
+
+
+SCENARIO: dict[str, Any] = {
+    "name": "first",
+    "workload": {"arrivals": {"process": "constant", "rate_rps": 1}, "lengths": {"prompt": FIXED, "output": FIXED}},
+    "horizon_s": 20,
+    "slo": {"ttft_s": 1, "tpot_s": 0.1},
+    "fleets": [fleet("a", 2000), fleet("b", 3000)],
+    "site": {"pue": 1.0, "hosting": "none", "electricity_usd_per_kwh": 0.1},
+    "finance": {"method": "annuity", "discount_rate": 0, "life_years": 4, "residual_fraction": 0},
+}
+YEAR = {"sweep": {"workload.arrivals.rate_rps": [0.5, 1]}, "load_profile": {0: 4380, 0.5: 2190, 1: 2190}}
+MODELS = {"fleets": [fleet("a", 2000, model="llama3.1-8b"), fleet("b", 3000, model="llama3.1-70b")]}
+
+
+def headlines(folder: Path, scenario: dict[str, Any]) -> tuple[str, str]:
+    """The first line with text of the table, and the headline of the same answer as JSON."""
+    (folder / "s.yaml").write_text(dump(scenario))
+    told = []
+    for form in ("table", "json"):
+        options = ["--out", str(folder / "out"), "--no-report", "--workers", "1", "--force", "--format", form]
+        done = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), *options])
+        assert done.exit_code == 0, done.output
+        told.append(done.stdout)
+    first = next(line for line in told[0].splitlines() if line.strip())
+    return first, json.loads(told[1])["verdict"]["headline"]
+
+
+@pytest.mark.parametrize("more", [{}, YEAR, MODELS | YEAR, {"fleets": [fleet("a", 2000)]}])
+def test_the_first_line_is_the_verdict(tmp_path: Path, more: dict[str, Any]) -> None:
+    first, headline = headlines(tmp_path, SCENARIO | more)
+    assert first == headline
+    assert ("a year" in headline) == ("load_profile" in more)
+
+
+def test_python_has_the_same_verdict_of_a_year(tmp_path: Path) -> None:
+    first, headline = headlines(tmp_path, SCENARIO | YEAR)
+    run = sim.run(SCENARIO | YEAR, quiet=True, workers=1)
+    assert run.verdict == headline == first
+    cost = [f"${usd:,.0f}" for usd in run.year.usd_per_year]
+    assert headline.startswith(f"a is cheaper: {cost[0]} a year against {cost[1]} (b)")
+    assert headline.endswith("both meet the SLO in all 4,380 working hours.")
+
+
+def test_different_models_are_one_product_only_where_asked(tmp_path: Path) -> None:
+    apart, _ = headlines(tmp_path, SCENARIO | MODELS)
+    assert apart.startswith("llama3.1-8b: a meets the SLO at ")
+    assert " llama3.1-70b: b meets the SLO at " in apart
+    assert "cheaper" not in apart
+    together, _ = headlines(tmp_path, SCENARIO | MODELS | {"compare": {"across_models": True}, "name": "second"})
+    assert together.startswith("a is cheaper per million output tokens")

@@ -1,0 +1,84 @@
+"""Good tokens are a part of the window's tokens, so a million of them costs no less than a million tokens."""
+
+import numpy as np
+import pytest
+
+from sim.catalogue.catalog import load_catalog
+from sim.deliver.run import run_scenario
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.slo import Slo
+from sim.scenario.sweep import axes
+from sim.study.cases.cores import Cores
+from sim.study.cases.points import limits
+from sim.study.fleets.held.answer import Answers
+from sim.study.fleets.run.summary import summarize
+from sim.study.metrics.cohort import Cohort
+
+CATALOG = load_catalog()
+
+
+def cohort(arrived, finished, output_tokens):
+    arrived_s, finished_s = np.array(arrived, float), np.array(finished, float)
+    columns = {
+        "arrived_s": arrived_s,
+        "started_s": arrived_s,
+        "first_token_s": finished_s,
+        "finished_s": finished_s,
+        "prompt_tokens": np.ones(len(arrived), np.int64),
+        "output_tokens": np.array(output_tokens, np.int64),
+        "rejected": np.zeros(len(arrived), bool),
+        "given_up": np.zeros(len(arrived), bool),
+    }
+    return Cohort(columns, (10.0, 20.0), False, ())
+
+
+def test_tokens_count_where_requests_finish_in_the_window():
+    # before, across its start, inside (one of them late), across its end, and one without an answer
+    requests = cohort([1, 8, 12, 13, 19, 15], [5, 11, 13, 19, 21, np.nan], [100, 20, 30, 50, 1000, 7])
+    good = requests.good(Slo.model_validate({"ttft_s": 3.0}))
+    assert requests.good_share_of_tokens(good) == pytest.approx((20 + 30) / (20 + 30 + 50))
+    assert requests.good_share_of_tokens(requests.finished) == 1.0
+    assert cohort([1], [5], [100]).good_share_of_tokens(np.array([True])) == 0.0
+
+
+FIXED = {"distribution": "geometric", "mean": 40}
+SCENARIO = {
+    "name": "edges",
+    "workload": {"arrivals": {"process": "poisson", "rate_rps": 1}, "lengths": {"prompt": FIXED, "output": FIXED}},
+    "horizon_s": 12,
+    "replications": 3,
+    "slo": {"ttft_s": 5, "tpot_s": 1},
+    "requests": "csv",
+    "fleets": [
+        {
+            "name": "own",
+            "pools": [
+                {
+                    "gpu": "rtx-4090",
+                    "server": "workstation-1x4090",
+                    "steptime": {"model": "affine", "base_s": 0.05, "per_token_s": 1e-5, "per_context_token_s": 1e-8},
+                    "batching": {"policy": "vllm", "num_gpu_blocks": 999, "max_num_seqs": 8},
+                }
+            ],
+            "cost": {"acquisition": "buy", "quotes": {"rtx-4090": 1500, "workstation-1x4090": 2000}},
+        }
+    ],
+    "site": {"pue": 1.4, "hosting": "none", "electricity_usd_per_kwh": 0.3},
+    "finance": {"method": "annuity", "discount_rate": 0.08, "life_years": 4, "residual_fraction": 0.2},
+    "sweep": {"workload.arrivals.rate_rps": [0.5, 1, 2, 4]},
+}
+
+
+def test_a_good_token_never_costs_less_than_a_token(tmp_path):
+    scenario = Scenario.model_validate(SCENARIO)
+    cases = run_scenario(scenario, CATALOG, tmp_path, Cores(1), report=False, quiet=True, command=["test"])
+    points = summarize(cases, axes(scenario), limits(scenario))
+    assert 1.0 in [point.row["slo_attainment"] for point in points]
+    per_token = [point.row["usd_per_million_output_tokens"] for point in points]
+    for point, usd in zip(points, per_token, strict=True):
+        good = point.row["usd_per_million_good_tokens"]
+        assert good == pytest.approx(usd) if point.row["slo_attainment"] == 1 else good > usd
+    # the workspace judges the same requests by other limits
+    strict = Answers(tmp_path, CATALOG).under({"slo.tpot_s": 0.052}).points
+    for point, usd in zip(strict, per_token, strict=True):
+        assert point.row["usd_per_million_good_tokens"] >= usd
