@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from sim.deliver.shared.folder import manifest_of
 from sim.deliver.shared.question import Question, question_of
+from sim.infile import opened
 from sim.report.words.money import showing, shown
 from sim.report.words.names import name_told
 from sim.scenario.reading.given import options
@@ -118,7 +119,7 @@ def _rows(folder: Path, between: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Of gap.csv, signs as of the first of *between* less the second."""
     if not (folder / GAP_FILE).is_file():
         return
-    with (folder / GAP_FILE).open(encoding="utf-8", newline="") as file:
+    with opened(folder / GAP_FILE, "r", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             pair = (row["first"], row["second"])
             if pair in (between, between[::-1]):
