@@ -8,7 +8,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ ROOTS = "GPUFLEET_ROOTS"
 """Environment variable: folders, as a JSON list, that this process and those that it starts are confined to."""
 OUTSIDE = "names a file outside of the workspace, or behind a link, and those are not read"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-_STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _confined: ContextVar[tuple[Path, ...] | None] = ContextVar("confined", default=None)
 
 
@@ -85,6 +85,29 @@ def why_outside(path: Path) -> str:
     return ""
 
 
+def write_below(root: Path, file: Path, text: str) -> None:
+    """Write *text* to *file* below *root*, through no link; the file appears complete or not at all.
+
+    Raises OSError, and Outside where *file* lies elsewhere or behind a link.
+    """
+    folder, name = _folder(file, (root,), False, made=True)
+    aside = f".{os.urandom(8).hex()}"
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            written.write(text)
+            written.flush()
+            os.fsync(written.fileno())
+        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside, dir_fd=folder)
+        raise
+    finally:
+        os.close(folder)
+
+
 def _roots() -> tuple[Path, ...] | None:
     own, stated = _confined.get(), os.environ.get(ROOTS)
     return own if own is not None or not stated else _stated(stated)
@@ -107,21 +130,34 @@ def _opened(file: Path, hidden: bool) -> int:
 
 
 def _inside(file: Path, roots: tuple[Path, ...], hidden: bool) -> int:
+    folder, name = _folder(file, roots, hidden)
+    try:
+        return _step(name, _READ | os.O_NOFOLLOW, folder, file)
+    finally:
+        os.close(folder)
+
+
+def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = False) -> tuple[int, str]:
+    """The descriptor of the folder of *file*, below one of *roots*, and the name in it; missing folders are *made*."""
     whole = Path(os.path.normpath(file.absolute()))
     if not any(map(whole.is_relative_to, roots)):
         whole = Path(os.path.realpath(whole))  # a root may have other names above it
-    root = next((root for root in roots if whole.is_relative_to(root)), None)
+    root = max(filter(whole.is_relative_to, roots), key=lambda one: len(one.parts), default=None)
     steps = whole.relative_to(root).parts if root is not None else ()
     if root is None or (not hidden and any(step.startswith(".") for step in steps)):
         raise Outside(file)
-    here = os.open(root, os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY))
+    here = os.open(root, _FOLDER)
     try:
         for step in steps[:-1]:
-            here, above = _step(step, _STEP, here, file), here
+            if made:
+                with suppress(FileExistsError):
+                    os.mkdir(step, dir_fd=here)
+            here, above = _step(step, _FOLDER | os.O_NOFOLLOW, here, file), here
             os.close(above)
-        return _step(steps[-1] if steps else ".", _READ | os.O_NOFOLLOW, here, file)
-    finally:
+    except BaseException:
         os.close(here)
+        raise
+    return here, steps[-1] if steps else "."
 
 
 def _step(name: str, flags: int, folder: int, file: Path) -> int:
