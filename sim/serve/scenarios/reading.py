@@ -17,7 +17,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.infile import confined
-from sim.language import current, speaking
+from sim.language import current, retold, speaking
 from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.load import load
@@ -98,6 +98,9 @@ def checked(wanted: Wanted, catalog: Catalog) -> Checked:
         return Checked(told(error), fields)
     except MemoryError:
         return Checked([{"message": TOO_LARGE}], fields)
+    except Exception as error:
+        text = f"the check failed ({type(error).__name__}): a file may have changed meanwhile; check again"
+        return Checked([{"message": retold(text)}], fields)
     count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
     return Checked([], fields, count, scenario.name, as_data(scenario))
 
