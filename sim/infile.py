@@ -1,18 +1,180 @@
-"""Files that a user names. A pipe or a device is refused: to read it could take for ever, and it reads but once."""
+"""Files that a user names. A pipe or a device is refused: to read it could take for ever, and it reads but once.
 
+A program that works for others (the workspace in the browser, and the runs that it starts) confines itself to some
+folders: then every file is opened below one of them, step by step and through no link, whatever a check found before.
+"""
+
+import errno
 import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import IO, Any
 
+ROOTS = "GPUFLEET_ROOTS"
+"""Environment variable: folders, as a JSON list, that this process and those that it starts are confined to."""
+OUTSIDE = "names a file outside of the workspace, or behind a link, and those are not read"
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
+_confined: ContextVar[tuple[Path, ...] | None] = ContextVar("confined", default=None)
 
-def opened(path: Path | str, mode: str = "rb", **how: Any) -> IO[Any]:
-    """Opens a regular file to read; *how* goes to `open`. Raises OSError, also for a pipe, a socket or a device."""
+
+class Outside(OSError):
+    """A file that a confined program does not read."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(errno.EACCES, OUTSIDE, str(path))
+
+
+@contextmanager
+def confined(*roots: Path) -> Iterator[None]:
+    """Read files below *roots* only, in this context and in threads and tasks that inherit it."""
+    token = _confined.set(tuple(root.resolve() for root in roots))
+    try:
+        yield
+    finally:
+        _confined.reset(token)
+
+
+def confined_also(root: Path) -> AbstractContextManager[None]:
+    """Read files below *root*, too, where this context is confined."""
+    known = _roots()
+    return nullcontext() if known is None else confined(*known, root)
+
+
+def opened(path: Path | str, mode: str = "rb", hidden: bool = False, **how: Any) -> IO[Any]:
+    """Open a regular file to read; *how* goes to `open`.
+
+    Raises OSError, also for a pipe, a socket or a device, and Outside where a confined program may not read it: hidden
+    files below a root are read only where *hidden* says that they are the program's own.
+    """
     file = Path(path)
-    kind = file.stat().st_mode
-    if not S_ISREG(kind) and not S_ISDIR(kind):  # of a folder `open` says so itself
-        raise OSError(None, "it is no regular file", str(path))
-    return file.open(mode, **how)
+
+    def opener(_path: str, _flags: int) -> int:
+        handle = _opened(file, hidden)
+        kind = os.fstat(handle).st_mode
+        if not S_ISREG(kind) and not S_ISDIR(kind):  # of a folder `open` says so itself
+            os.close(handle)
+            raise OSError(None, "it is no regular file", str(path))
+        return handle
+
+    return open(file, mode, opener=opener, **how)
+
+
+def status(path: Path | str) -> os.stat_result:
+    """Size and times of the file that `opened` would read. Raises OSError as it does."""
+    handle = _opened(Path(path), False)
+    try:
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def why_outside(path: Path) -> str:
+    """Why a confined program does not read *path*, which need not exist; empty where it may."""
+    try:
+        os.close(_opened(path, False))
+    except Outside as error:
+        return str(error.strerror)
+    except (OSError, ValueError):  # to read it says why
+        pass
+    return ""
+
+
+def write_below(root: Path, file: Path, text: str) -> None:
+    """Write *text* to *file* below *root*, through no link; the file appears complete or not at all.
+
+    Raises OSError, and Outside where *file* lies elsewhere or behind a link.
+    """
+    folder, name = _folder(file, (root,), False, made=True)
+    aside = f".{os.urandom(8).hex()}"
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            written.write(text)
+            written.flush()
+            os.fsync(written.fileno())
+        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside, dir_fd=folder)
+        raise
+    finally:
+        os.close(folder)
+
+
+def _roots() -> tuple[Path, ...] | None:
+    own, stated = _confined.get(), os.environ.get(ROOTS)
+    return own if own is not None or not stated else _stated(stated)
+
+
+@cache
+def _stated(text: str) -> tuple[Path, ...]:
+    return tuple(map(Path, json.loads(text)))
+
+
+def _opened(file: Path, hidden: bool) -> int:
+    """The descriptor of *file*, which a pipe cannot make wait."""
+    roots = _roots()
+    try:
+        return os.open(file, _READ) if roots is None else _inside(file, roots, hidden)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device without a driver
+            raise OSError(None, "it is no regular file", str(file)) from None
+        raise
+
+
+def _inside(file: Path, roots: tuple[Path, ...], hidden: bool) -> int:
+    folder, name = _folder(file, roots, hidden)
+    try:
+        return _step(name, _READ | os.O_NOFOLLOW, folder, file)
+    finally:
+        os.close(folder)
+
+
+def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = False) -> tuple[int, str]:
+    """The descriptor of the folder of *file*, below one of *roots*, and the name in it; missing folders are *made*."""
+    whole = Path(os.path.normpath(file.absolute()))
+    if not any(map(whole.is_relative_to, roots)):
+        whole = Path(os.path.realpath(whole))  # a root may have other names above it
+    root = max(filter(whole.is_relative_to, roots), key=lambda one: len(one.parts), default=None)
+    steps = whole.relative_to(root).parts if root is not None else ()
+    if root is None or (not hidden and any(step.startswith(".") for step in steps)):
+        raise Outside(file)
+    here = os.open(root, _FOLDER)
+    try:
+        for step in steps[:-1]:
+            if made:
+                with suppress(FileExistsError):
+                    os.mkdir(step, dir_fd=here)
+            here, above = _step(step, _FOLDER | os.O_NOFOLLOW, here, file), here
+            os.close(above)
+    except BaseException:
+        os.close(here)
+        raise
+    return here, steps[-1] if steps else "."
+
+
+def _step(name: str, flags: int, folder: int, file: Path) -> int:
+    """The descriptor of *name* in *folder*. Raises Outside where it is a link."""
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and _is_link(name, folder):
+            raise Outside(file) from None
+        raise OSError(error.errno, error.strerror, str(file)) from None
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def json_objects(text: str) -> list[Any]:

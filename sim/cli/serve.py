@@ -17,22 +17,32 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = 8765,
     host: Annotated[
-        str, typer.Option(help="Where it listens; anything beyond this machine needs the token in its address.")
+        str, typer.Option(help="Where it listens; beyond this machine the connection is not encrypted.")
     ] = "127.0.0.1",
     workspace: Annotated[
         Path | None, typer.Option(help="The only folder that is read and written; left out: the current one.")
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Answer everyone who reaches the address, also other users.")
+    ] = False,
+    run_hours: Annotated[float, typer.Option(min=0.01, help="Stop a run of the queue after this time [h].")] = 24.0,
+    run_gb: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Stop a run that needs more memory [GB]; left out: 3/4 of the machine's; 0: never."),
+    ] = None,
 ) -> None:
     """Open a workspace in the browser: fleets side by side, prices and limits to move, scenarios to edit and run."""
     with bad_input_told():
         try:
+            from sim.serve.queue.jobs import Limits
             from sim.serve.start import CannotServe, opened
             from sim.serve.start import serve as serve_folder
         except ModuleNotFoundError:
             fail(MISSING)
         try:
             folder, shown = opened(target, workspace)
-            serve_folder(folder, shown, host, port, not no_open, typer.echo)
+            limits = Limits(run_hours) if run_gb is None else Limits(run_hours, run_gb)
+            serve_folder(folder, shown, host, port, not no_open, typer.echo, no_token, limits)
         except CannotServe as error:
             fail(str(error))

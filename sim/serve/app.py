@@ -1,20 +1,22 @@
 """Every address of the workspace, and what answers there."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from html import escape
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.shared.folder import FolderBusy
+from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
 from sim.report.page.template import words_of
 from sim.serve.answers.causes import CauseRoutes
@@ -22,11 +24,11 @@ from sim.serve.answers.exports import ExportRoutes
 from sim.serve.answers.held import HeldRuns
 from sim.serve.answers.routes import AnswerRoutes
 from sim.serve.guard import HEALTH, Access, Guard
-from sim.serve.queue.jobs import Queue
+from sim.serve.queue.jobs import Limits, Queue
 from sim.serve.queue.routes import JobRoutes
-from sim.serve.refused import WRONG_INPUT, Refused, refused
+from sim.serve.refused import WRONG_INPUT, Refused, broken, refused
 from sim.serve.scenarios.routes import ScenarioRoutes
-from sim.serve.workspace import Workspace
+from sim.serve.workspace import Workspace, program_folders
 
 STATIC = Path(__file__).parent / "static"
 TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
@@ -36,10 +38,10 @@ TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
 class App:
     """What the requests of one server share."""
 
-    def __init__(self, workspace: Workspace, access: Access) -> None:
+    def __init__(self, workspace: Workspace, access: Access, limits: Limits) -> None:
         self.workspace, self.access = workspace, access
         self.catalog = load_catalog()
-        self.runs, self.queue = HeldRuns(workspace, self.catalog), Queue(workspace.root)
+        self.runs, self.queue = HeldRuns(workspace, self.catalog), Queue(workspace, limits)
 
     def routes(self) -> list[BaseRoute]:
         """By address."""
@@ -50,14 +52,15 @@ class App:
             *AnswerRoutes(self.runs).routes(),
             *CauseRoutes(self.runs, self.queue).routes(),
             *ExportRoutes(self.runs).routes(),
-            *ScenarioRoutes(self.workspace, self.catalog).routes(),
-            *JobRoutes(self.workspace, self.catalog, self.queue).routes(),
+            *ScenarioRoutes(self.workspace).routes(),
+            *JobRoutes(self.workspace, self.queue).routes(),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        """From start to end of the server, which ends what it runs."""
+        """From start to end of the server, which goes on with the queue of an earlier one and ends what it runs."""
+        self.queue.resume()
         yield
         self.queue.close()
 
@@ -94,8 +97,22 @@ async def healthy(_request: Request) -> PlainTextResponse:
     return PlainTextResponse("ok\n")
 
 
-def application(workspace: Workspace, access: Access) -> ASGIApp:
-    """The server of *workspace*, behind its guard."""
-    handlers = dict.fromkeys((Refused, FolderBusy, *WRONG_INPUT), refused)
-    shared = App(workspace, access)
-    return Guard(Starlette(routes=shared.routes(), exception_handlers=handlers, lifespan=shared.lifespan), access)
+def application(workspace: Workspace, access: Access, limits: Limits | None = None) -> ASGIApp:
+    """Return the server of *workspace* behind its guard; it reads the workspace and what came with the program only."""
+    handlers = dict.fromkeys((Refused, FolderBusy, *WRONG_INPUT), refused) | {Exception: broken}
+    shared = App(workspace, access, limits or Limits())
+    within = Middleware(Within, (workspace.root, *program_folders()))
+    routes, lifespan = shared.routes(), shared.lifespan
+    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[within]), access)
+
+
+class Within:
+    """Wraps the application: no request reads a file outside of *folders*."""
+
+    def __init__(self, app: ASGIApp, folders: Sequence[Path]) -> None:
+        self.app, self.folders = app, folders
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        with confined(*self.folders):
+            await self.app(scope, receive, send)

@@ -1,33 +1,46 @@
-"""Who may ask the server: its own pages on its own address, and nobody else.
+"""Who may ask the server: callers that know its token, on its own address, and nobody else.
 
-A page of another site can send requests to this machine. It cannot name our host where its name was made to point here
-(DNS rebinding), cannot leave out its Origin, and cannot read the token that every change needs.
+Other users of the machine reach the address, but do not know the token. A page of another site can send requests, with
+the cookie even. It cannot name our host where its name was made to point here (DNS rebinding), cannot leave out its
+Origin, and cannot read the proof of the token that every change needs.
 """
 
+import asyncio
+import hmac
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sim.language import retold
 
 CHANGE_HEADER = "x-csrf-token"
-COOKIE = "gpufleet-token"
 HEALTH = "/healthz"
 READING = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 2_000_000
 """Of a request: a scenario is text."""
 LONGEST_ADDRESS = 16_000
 """Characters of path and query."""
+LONGEST_BODY_S = 10
+"""Time in which the body of a request has to arrive [s]."""
 MOST_AT_ONCE = 100
 """Requests that are being answered, pages that watch the queue among them; further ones are to come again."""
+MOST_SENDING = 100
+"""Requests whose bodies are still arriving."""
+MOST_FIELDS = 200
+"""Fields in the query of an address."""
+BUSY = "too many requests at once, and this one was not looked at; send it again in a second"
+TOO_LARGE = f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent"
+NO_TOKEN = (
+    "this address needs its token: open the whole address that gpufleet serve printed, with ?token=...; programs send "
+    "the token as Authorization: Bearer; gpufleet serve --no-token asks for none"
+)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,10 +56,6 @@ HEADERS = {
 """Of every answer that does not say otherwise."""
 
 
-def _secret() -> str:
-    return secrets.token_urlsafe(24)
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """On what names the server answers, and what a caller has to know."""
@@ -56,19 +65,29 @@ class Access:
     port: int
     any_address: bool = False
     """Whether it answers on every IP address of the machine; a name is still refused, as anybody can make one."""
-    token: str = ""
-    """What reading needs beyond this machine; empty: nothing."""
-    change_token: str = field(default_factory=_secret)
-    """What every change needs."""
+    is_open: bool = False
+    """Whether reading needs no token (`--no-token`); a change needs it all the same."""
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    """What every caller has to know: in the address, in a cookie, or as `Authorization: Bearer`."""
 
     @classmethod
-    def of(cls, host: str, port: int) -> "Access":
-        """Of a server that listens on *host*; beyond this machine every request needs a token."""
+    def of(cls, host: str, port: int, is_open: bool = False) -> "Access":
+        """Return the access rules of a server that listens on *host* and *port*."""
         names = ["127.0.0.1", "localhost", "[::1]"]
         if is_local(host):
-            return cls(_with_port(names, port), port)
+            return cls(_with_port(names, port), port, is_open=is_open)
         every = host in ("0.0.0.0", "::")
-        return cls(_with_port([*names, _bracketed(host)], port), port, every, _secret())
+        return cls(_with_port([*names, _bracketed(host)], port), port, every, is_open)
+
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie that holds the token: cookies of a host are sent to all its ports."""
+        return f"gpufleet-token-{self.port}"
+
+    @property
+    def change_token(self) -> str:
+        """Proof in a page that it was read with the token, for changes; the token cannot be computed from it."""
+        return hmac.new(self.token.encode(), b"change", "sha256").hexdigest()
 
     def knows_host(self, host: str) -> bool:
         """Whether *host* is a name of this server."""
@@ -83,9 +102,9 @@ class Access:
         try:
             parts = urlsplit(f"//{host}")
             ip_address(parts.hostname or "")
+            return (parts.port or 80) == self.port
         except ValueError:
             return False
-        return (parts.port or 80) == self.port
 
 
 def is_local(host: str) -> bool:
@@ -106,14 +125,16 @@ def _with_port(names: Iterable[str], port: int) -> frozenset[str]:
 
 
 class Guard:
-    """Wraps the application: refuses what is not from its own pages, and says what browsers may do with its answers."""
+    """Wraps the application: refuses callers without the token and pages of others, bounds what is sent in size, time
+    and number, and states what browsers may do with the answers.
+    """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app, self.access = app, access
-        self._answering = 0
+        self._answering = self._sending = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         if scope["type"] != "http":
@@ -124,20 +145,54 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if self._gives_token(scope) and message["status"] < 400:
+                    headers.append("set-cookie", self._cookie())
             await send(message)
 
-        answer = self._busy(scope) or self._refusal(scope) or self._welcome(scope) or self.app
+        answer: ASGIApp | None = self._refusal(scope)
+        if answer is None and scope["method"] not in READING:
+            answer, receive = await self._received(receive)
+        answer = answer or self._busy(scope)
+        if answer is not None:
+            await answer(scope, receive, with_headers)
+            return
         self._answering += 1
         try:
-            await answer(scope, receive, with_headers)
+            await self.app(scope, receive, with_headers)
         finally:
             self._answering -= 1
 
     def _busy(self, scope: Scope) -> Response | None:
         if self._answering < MOST_AT_ONCE or scope["path"] == HEALTH:
             return None
-        text = "too many requests at once, and this one was not looked at; send it again in a second"
-        return _refused(503, text, {"retry-after": "1"})
+        return _refused(503, BUSY, {"retry-after": "1"})
+
+    async def _received(self, receive: Receive) -> tuple[Response | None, Receive]:
+        """The whole body, ready to be received again, before the request counts among those that are answered."""
+        if self._sending >= MOST_SENDING:
+            return _refused(503, BUSY, {"retry-after": "1"}), receive
+        body, more = bytearray(), True
+        self._sending += 1
+        try:
+            async with asyncio.timeout(LONGEST_BODY_S):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        break
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MOST_BODY_BYTES:
+                        return _refused(413, TOO_LARGE), receive
+        except TimeoutError:
+            return _refused(408, f"the body of the request took longer than {LONGEST_BODY_S} s"), receive
+        finally:
+            self._sending -= 1
+        waiting: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        return None, again
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -149,40 +204,50 @@ class Guard:
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             return _refused(414, f"the address is longer than {LONGEST_ADDRESS} characters")
         if _length(headers) > MOST_BODY_BYTES:
-            return _refused(413, f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent")
+            return _refused(413, TOO_LARGE)
         if scope["path"] == HEALTH:
             return None
-        if self.access.token and not self._may_read(scope, headers):
-            return _refused(401, "the address needs its token: open the one that gpufleet serve printed")
-        token = headers.get(CHANGE_HEADER, "")
-        if scope["method"] not in READING and not _same(token, self.access.change_token):
+        said = [_bearer(headers), *_in_address(scope)]
+        knows = any(_same(one, self.access.token) for one in said)
+        if not (self.access.is_open or knows or _same(_of_cookie(headers, self.access.cookie), self.access.token)):
+            return _refused(401, NO_TOKEN, {"www-authenticate": "Bearer"})
+        if scope["method"] in READING or knows:
+            return None
+        if not _same(headers.get(CHANGE_HEADER, ""), self.access.change_token):  # browsers send a cookie unasked
             return _refused(403, "a change needs the page's token: reload the page")
         return None
 
-    def _may_read(self, scope: Scope, headers: Headers) -> bool:
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        known = [given] if kind.lower() == "bearer" else []
-        known += parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            cookies = SimpleCookie()
-        known += [cookies[COOKIE].value] if COOKIE in cookies else []
-        return any(_same(one, self.access.token) for one in known)
+    def _gives_token(self, scope: Scope) -> bool:
+        return scope["method"] in READING and any(_same(one, self.access.token) for one in _in_address(scope))
 
-    def _welcome(self, scope: Scope) -> Response | None:
-        """Takes the token out of the page's address and keeps it in a cookie, so that it is not sent on with a link."""
-        query = scope["query_string"].decode("latin-1")
-        kept = [part for part in query.split("&") if part and not part.startswith("token=")]
-        if not self.access.token or scope["path"] != "/" or len(kept) == len(query.split("&")):
-            return None
-        answer = RedirectResponse("/" + (f"?{'&'.join(kept)}" if kept else ""), 303)
-        answer.set_cookie(COOKIE, self.access.token, httponly=True, samesite="strict")
-        return answer
+    def _cookie(self) -> str:
+        return f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _bearer(headers: Headers) -> str:
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if kind.lower() == "bearer" else ""
+
+
+def _in_address(scope: Scope) -> list[str]:
+    """Values of `token` in the query of an address."""
+    try:
+        return parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=MOST_FIELDS).get("token", [])
+    except ValueError:
+        return []
+
+
+def _of_cookie(headers: Headers, name: str) -> str:
+    try:
+        cookies = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return ""
+    return cookies[name].value if name in cookies else ""
 
 
 def _same(one: str, other: str) -> bool:
-    return compare_digest(one.encode(), other.encode())
+    """Whether both are the same secret, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
 
 
 def _length(headers: Headers) -> int:
@@ -191,4 +256,5 @@ def _length(headers: Headers) -> int:
 
 
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return PlainTextResponse(f"gpufleet: {retold(text)}\n", status, headers)
+    """An answer that ends the connection: what else was to be sent is not read."""
+    return PlainTextResponse(f"gpufleet: {retold(text)}\n", status, {"connection": "close", **(headers or {})})

@@ -1,6 +1,7 @@
 """Requests that are answered with a sentence instead of a result."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -8,11 +9,12 @@ from starlette.responses import JSONResponse
 from sim.catalogue.catalog import CatalogError, UnknownId
 from sim.cost import CostError
 from sim.deliver.shared.folder import FolderBusy, FolderRefused
+from sim.infile import Outside
 from sim.language import retold
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
-WRONG_INPUT = (ScenarioErrors, UnknownId, CatalogError, YamlError, CostError, FolderRefused)
+WRONG_INPUT = (ScenarioErrors, UnknownId, CatalogError, YamlError, CostError, FolderRefused, OSError)
 """What the caller can put right: 422."""
 
 
@@ -27,10 +29,17 @@ class Refused(Exception):
 async def refused(_: Request, error: Exception) -> JSONResponse:
     """What is wrong, as `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
     if isinstance(error, Refused):
-        return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status)
+        again = {"retry-after": "1"} if error.status == 503 else None
+        return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status, again)
     if isinstance(error, FolderBusy):
         return JSONResponse({"errors": [{"message": retold(str(error))}]}, 409)
-    return JSONResponse({"errors": told(error)}, 422)
+    return JSONResponse({"errors": told(error)}, 403 if isinstance(error, Outside) else 422)
+
+
+async def broken(_: Request, error: Exception) -> JSONResponse:
+    """Say that the server itself is at fault; its terminal has the traceback."""
+    text = f"the server could not answer this ({type(error).__name__}); its terminal shows why"
+    return JSONResponse({"errors": [{"message": retold(text)}]}, 500)
 
 
 def told(error: Exception) -> list[dict[str, str | int]]:
@@ -39,6 +48,8 @@ def told(error: Exception) -> list[dict[str, str | int]]:
         return [_as_data(one) for one in error.errors]
     if isinstance(error, YamlError):
         return [_as_data(InputError(error.path, error.line, "", error.message))]
+    if isinstance(error, OSError):
+        return [{"message": retold(f"{Path(str(error.filename or '')).name}: {(error.strerror or 'gone').lower()}")}]
     return [{"message": retold(str(error))}]
 
 

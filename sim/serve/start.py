@@ -3,9 +3,11 @@
 import os
 import socket
 import sys
+import tempfile
 import webbrowser
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from html import escape
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -14,7 +16,9 @@ import uvicorn
 from sim.deliver.shared.folder import manifest_of
 from sim.scenario.reading.shipped import scenario_file
 from sim.serve.app import application
+from sim.serve.connection import OPTIONS as BOUNDS
 from sim.serve.guard import Access
+from sim.serve.queue.jobs import Limits
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace
 
@@ -77,26 +81,41 @@ def serve(
     port: int,
     opens: bool,
     say: Callable[[str], None],
+    is_open: bool = False,
+    limits: Limits | None = None,
 ) -> None:
-    """Serves *workspace* until it is interrupted. *say* gets the address, on one line."""
+    """Serve *workspace* until it is interrupted; without a token where it *is_open*. *say* gets the address."""
     waiting = listening(host, port)
-    access = Access.of(host, waiting.getsockname()[1])
-    query = shown | ({"token": access.token} if access.token else {})
+    access = Access.of(host, waiting.getsockname()[1], is_open)
+    query = shown if is_open else shown | {"token": access.token}
     shown_host = f"[{host}]" if ":" in host else host
     address = f"http://{shown_host}:{access.port}/" + (
         f"?{urlencode(query, quote_via=quote, safe='/')}" if query else ""
     )
     config = uvicorn.Config(
-        application(workspace, access),
+        application(workspace, access, limits),
         log_level="warning",
         access_log=False,
         lifespan="on",
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=2,
+        **BOUNDS,
     )
     say(address)
-    if opens and (sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
-        webbrowser.open(address)
-    with suppress(KeyboardInterrupt):  # how a server is ended
-        uvicorn.Server(config).run(sockets=[waiting])
+    with ExitStack() as opened_page:
+        if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
+            webbrowser.open(opened_page.enter_context(_leading_to(address)))
+        with suppress(KeyboardInterrupt):  # how a server is ended
+            uvicorn.Server(config).run(sockets=[waiting])
+
+
+@contextmanager
+def _leading_to(address: str) -> Iterator[str]:
+    """The address of a file that leads to *address*: other users see what a browser is started with, but cannot read
+    the file.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="gpufleet-", suffix=".html", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">\n')
+        file.flush()
+        yield Path(file.name).as_uri()

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.catalogue.catalog import data_root
 from sim.deliver.shared.folder import MANIFEST, is_finished, manifest_of
+from sim.scenario.reading.shipped import shipped_folder
 from sim.serve.refused import Refused
 
 DEEPEST = 4
@@ -19,6 +21,11 @@ WITH_PAGE = frozenset({"capacity", "size", "sensitivity", "breakeven", "plan"})
 """Commands whose page has their name."""
 NOT_SEARCHED = frozenset({"points", "node_modules", "__pycache__"})
 LONGEST_PATH = 400
+
+
+def program_folders() -> tuple[Path, ...]:
+    """Folders that came with the program, and that are read beside the workspace."""
+    return data_root(), shipped_folder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,8 @@ class Workspace:
 
 def _is_odd(step: str) -> bool:
     """Whether a part of a path is empty, hidden, upwards, or has characters that no name needs."""
-    return not step or step.startswith(".") or "\\" in step or any(ord(one) < 32 for one in step)
+    odd = not step or step.startswith(".") or "\\" in step
+    return odd or any(ord(one) < 32 or "\ud800" <= one <= "\udfff" for one in step)
 
 
 def _entries(folder: Path, most: int) -> list[os.DirEntry[str]]:

@@ -51,7 +51,8 @@ def access() -> Access:
 
 @pytest.fixture
 def client(folder: Path, access: Access) -> Iterator[TestClient]:
-    """What the page itself would send: its host, its origin, the token for changes."""
-    headers = {"origin": f"http://{HOST}", "x-csrf-token": access.change_token}
+    """What the page itself would send: its host, its origin, its cookie, the token for changes."""
+    cookie = f"{access.cookie}={access.token}"
+    headers = {"origin": f"http://{HOST}", "x-csrf-token": access.change_token, "cookie": cookie}
     with TestClient(application(Workspace(folder), access), f"http://{HOST}", headers=headers) as found:
         yield found

@@ -56,7 +56,7 @@ def address(workspace: Path) -> Iterator[str]:
 def served(workspace: Path) -> Iterator[str]:
     """The address of a server of *workspace*, which speaks as the caller does."""
     waiting = listening("127.0.0.1", 0)
-    access = Access.of("127.0.0.1", waiting.getsockname()[1])
+    access = Access.of("127.0.0.1", waiting.getsockname()[1], is_open=True)
     server = uvicorn.Server(uvicorn.Config(application(Workspace(workspace), access), log_level="error", ws="none"))
     thread = threading.Thread(target=copy_context().run, args=(server.run, [waiting]))
     thread.start()

@@ -24,7 +24,7 @@ def test_a_burst_is_answered_and_loses_nothing(tmp_path: Path, access: Access, m
     app = application(Workspace(tmp_path), access)
 
     async def asked() -> tuple[list[httpx2.Response], list[httpx2.Response], list[dict[str, Any]]]:
-        headers = {"origin": BASE, "x-csrf-token": access.change_token}
+        headers = {"origin": BASE, "authorization": f"Bearer {access.token}"}
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE, headers=headers) as client:
             reads: list[Awaitable[httpx2.Response]] = [client.get("/api/jobs") for _ in range(980)]
             starts = [client.post("/api/jobs", json={"path": "small.yaml", "set": [f"seed={i}"]}) for i in range(20)]

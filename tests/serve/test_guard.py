@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sim.serve.app import application
-from sim.serve.guard import COOKIE, MOST_BODY_BYTES, Access
+from sim.serve.guard import MOST_BODY_BYTES, Access
 from sim.serve.workspace import Workspace
 
 HOST = "127.0.0.1:8765"
@@ -25,7 +25,7 @@ def server(folder: Path, access: Access, host: str = HOST) -> TestClient:
     ],
 )
 def test_it_answers_under_its_own_names_only(tmp_path: Path, access: Access, host: str, status: int) -> None:
-    for address in ("/healthz", "/static/page.css"):
+    for address in ("/healthz", f"/static/page.css?token={access.token}"):
         assert server(tmp_path, access).get(address, headers={"host": host}).status_code == status
 
 
@@ -36,30 +36,55 @@ def test_pages_of_others_are_refused(client: TestClient, origin: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_change_needs_its_token(tmp_path: Path, access: Access, method: str) -> None:
-    for token in ({}, {"x-csrf-token": ""}, {"x-csrf-token": "wrong"}):
-        answer = server(tmp_path, access).request(method, "/api/workspace", headers=token)
+def test_a_change_needs_more_than_the_cookie(tmp_path: Path, access: Access, method: str) -> None:
+    cookie = {"cookie": f"{access.cookie}={access.token}"}
+    for proof in ({}, {"x-csrf-token": ""}, {"x-csrf-token": "wrong"}, {"x-csrf-token": access.token}):
+        answer = server(tmp_path, access).request(method, "/api/workspace", headers=cookie | proof)
         assert (answer.status_code, "reload the page" in answer.text) == (403, True)
+    for proof in (cookie | {"x-csrf-token": access.change_token}, {"authorization": f"Bearer {access.token}"}):
+        assert server(tmp_path, access).request(method, "/api/workspace", headers=proof).status_code == 405
+    proof = {"x-csrf-token": access.change_token}
+    assert server(tmp_path, access).request(method, "/api/workspace", headers=proof).status_code == 401
 
 
-def test_beyond_this_machine_all_but_the_health_needs_a_token(tmp_path: Path) -> None:
-    access = Access.of("0.0.0.0", 8765)
-    client = server(tmp_path, access, "192.0.2.7:8765")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_all_but_the_health_needs_the_token(tmp_path: Path, host: str) -> None:
+    access = Access.of(host, 8765)
+    client = server(tmp_path, access)
     assert client.get("/healthz").status_code == 200
-    for address in ("/", "/?token=wrong", "/api/workspace", "/static/page.css"):
-        assert client.get(address).status_code == 401
-    assert client.get("/", headers={"host": "made-to-point-here.example:8765"}).status_code == 403
-    moved = client.get(f"/?run=outputs/demo&token={access.token}")
-    assert (moved.status_code, moved.headers["location"]) == (303, "/?run=outputs/demo")
-    assert "HttpOnly" in moved.headers["set-cookie"]
-    assert "SameSite=strict" in moved.headers["set-cookie"]
-    assert client.get("/api/workspace", headers={"cookie": f"{COOKIE}={access.token}"}).status_code == 200
-    assert client.get("/api/workspace", headers={"authorization": f"Bearer {access.token}"}).status_code == 200
+    other = Access.of(host, 8765).token
+    for address in ("/", "/?token=", f"/?token={other}", "/api/workspace", "/static/page.css", "/nowhere"):
+        answer = client.get(address, headers={"authorization": f"Bearer {other}", "cookie": f"{access.cookie}={other}"})
+        assert (answer.status_code, "open the whole address" in answer.text) == (401, True)
+        assert other not in answer.text
+    for headers in ({"cookie": f"{access.cookie}={access.token}"}, {"authorization": f"bearer {access.token}"}):
+        assert client.get("/api/workspace", headers=headers).status_code == 200
+    assert client.get("/", headers={"cookie": f"gpufleet-token-1={access.token}"}).status_code == 401
 
 
-def test_on_this_machine_no_token_is_asked_for() -> None:
-    assert [Access.of(host, 1).token for host in ("127.0.0.1", "localhost", "::1", "127.1.2.3")] == [""] * 4
-    assert all(Access.of(host, 1).token for host in ("0.0.0.0", "::", "192.0.2.7", "gpu-box"))
+def test_the_token_in_the_address_is_kept_in_a_cookie(tmp_path: Path, access: Access) -> None:
+    answer = server(tmp_path, access).get(f"/?run=outputs/demo&token={access.token}")
+    assert answer.status_code == 200  # also for programs that keep no cookies
+    kept = f"gpufleet-token-8765={access.token}; Path=/; HttpOnly; SameSite=Strict"
+    assert answer.headers.get_list("set-cookie") == [kept]
+    assert access.token not in answer.text
+    assert access.change_token in answer.text
+    assert "set-cookie" not in server(tmp_path, access).get("/?token=wrong").headers
+
+
+def test_no_token_is_for_reading_only(tmp_path: Path) -> None:
+    access = Access.of("127.0.0.1", 8765, is_open=True)
+    assert server(tmp_path, access).get("/api/workspace").status_code == 200
+    assert server(tmp_path, access).post("/api/jobs", json={}).status_code == 403
+    proof = {"x-csrf-token": access.change_token}
+    assert server(tmp_path, access).post("/api/jobs", json={}, headers=proof).status_code == 400
+
+
+def test_names_are_refused_on_every_address(tmp_path: Path) -> None:
+    access = Access.of("0.0.0.0", 8765)
+    proof = {"authorization": f"Bearer {access.token}"}
+    for host, status in (("192.0.2.7:8765", 200), ("192.0.2.7:x", 403), ("made-to-point-here.example:8765", 403)):
+        assert server(tmp_path, access).get("/", headers=proof | {"host": host}).status_code == status
 
 
 def test_browsers_may_load_nothing_from_elsewhere(client: TestClient) -> None:

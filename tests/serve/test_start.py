@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -48,9 +49,14 @@ def test_it_prints_its_address_and_answers_there(folder: Path, root: Path) -> No
         try:
             assert server.stdout is not None
             address = server.stdout.readline().strip()
-            assert address.startswith("http://127.0.0.1:")
-            with urlopen(f"{address}healthz", timeout=30) as answer:
-                assert answer.status == 200
+            start, _, token = address.partition("?token=")
+            assert start.startswith("http://127.0.0.1:")
+            assert token
+            for page in (address, f"{start}healthz"):
+                with urlopen(page, timeout=30) as answer:
+                    assert answer.status == 200
+            with pytest.raises(HTTPError, match="401"):
+                urlopen(start, timeout=30)
         finally:
             server.send_signal(signal.SIGINT)
             ended = server.wait(30)

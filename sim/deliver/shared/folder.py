@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.deliver.shared.question import Question, differences, question_of
+from sim.infile import opened
 from sim.scenario.schema import Scenario
 from sim.study.cases.durable import flush, flush_folder, write_whole
 from sim.study.cases.points import POINTS
@@ -64,7 +65,8 @@ def manifest_of(out: Path) -> Manifest | None:
     """The manifest of the results in *out*; None if it holds none of ours."""
     for folder in (out, out / ANSWER):
         try:
-            told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            with opened(folder / MANIFEST, "r", hidden=True, encoding="utf-8") as file:
+                told = json.load(file)
         except (OSError, ValueError):
             continue
         if isinstance(told, dict) and told.get("program") == "gpufleet":

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf, isfinite
-from pathlib import Path
 
-from sim.infile import opened
+from sim.infile import opened, status
 from sim.jobs.job import Job
 from sim.jobs.traces.faults import JobTraceError
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
@@ -44,7 +43,7 @@ class JobTraceFile(Spec, ABC):
     def reading(self) -> JobTraceReading:
         """The whole file as it is. Read once and kept as long as the file does not change. Raises JobTraceError."""
         try:
-            state = Path(self.path).stat()
+            state = status(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
         whole = type(self).model_validate(self.model_dump(include={"format", "path", *self.more_files}))

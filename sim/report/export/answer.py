@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from sim.infile import opened
 from sim.report.fleets.run.frames import read_table
 from sim.yamlio import read
 
@@ -80,7 +81,8 @@ class StoredAnswer:
         """One row per request; None where none were kept."""
         packed = self.folder / "requests.parquet"
         if packed.exists():
-            return self._converted(pd.read_parquet(packed))
+            with opened(packed, hidden=True) as file:
+                return self._converted(pd.read_parquet(file))
         return self.table("requests") if (self.folder / "requests.csv").exists() else None
 
     def amount(self, name: str) -> str:
@@ -134,4 +136,5 @@ def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
 
 def read_answer(folder: Path) -> StoredAnswer:
     """The finished answer in *folder*."""
-    return StoredAnswer(folder, json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
+    with opened(folder / "manifest.json", "r", hidden=True, encoding="utf-8") as file:
+        return StoredAnswer(folder, json.load(file))

@@ -24,7 +24,13 @@ from sim.scenario.reading.blame import suspects_of, told_at_sweep
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
 from sim.scenario.reading.ids import mappings, unknown_ids, unknown_prices
 from sim.scenario.reading.layers import Layers, place_of, put, read_layers, value_at, with_values
-from sim.scenario.reading.load import ask_with_what_is_set, command_line_options, default_names
+from sim.scenario.reading.load import (
+    ask_with_what_is_set,
+    command_line_options,
+    default_names,
+    refuse_outside,
+    swept_values,
+)
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sweep import points, sweep_complaints
 from sim.training.named import NotTrainable, network_named
@@ -64,6 +70,7 @@ def load_job(
     kind = KINDS["jobs" if "jobs" in layers.data else "job"]
     for place in kind.files(layers.data):
         _absolute(layers, place)
+    refuse_outside(layers, _named_files(layers.data, kind))
     found: list[Complaint | InputError] = [*layers.faults, *volume_complaints(layers.data)]
     found += sweep_complaints(layers.data, ())
     if {"job", "jobs"} <= layers.data.keys():
@@ -90,6 +97,17 @@ def _absolute(layers: Layers, place: Place) -> None:
     path = (layers.folder(place) / name).absolute()
     if place[-1] != "model" or name.endswith(".json") or is_config(path):
         put(layers.data, place, str(path))
+
+
+def _named_files(data: dict[str, Any], kind: "_Kind") -> Iterator[tuple[Place, str]]:
+    """(place, text) of every value that is the path of a file; of a model also an id."""
+    places = kind.files(data)
+    names = {place[-1] for place in places}
+    for axis_place, axis, values in swept_values(data.get("sweep")):
+        if axis.rpartition(".")[2] in names:
+            places += [("sweep", *axis_place, step) for step, _ in values]
+    texts = ((place, value_at(data, place)) for place in places)
+    yield from ((place, text) for place, text in texts if isinstance(text, str))
 
 
 def _options_win_over_sweep(layers: Layers) -> None:

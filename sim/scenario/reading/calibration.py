@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from sim.infile import status
 from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, dotted
 from sim.steptime import Calibration
 from sim.yamlio import YamlError, read
@@ -14,7 +15,7 @@ def load_calibration(path: str) -> Calibration:
     """The calibration in the file *path*, read once as long as it stays the same. Raises ScenarioErrors."""
     file = Path(path)
     try:
-        changed_ns = file.stat().st_mtime_ns
+        changed_ns = status(file).st_mtime_ns
     except OSError:  # reading it says why
         changed_ns = 0
     return _read(file, changed_ns)

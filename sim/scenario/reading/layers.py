@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sim.infile import why_outside
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
@@ -207,6 +208,8 @@ def _read_bases(file: Document) -> list[Document]:
         if not isinstance(named, str):
             raise ScenarioErrors([InputError(file.path, line, "base", "the path of another scenario is needed")])
         path = Path(file.path).parent / named
+        if reason := why_outside(path):
+            raise ScenarioErrors([InputError(file.path, line, "base", reason)])
         if path.resolve() in chain:
             message = f"{path} is this scenario itself, or one that rests on it: bases go round in a circle"
             raise ScenarioErrors([InputError(file.path, line, "base", message)])

@@ -1,6 +1,6 @@
 """From a scenario file to a Scenario, or to all its mistakes at once."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.hf_config import is_config
+from sim.infile import opened, why_outside
 from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.reading.blame import follows, suspects_of, told_at_sweep
@@ -150,7 +151,9 @@ def default_names(layers: Layers, file: Path | None) -> None:
 def opening_comment(path: Path) -> str:
     """The comment that opens the file, up to its first empty line: by custom the question that the scenario answers."""
     lines = []
-    for line in path.read_text(encoding="utf-8-sig").splitlines():
+    with opened(path, "r", encoding="utf-8-sig") as file:
+        whole = file.read()
+    for line in whole.splitlines():
         text = line.lstrip("#").strip()
         if not line.startswith("#") or not text:
             break
@@ -176,16 +179,9 @@ def ask_with_what_is_set(layers: Layers, texts: Sequence[str]) -> None:
 
 def _absolute_paths(layers: Layers) -> None:
     """Make file names in the data and in the sweep's values independent of the working directory."""
-    for place in _file_places(layers.data):
-        value = value_at(layers.data, place)
-        if isinstance(value, str):
-            value_at(layers.data, place[:-1])[place[-1]] = _absolute(value, layers, place, place[-1] == "model")
-    for axis_place, axis, values in _axes(layers.data.get("sweep")):
-        name = tuple(axis.split("."))
-        for step, value in values:
-            if isinstance(value, str) and (name in FILE_KEYS or name[-1] in FILE_CHOICES):
-                holder = value_at(layers.data, ("sweep", *axis_place))
-                holder[step] = _absolute(value, layers, ("sweep", *axis_place, step), name[-1] == "model")
+    for place, text, is_model in list(_named_files(layers.data)):
+        value_at(layers.data, place[:-1])[place[-1]] = _absolute(text, layers, place, is_model)
+    refuse_outside(layers, ((place, text) for place, text, _ in _named_files(layers.data)))
 
 
 def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
@@ -196,6 +192,24 @@ def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
         path = beside if is_there(beside) and not is_there(here) else here
     is_file = not is_model or text.endswith(".json") or is_config(path)
     return str(path) if text and is_file else text
+
+
+def refuse_outside(layers: Layers, named: Iterable[tuple[Place, str]]) -> None:
+    """Raise ScenarioErrors with every file among *named*, (place, path), that a confined program does not read."""
+    paths = ((place, layers.folder(place) / text) for place, text in named)
+    if found := [Complaint(place, reason) for place, path in paths if (reason := why_outside(path))]:
+        raise ScenarioErrors([*layers.faults, *map(layers.error, found)])
+
+
+def _named_files(data: dict[str, Any]) -> Iterator[tuple[Place, str, bool]]:
+    """(place, text, whether it is a model) of every value that is the path of a file; of a model also an id."""
+    places = [(place, place[-1] == "model") for place in _file_places(data)]
+    for axis_place, axis, values in swept_values(data.get("sweep")):
+        name = tuple(axis.split("."))
+        if name[-3:] in FILE_KEYS or name[-1] in FILE_CHOICES:
+            places += [(("sweep", *axis_place, step), name[-1] == "model") for step, _ in values]
+    texts = ((place, value_at(data, place), is_model) for place, is_model in places)
+    yield from ((place, text, is_model) for place, text, is_model in texts if isinstance(text, str))
 
 
 def _file_places(data: dict[str, Any]) -> list[Place]:
@@ -213,7 +227,7 @@ def _file_places(data: dict[str, Any]) -> list[Place]:
     return places + [(*holder, key) for holder in holders for key in FILE_CHOICES]
 
 
-def _axes(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
+def swept_values(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
     """(place of the holder below `sweep`, axis, [(key in the holder, value)]) of a grid or of explicit points."""
     if isinstance(sweep, dict):
         return [((axis,), str(axis), list(enumerate(v))) for axis, v in sweep.items() if isinstance(v, list)]

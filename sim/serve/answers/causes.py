@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from sim.deliver.shared.folder import manifest_of
 from sim.deliver.shared.question import Question, question_of
+from sim.infile import opened
 from sim.report.words.money import showing, shown
 from sim.report.words.names import name_told
 from sim.scenario.reading.given import options
@@ -22,6 +23,7 @@ from sim.serve.answers.routes import asked_for, values_of
 from sim.serve.answers.work import WorkAnswer
 from sim.serve.queue.jobs import Queue, question_text
 from sim.serve.refused import Refused
+from sim.serve.scenarios.reading import CHECKS, Wanted
 from sim.study.fleets.held.answer import SLO, Answer
 from sim.study.money.price.reprice import SCENARIO_FILE
 
@@ -70,9 +72,12 @@ class CauseRoutes:
         question = f"Why does a token of {first} not cost what one of {second} costs?"
         sets = [*options(asked.values), f"{COMMAND}={section}", f"question={json.dumps(question, ensure_ascii=False)}"]
         file = f"{asked.run}/{SCENARIO_FILE}"
-        scenario = asked.found.scenario
+        workspace, scenario = self.runs.workspace, asked.found.scenario
         told = question_text(question_of(COMMAND, scenario), sets)
-        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", told, sets, 0, COMMAND)
+        found = CHECKS.ask(Wanted(workspace.root, workspace.file(file), None, sets))
+        if found.errors:
+            return JSONResponse({"errors": found.errors}, 422)
+        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", told, sets, 0, found.frozen, COMMAND)
         return JSONResponse({"job": job.as_data()})
 
     def _cheapest_input(self, asked: Asked) -> dict[str, Any] | None:
@@ -118,7 +123,7 @@ def _rows(folder: Path, between: tuple[str, str]) -> Iterator[dict[str, Any]]:
     """Of gap.csv, signs as of the first of *between* less the second."""
     if not (folder / GAP_FILE).is_file():
         return
-    with (folder / GAP_FILE).open(encoding="utf-8", newline="") as file:
+    with opened(folder / GAP_FILE, "r", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             pair = (row["first"], row["second"])
             if pair in (between, between[::-1]):

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from sim.deliver.export import BILLED, exported, why_no_export
 from sim.deliver.shared.folder import is_finished, manifest_of
+from sim.infile import confined_also, opened
 from sim.language import N_, _
 from sim.report.words.money import showing
 from sim.serve.answers.files import write_file
@@ -70,7 +71,11 @@ class ExportRoutes:
             raise Refused(404, reason)
         kind, stored = KINDS[form], folder / _stored(folder, form)
         as_it_was = stored.is_file() and not values
-        content = stored.read_bytes() if as_it_was else self._made(request, folder, form, values)
+        if as_it_was:
+            with opened(stored) as file:
+                content = file.read()
+        else:
+            content = self._made(request, folder, form, values)
         headers = {
             "content-disposition": f"attachment; filename*=utf-8''{quote(folder.name + kind.ending, safe='')}",
             "content-security-policy": LOCKED,
@@ -81,10 +86,11 @@ class ExportRoutes:
         with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside:
             file = Path(aside) / f"export{KINDS[form].ending}"
             if form in OF_BILLS and not values:  # of the folder alone, also of a run of an earlier version
-                exported(folder, form, file)
+                with self.runs.turn():
+                    exported(folder, form, file)
                 return file.read_bytes()
             found = self.runs.answer(asked_for(request, "run"), values)
-            with showing(found.scenario):
+            with self.runs.turn(), confined_also(Path(aside)), showing(found.scenario):
                 write_file(form, file, folder, found, values, self.runs.catalog)
             return file.read_bytes()
 

@@ -1,7 +1,8 @@
 """Finished runs that are kept in memory while somebody looks at them."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Any
@@ -21,6 +22,9 @@ MOST_HELD = 4
 MOST_WAITING = 16
 """Requests that may wait for their answer; further ones are asked to come again."""
 
+LONGEST_WAIT_S = 60
+"""Time that a request waits for its turn [s]."""
+
 
 class HeldRuns:
     """Those of one workspace."""
@@ -35,18 +39,30 @@ class HeldRuns:
 
         Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
         """
+        with self.turn():
+            return self._answers(run).under(values)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until nothing else is computed in this process. Raises Refused where too many wait, or for too long."""
+        busy = Refused(503, "too many requests at once; ask again in a second")
         if not self._waiting.acquire(blocking=False):
-            raise Refused(503, "too many requests at once; ask again in a second")
+            raise busy
         try:
-            with self._one_at_a_time:
-                return self._answers(run).under(values)
+            if not self._one_at_a_time.acquire(timeout=LONGEST_WAIT_S):
+                raise busy
+            try:
+                yield
+            finally:
+                self._one_at_a_time.release()
         finally:
             self._waiting.release()
 
     def stored(self, run: str) -> StoredRun:
         """The finished run in the folder *run* as it lies on the disk. Raises Refused, ScenarioErrors."""
         self._finished(run)
-        return StoredRun.read(self.workspace.folder(run), self.catalog)
+        with self.turn():
+            return StoredRun.read(self.workspace.folder(run), self.catalog)
 
     def _finished(self, run: str) -> Path:
         folder = self.workspace.path(run)

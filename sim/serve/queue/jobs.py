@@ -1,41 +1,74 @@
 """Runs that the page has asked for: one after the other, each a `gpufleet run` in a process of its own.
 
-What such a process has finished stays on the disk, whoever is killed: the same run asked for again goes on from there.
+A job lies on the disk: the scenario as it was checked, its state, and what its process said. A process holds the lock
+of its job for as long as it lives, so a server that is started after another was killed finds what still runs. What a
+process has finished stays on the disk, whoever is killed: the same run asked for again goes on from there.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from sim.deliver.shared.folder import is_finished
+from sim.infile import ROOTS, confined
 from sim.language import current, retold
 from sim.language.known import OWN
 from sim.serve.refused import Refused
+from sim.serve.workspace import Workspace, program_folders
+from sim.study.cases.durable import write_whole
 from sim.study.cases.points import POINTS
 
-WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
+WAITING, RUNNING, DONE = "waiting", "running", "done"
+FAILED, CANCELLED, INTERRUPTED = "failed", "cancelled", "interrupted"
 OPEN = frozenset({WAITING, RUNNING})
+AGAIN = frozenset({FAILED, CANCELLED, INTERRUPTED})
+"""States from which a job can be started again."""
 MOST_WAITING = 20
 MOST_KEPT = 100
 """Jobs that are remembered; finished ones are forgotten first, their results stay."""
 LOOKS_S = 0.3
-"""How often a running job is looked at."""
-LAST_LINES = 20
+"""How often a running job is looked at [s]."""
+GRACE_S = 10.0
+"""Time that a process has to end after it was told to [s]."""
+SIGNALLED = 128
+"""Exit codes of a shell above this say that a signal has ended the command."""
+LAST_CHARACTERS = 2000
+LONGEST_SHOWN = 1000
+"""Characters of a value that was set, in the list of jobs."""
 OUTPUTS = "outputs"
+KEPT = ".gpufleet/queue"
+"""Folder of the jobs in the workspace, one folder each."""
+SCENARIO, JOB, SAID, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
 COMMAND = (sys.executable, "-P", "-m", "sim")
 """-P: a folder called sim in the workspace is not the program."""
 OPTIONS = ("--quiet",)
+NOTED = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
+"""Runs the command behind it, and notes its process group and its exit code where any server finds them."""
+STOPPED = "finished points are kept; the same run goes on from them"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use."""
+
+    hours: float = 24.0
+    """Time on the clock [h]."""
+    gigabytes: float = field(default_factory=lambda: round(0.75 * _machine_bytes() / 1e9, 1))
+    """Resident memory of all its processes [GB]; 0: any. Left out: three quarters of the machine's."""
 
 
 @dataclass(slots=True)
@@ -55,60 +88,87 @@ class Job:
     state: str = WAITING
     done: int = 0
     message: str = ""
-    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+    began: float = 0.0
+    """When its process was started, in seconds since 1970; 0 before."""
 
     def as_data(self) -> dict[str, Any]:
         """As the page gets it."""
-        names = ("id", "scenario", "sets", "folder", "cases", "command", "state", "done", "message")
-        return {name: getattr(self, name) for name in names} | {"message": retold(self.message)}
+        data = {name: value for name, value in asdict(self).items() if name != "began"}
+        return data | {"message": retold(self.message), "again": self.state in AGAIN}
 
 
 class Queue:
-    """The jobs of one server. `version` grows with every change."""
+    """The jobs of one workspace. `version` grows with every change."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, workspace: Workspace, limits: Limits) -> None:
+        self.workspace, self.limits = workspace, limits
+        self.root, self.kept = workspace.root, workspace.root / KEPT
         self.language = current()
         """What its runs say is for the reader of the page."""
         self.version = 0
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.RLock())
         self._ends = False
+        self._mine: int | None = None
+        """Descriptor of the lock that makes this server the one that works on the queue."""
         self._worker: threading.Thread | None = None
 
-    def add(
-        self, scenario: str, name: str, question: str, sets: Sequence[str], cases: int, command: str = "run"
-    ) -> Job:
-        """The job that gives *scenario* with *sets* to the *command*; the same one where it waits or runs already.
+    def resume(self) -> None:
+        """Go on with the jobs that an earlier server has left, unless another server does."""
+        with suppress(Refused, OSError):
+            if self.kept.is_dir():
+                self._claim()
 
-        *name* and *question* name its folder: another question never meets the results of this one. Raises Refused.
+    def add(
+        self,
+        scenario: str,
+        name: str,
+        question: str,
+        sets: Sequence[str],
+        cases: int,
+        frozen: str,
+        command: str = "run",
+    ) -> Job:
+        """The job that gives the text *frozen* to the *command*; the same one where it waits or runs already.
+
+        *name* and *question* name its folder: another question never meets the results of this one. *scenario* and
+        *sets* say where the text comes from. Raises Refused.
         """
         folder = f"{OUTPUTS}/{_safe(name)}-{hashlib.sha256(question.encode()).hexdigest()[:8]}"
+        self.workspace.path(folder)
         with self._changed:
+            self._claim()
             for job in self._jobs.values():
                 if job.folder == folder and job.state in OPEN:
                     return job
-            if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
-                raise Refused(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
-            job = Job(f"{len(self._jobs) + 1}-{os.urandom(3).hex()}", scenario, list(sets), folder, cases, command)
+            self._refuse_crowd()
+            shown = [one[:LONGEST_SHOWN] for one in sets]
+            job = Job(f"{time.time_ns()}-{os.urandom(3).hex()}", scenario, shown, folder, cases, command)
+            self._place(job).mkdir(mode=0o700)
+            write_whole(self._place(job) / SCENARIO, frozen)
+            self._keep(job)
             self._jobs[job.id] = job
             self._forget()
             self._tell()
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._work, daemon=True)
-                self._worker.start()
+        return job
+
+    def again(self, name: str) -> Job:
+        """Put the job *name*, which did not end well, into the queue again. Raises Refused where there is none."""
+        with self._changed:
+            job = self._job(name)
+            if job.state in AGAIN:
+                if any(one.folder == job.folder and one.state in OPEN for one in self._jobs.values()):
+                    raise Refused(409, "the same run is in the queue already")
+                self._refuse_crowd()
+                self._set(job, WAITING, "")
         return job
 
     def cancel(self, name: str) -> Job:
-        """Stops the job *name*; what it has finished is kept. Raises Refused where there is none."""
+        """Stop the job *name*; what it has finished is kept. Raises Refused where there is none."""
         with self._changed:
-            job = self._jobs.get(name)
-            if job is None:
-                raise Refused(404, "there is no such run in the queue any more")
+            job = self._job(name)
             if job.state in OPEN:
-                job.state, job.message = CANCELLED, "finished points are kept; the same run goes on from them"
-                _stop(job.process)
-                self._tell()
+                self._set(job, CANCELLED, STOPPED)
         return job
 
     def listed(self) -> list[dict[str, Any]]:
@@ -116,89 +176,164 @@ class Queue:
         with self._changed:
             return [job.as_data() for job in reversed(self._jobs.values())]
 
-    def wait(self, version: int, timeout_s: float) -> int:
-        """The version now, once it is another than *version* or the time is up."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.version != version or self._ends, timeout_s)
-            return self.version
-
     @property
     def closed(self) -> bool:
         """Whether the server is about to end."""
         return self._ends
 
     def close(self) -> None:
-        """Ends all that runs."""
+        """End what runs; it waits for the next server."""
         with self._changed:
             self._ends = True
-            for job in self._jobs.values():
-                _stop(job.process)
             self._changed.notify_all()
         if self._worker is not None:
-            self._worker.join(10)
+            self._worker.join(GRACE_S + 5)
+        if self._mine is not None:
+            os.close(self._mine)
+            self._mine = None
+
+    def _job(self, name: str) -> Job:
+        job = self._jobs.get(name)
+        if job is None:
+            raise Refused(404, "there is no such run in the queue any more")
+        return job
+
+    def _refuse_crowd(self) -> None:
+        if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
+            raise Refused(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
+
+    def _claim(self) -> None:
+        """Become the server that works on the queue, and find its jobs. Raises Refused where another one does."""
+        if self._mine is not None:
+            return
+        for folder in (self.kept.parent, self.kept):
+            if folder.is_symlink():
+                raise Refused(403, f"{KEPT}: is a link, or lies behind one, and links are not followed")
+            folder.mkdir(mode=0o700, exist_ok=True)
+        lock = _locked(self.kept / LOCK)
+        if lock is None:
+            raise Refused(409, "another gpufleet serve works on the runs of this folder: start them there")
+        self._mine = lock
+        for folder in sorted(path for path in self.kept.iterdir() if path.is_dir()):
+            if (found := _read(folder)) is not None:
+                self._jobs[found.id] = found
+        self._worker = threading.Thread(target=self._work, daemon=True)
+        self._worker.start()
 
     def _work(self) -> None:
+        """Follow what an earlier server has started, then start one waiting job after the other."""
+        with self._changed:
+            left = [one for one in self._jobs.values() if one.state == RUNNING]
+        for running in left:
+            self._guarded(running, False)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ends or self._next() is not None)
                 job = self._next()
                 if self._ends or job is None:
                     return
-                job.state = RUNNING
-                job.process = self._started(job)
-                self._tell()
-            self._follow(job, job.process)
+                self._set(job, RUNNING, "", time.time())
+            self._guarded(job, True)
+
+    def _guarded(self, job: Job, starts: bool) -> None:
+        """Follow *job* to its end, started first; whatever fails is said in the job, and the queue goes on."""
+        try:
+            with confined(self.root, *program_folders()):
+                process = self._started(job) if starts else None
+                self._follow(job)
+                if process is not None:
+                    process.wait(GRACE_S)
+        except Exception as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            with self._changed:
+                self._set(job, FAILED, f"it could not be started: {str(reason)[:LONGEST_SHOWN]}")
 
     def _next(self) -> Job | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
 
-    def _started(self, job: Job) -> subprocess.Popen[str]:
-        sets = [word for one in job.sets for word in ("--set", one)]
-        command = [
-            *COMMAND,
-            job.command,
-            *OPTIONS,
-            job.scenario,
-            *sets,
-            "--out",
-            job.folder,
-            "--workers",
-            str(os.cpu_count() or 1),
-        ]
-        environment = _environment(self.language)
-        return subprocess.Popen(
-            command, cwd=self.root, env=environment, start_new_session=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
+    def _started(self, job: Job) -> "subprocess.Popen[bytes]":
+        self.workspace.path(job.folder)  # the folder may have become a link
+        place, workers = self._place(job), str(os.cpu_count() or 1)
+        for name in (PID, CODE):
+            (place / name).unlink(missing_ok=True)
+        roots = json.dumps([str(folder.resolve()) for folder in (self.root, place, *program_folders())])
+        command = [*COMMAND, job.command, *OPTIONS, str(place / SCENARIO), "--out", job.folder, "--workers", workers]
+        lock = _locked(place / LOCK)
+        if lock is None:
+            raise Refused(409, "its process still runs")
+        try:
+            with (place / SAID).open("wb") as said:
+                return subprocess.Popen(
+                    [*NOTED, str(place / "run"), *command], cwd=self.root, start_new_session=True,
+                    env=_environment(self.language) | {ROOTS: roots}, pass_fds=(lock,),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                )  # fmt: skip
+        finally:
+            os.close(lock)
 
-    def _follow(self, job: Job, process: subprocess.Popen[str]) -> None:
-        """Until the process has ended."""
-        said: list[str] = []
-        assert process.stderr is not None
-        reader = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
-        reader.start()
-        while process.poll() is None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(LOOKS_S)
-            done = _points(self.root / job.folder)
-            if done != job.done:
-                with self._changed:
+    def _follow(self, job: Job) -> None:
+        """Watch *job* until its process has ended, whichever server has started it."""
+        place, told_at, why = self._place(job), 0.0, ""
+        while _is_locked(place / LOCK):
+            with self._changed:
+                self._changed.wait_for(lambda: self._ends or job.state != RUNNING, 0.0 if told_at else LOOKS_S)
+                done, stops = _points(self.root / job.folder), self._ends or job.state != RUNNING
+                if done != job.done:
                     job.done = done
                     self._tell()
-        reader.join(5)
-        process.stderr.close()
+            pid, now = _number(place / PID), time.monotonic()
+            if pid and not told_at:
+                why = self._exceeded(job, pid)
+                if stops or why:
+                    told_at = now
+                    _stop(pid, signal.SIGTERM)
+            elif told_at:
+                time.sleep(LOOKS_S)
+                if pid and now - told_at > GRACE_S:
+                    _stop(pid, signal.SIGKILL)
         with self._changed:
-            job.done, job.process = _points(self.root / job.folder), None
-            if job.state == RUNNING:
-                finished = process.returncode == 0 and is_finished(self.root / job.folder)
-                job.state = DONE if finished else FAILED
-                job.message = "" if finished else "".join(said[-LAST_LINES:]).strip() or "it ended before it was done"
-            self._tell()
+            job.done, code = _points(self.root / job.folder), _number(place / CODE)
+            if job.state != RUNNING:
+                self._tell()
+            elif code == 0 and is_finished(self.root / job.folder):
+                self._set(job, DONE, "")
+            elif why:
+                self._set(job, FAILED, f"{why}; {STOPPED}")
+            elif self._ends:
+                self._set(job, WAITING, "")
+            elif code is None or code > SIGNALLED:
+                self._set(job, INTERRUPTED, f"its process was killed; {STOPPED}")
+            else:
+                self._set(job, FAILED, _said(place) or "it ended before it was done")
+
+    def _exceeded(self, job: Job, pid: int) -> str:
+        """Which limit the processes of *job* exceed; empty where none."""
+        if time.time() - job.began > 3600 * self.limits.hours:
+            return f"it ran for longer than {self.limits.hours:g} h (--run-hours) and was stopped"
+        if self.limits.gigabytes and _resident_bytes(pid) > 1e9 * self.limits.gigabytes:
+            return f"it needed more than {self.limits.gigabytes:g} GB of memory (--run-gb) and was stopped"
+        return ""
+
+    def _place(self, job: Job) -> Path:
+        return self.kept / job.id
+
+    def _set(self, job: Job, state: str, message: str, began: float | None = None) -> None:
+        """Change the state of *job*, on the disk, too."""
+        job.state, job.message = state, message
+        if began is not None:
+            job.began = began
+        with suppress(OSError):  # a full disk does not end the queue
+            self._keep(job)
+        self._tell()
+
+    def _keep(self, job: Job) -> None:
+        write_whole(self._place(job) / JOB, json.dumps(asdict(job)))
 
     def _forget(self) -> None:
-        closed = [name for name, job in self._jobs.items() if job.state not in OPEN]
-        for name in closed[: max(0, len(self._jobs) - MOST_KEPT)]:
-            del self._jobs[name]
+        closed = [job for job in self._jobs.values() if job.state not in OPEN]
+        for job in closed[: max(0, len(self._jobs) - MOST_KEPT)]:
+            del self._jobs[job.id]
+            shutil.rmtree(self._place(job), ignore_errors=True)
 
     def _tell(self) -> None:
         self.version += 1
@@ -208,6 +343,51 @@ class Queue:
 def question_text(data: Any, sets: Sequence[str]) -> str:
     """What tells one run from another: all that its scenario says."""
     return json.dumps([data, sorted(sets)], sort_keys=True, default=str)
+
+
+def _read(folder: Path) -> Job | None:
+    """The job in *folder*; None where it holds none, as after a crash while it was written."""
+    try:
+        told = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        job = Job(**{one.name: told[one.name] for one in fields(Job)})
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return job if job.id == folder.name and (folder / SCENARIO).is_file() else None
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor of the lock *path*; None where another process holds it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock *path*."""
+    handle = _locked(path)
+    if handle is not None:
+        os.close(handle)
+    return handle is None
+
+
+def _number(path: Path) -> int | None:
+    """The number in the file *path*; None where there is none yet."""
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _said(place: Path) -> str:
+    """The end of what the process has written to its stderr."""
+    with suppress(OSError), (place / SAID).open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_CHARACTERS))
+        return file.read().decode("utf-8", "replace").strip()
+    return ""
 
 
 def _points(folder: Path) -> int:
@@ -220,11 +400,29 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.")[:80] or "run"
 
 
-def _stop(process: subprocess.Popen[str] | None) -> None:
-    """What a batch system sends when the time is up: the command keeps what it has finished, and ends."""
-    if process is not None and process.poll() is None:
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGTERM)
+def _stop(pid: int, how: signal.Signals) -> None:
+    """Send *how* to the processes of a run. SIGTERM is what a batch system sends when the time is up: the command keeps
+    what it has finished, and ends.
+    """
+    with suppress(OSError):
+        os.killpg(pid, how)
+
+
+def _machine_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0
+
+
+def _resident_bytes(group: int) -> int:
+    """Memory of all processes of the *group*; 0 where the system does not say (anything but Linux)."""
+    pages = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            values = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            pages += int(values[21]) if int(values[2]) == group else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _environment(language: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The addresses of the queue: start, watch, cancel."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -8,25 +9,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from sim.catalogue.catalog import Catalog
-from sim.scenario.sweep import as_data
 from sim.serve.queue.jobs import Queue, question_text
 from sim.serve.refused import Refused
-from sim.serve.scenarios.reading import document_of, scenario_of
-from sim.serve.scenarios.routes import Sent, count_of, sent_scenario, text_of
+from sim.serve.scenarios.reading import CHECKS, Wanted
+from sim.serve.scenarios.routes import Sent, sent_scenario
 from sim.serve.workspace import Workspace
 
 MOST_WATCHERS = 20
-LONGEST_WAIT_S = 1.0
-BEATS = 15
-"""Waits without news after which a watcher is told that the server is still there."""
+LOOKS_S = 0.25
+"""How often a watcher's connection looks for news [s]; it holds no thread."""
+BEATS = 60
+"""Looks without news after which a watcher is told that the server is still there."""
 
 
 class JobRoutes:
     """What is asked of the queue."""
 
-    def __init__(self, workspace: Workspace, catalog: Catalog, queue: Queue) -> None:
-        self.workspace, self.catalog, self.queue = workspace, catalog, queue
+    def __init__(self, workspace: Workspace, queue: Queue) -> None:
+        self.workspace, self.queue = workspace, queue
         self._watchers = 0
 
     def routes(self) -> list[BaseRoute]:
@@ -35,6 +35,7 @@ class JobRoutes:
             Route("/api/jobs", self.listed),
             Route("/api/jobs", self.start, methods=["POST"]),
             Route("/api/jobs/{name}", self.cancel, methods=["DELETE"]),
+            Route("/api/jobs/{name}", self.again, methods=["POST"]),
             Route("/api/events", self.events),
         ]
 
@@ -48,11 +49,16 @@ class JobRoutes:
 
     def _start(self, sent: Sent) -> JSONResponse:
         path = self.workspace.file(sent.path)
-        document = document_of(text_of(path), path, self.workspace, sent.sets)
-        scenario = scenario_of(document, sent.sets, self.catalog)
-        question = question_text(as_data(scenario), sent.sets)
-        job = self.queue.add(sent.path, scenario.name, question, sent.sets, count_of(scenario))
+        found = CHECKS.ask(Wanted(self.workspace.root, path, None, sent.sets))
+        if found.errors:
+            return JSONResponse({"errors": found.errors}, 422)
+        question = question_text(found.data, sent.sets)
+        job = self.queue.add(sent.path, found.name, question, sent.sets, found.cases, found.frozen)
         return JSONResponse({"job": job.as_data()})
+
+    def again(self, request: Request) -> JSONResponse:
+        """Start a job that did not end well once more: as it was checked, from what it has finished."""
+        return JSONResponse({"job": self.queue.again(request.path_params["name"]).as_data()})
 
     def cancel(self, request: Request) -> JSONResponse:
         """Stops a job; what it has finished is kept."""
@@ -69,12 +75,14 @@ class JobRoutes:
         try:
             version, quiet = -1, 0
             while not self.queue.closed and not await request.is_disconnected():
-                now = await run_in_threadpool(self.queue.wait, version, LONGEST_WAIT_S)
+                now = self.queue.version
                 quiet = 0 if now != version else quiet + 1
                 if now != version:
-                    yield f"data: {json.dumps({'jobs': self.queue.listed()})}\n\n"
+                    listed = await run_in_threadpool(self.queue.listed)
+                    yield f"data: {json.dumps({'jobs': listed})}\n\n"
                 elif quiet % BEATS == 0:
                     yield ": still here\n\n"
                 version = now
+                await asyncio.sleep(LOOKS_S)
         finally:
             self._watchers -= 1

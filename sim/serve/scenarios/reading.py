@@ -1,102 +1,187 @@
-"""A scenario as text from the page: read, checked and described, with no file outside of the workspace touched."""
+"""A scenario of the page: read, checked and described in a process apart, which a check that takes too long cannot
+outlive and which reads nothing outside of the workspace.
+"""
 
+import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
-from sim.catalogue.catalog import Catalog
-from sim.scenario.job.load import load_job
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.infile import confined
+from sim.language import current, retold, speaking
+from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.serve.refused import Refused
-from sim.serve.workspace import Workspace
-from sim.yamlio import Document, YamlError, parse, read, read_text
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, cases
+from sim.serve.refused import WRONG_INPUT, Refused, told
+from sim.serve.scenarios.fields import fields_of
+from sim.serve.workspace import program_folders
+from sim.yamlio import Document, YamlError, dump, read_text
 
-FILE_KEYS = frozenset({"base", "path", "calibration", "model", "job_table"})
-"""Keys of a scenario whose value may name a file."""
-MOST_BASES = 10
+MOST_AT_ONCE = min(4, os.cpu_count() or 1)
+"""Checks that run beside one another."""
+MOST_WAITING = 8
+"""Checks that may wait for their turn; further ones are asked to come again."""
+LONGEST_S = 30
+"""Time that a check may take [s]."""
+MOST_BYTES = 4 << 30
+"""Memory that a check may reserve, beyond that of the program [bytes]. Linux only."""
+TOO_LONG = f"the check took longer than {LONGEST_S} s and was stopped: name a smaller trace or fewer points"
+TOO_LARGE = f"the check needs more than {MOST_BYTES >> 30} GB of memory: name a smaller trace or fewer points"
 
 
-def document_of(text: str, path: Path, workspace: Workspace, sets: Sequence[str]) -> Document:
-    """*text* as the file *path* would have it. Raises ScenarioErrors, also where it or *sets* name a file elsewhere."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A scenario to check."""
+
+    root: Path
+    """Folder of the workspace."""
+    path: Path
+    """Where the scenario stands, or would."""
+    text: str | None
+    """Text of the scenario; None: as the file has it."""
+    sets: Sequence[str]
+    language: str = field(default_factory=current)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Answer of a check."""
+
+    errors: list[dict[str, str | int]] = field(default_factory=list)
+    fields: list[dict[str, Any]] = field(default_factory=list)
+    """The usual fields, for a form."""
+    cases: int = 0
+    """Cases to simulate; 0 where the kind of scenario does not say."""
+    name: str = ""
+    data: Any = None
+    """All that the scenario says, with its bases and values that are set; None where it has errors."""
+
+    @property
+    def frozen(self) -> str:
+        """The checked scenario as one file that rests on no other."""
+        return dump(self.data)
+
+
+def document_of(text: str, path: Path) -> Document:
+    """*text* as the file *path* would have it. Raises ScenarioErrors."""
     try:
         document = read_text(text, str(path), patient=True)
     except YamlError as error:
         raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
     if not isinstance(document.data, dict):
         raise ScenarioErrors([InputError(str(path), 0, "", "a scenario is a mapping: name: ..., fleets: ...")])
-    wrong = list(_files_elsewhere(document, workspace))
-    for item in sets:
-        key, _, value = item.partition("=")
-        if any(_leaves(one, path.parent, workspace) for one in _named(key.rpartition(".")[2], _parsed(value))):
-            wrong.append(InputError(f"--set {key}", 0, "", OUTSIDE))
-    if wrong:
-        raise ScenarioErrors(wrong)
     return document
 
 
-OUTSIDE = "names a file outside of the workspace, or behind a link, and those are not read"
+def checked(wanted: Wanted, catalog: Catalog) -> Checked:
+    """The answer to *wanted*, computed in this process."""
+    fields: list[dict[str, Any]] = []
+    try:
+        given: Path | Document = wanted.path
+        if wanted.text is not None:
+            given = document_of(wanted.text, wanted.path)
+            fields = [asdict(one) for one in fields_of(given.data, catalog)]
+        read_as = load_job if has_job(given) else load
+        scenario: Any = read_as(given, wanted.sets, catalog=catalog)
+    except WRONG_INPUT as error:
+        return Checked(told(error), fields)
+    except MemoryError:
+        return Checked([{"message": TOO_LARGE}], fields)
+    except Exception as error:
+        text = f"the check failed ({type(error).__name__}): a file may have changed meanwhile; check again"
+        return Checked([{"message": retold(text)}], fields)
+    count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
+    return Checked([], fields, count, scenario.name, as_data(scenario))
 
 
-def scenario_of(document: Document, sets: Sequence[str], catalog: Catalog) -> Any:
-    """The checked scenario of any kind. Raises ScenarioErrors with every mistake at its line."""
-    read_as = load_job if {"job", "jobs"} & document.data.keys() else load
-    return read_as(document, sets, catalog=catalog)
+class Checks:
+    """Processes that check scenarios, started when they are needed and kept for the next check."""
 
+    def __init__(self, longest_s: float = LONGEST_S) -> None:
+        self.longest_s = longest_s
+        self._context = multiprocessing.get_context("forkserver")
+        self._places, self._turns = BoundedSemaphore(MOST_AT_ONCE + MOST_WAITING), BoundedSemaphore(MOST_AT_ONCE)
+        self._free: list[tuple[Any, Connection]] = []
 
-def _files_elsewhere(document: Document, workspace: Workspace) -> Iterator[InputError]:
-    """Files that the document, or a base of it, names and that are no business of this server."""
-    for _ in range(MOST_BASES):
-        folder = Path(document.path).parent
-        for place, value in _texts(document.data, ()):
-            key = str(place[-1]) if isinstance(place[-1], str) else str(place[-2])
-            if key.rpartition(".")[2] in FILE_KEYS and _leaves(value, folder, workspace):
-                yield InputError(document.path, document.line(place), ".".join(map(str, place)), OUTSIDE)
-        base = document.data.get("base")
-        if not isinstance(base, str) or _leaves(base, folder, workspace):
-            return
+    def ask(self, wanted: Wanted) -> Checked:
+        """The answer to *wanted*. Raises Refused where the check takes too long, or where too many wait."""
+        if not self._places.acquire(blocking=False):
+            raise Refused(503, "too many requests at once; ask again in a second")
         try:
-            document = read(folder / base, patient=True)
-        except YamlError:
-            return  # the check of the scenario says it better
-        if not isinstance(document.data, dict):
-            return
-    yield InputError(document.path, 0, "base", f"more than {MOST_BASES} bases rest on one another")
+            with self._turns:
+                return self._answer(wanted)
+        finally:
+            self._places.release()
+
+    def _answer(self, wanted: Wanted) -> Checked:
+        process, pipe = self._worker()
+        try:
+            pipe.send(wanted)
+            if not pipe.poll(self.longest_s):
+                raise Refused(422, TOO_LONG)
+            answer: Checked = pipe.recv()
+        except (OSError, EOFError):
+            _end(process, pipe)
+            raise Refused(422, TOO_LARGE) from None
+        except BaseException:
+            _end(process, pipe)
+            raise
+        self._free.append((process, pipe))
+        return answer
+
+    def _worker(self) -> tuple[Any, Connection]:
+        while self._free:
+            process, pipe = self._free.pop()
+            if process.is_alive():
+                return process, pipe
+            _end(process, pipe)
+        self._context.set_forkserver_preload([__name__])
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(theirs, self.longest_s), daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
 
 
-def _texts(data: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for step, value in items:
-        if isinstance(value, str):
-            yield (*place, step), value
-        else:
-            yield from _texts(value, (*place, step))
+CHECKS = Checks()
+"""The processes of this server."""
 
 
-def _named(key: str, value: Any) -> Iterator[str]:
-    """The files that *value* names, set at a place that ends in *key*."""
-    if isinstance(value, str) and key in FILE_KEYS:
-        yield value
-    for place, text in _texts(value, (key,)):
-        if any(step in FILE_KEYS for step in place[-2:]):
-            yield text
+def _end(process: Any, pipe: Connection) -> None:
+    process.kill()
+    process.join(5)
+    pipe.close()
 
 
-def _leaves(value: str, folder: Path, workspace: Workspace) -> bool:
-    """Whether the file *value*, seen from *folder*, lies outside of the workspace, is hidden in it or behind a link."""
-    found = Path(os.path.normpath(folder / value))
-    if found == workspace.root or not os.path.lexists(found):
-        return not found.is_relative_to(workspace.root)
-    try:
-        workspace.path(workspace.name_of(found))
-    except Refused:
-        return True
-    return False
+def _work(pipe: Connection, longest_s: float) -> None:
+    """Answer one check after the other until the server closes the pipe. A check that outlives its server ends, too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the server
+    os.nice(5)
+    _bound_memory()
+    catalog = load_catalog()
+    with suppress(EOFError, OSError):
+        while True:
+            wanted: Wanted = pipe.recv()
+            signal.alarm(int(longest_s) + 5)
+            os.chdir(wanted.root)
+            with speaking(wanted.language), confined(wanted.root, *program_folders()):
+                pipe.send(checked(wanted, catalog))
+            signal.alarm(0)
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return parse(text)
-    except YamlError:
-        return None
+def _bound_memory() -> None:
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * resource.getpagesize() + MOST_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,19 +11,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from sim.catalogue.catalog import Catalog
-from sim.scenario.reading.errors import ScenarioErrors
+from sim.infile import opened, write_below
 from sim.scenario.reading.template import schema_text
-from sim.scenario.schema import Scenario
-from sim.scenario.sweep import cases
-from sim.serve.answers.routes import asked_for
+from sim.serve.answers.routes import MOST_VALUES, asked_for
 from sim.serve.guard import MOST_BODY_BYTES
-from sim.serve.refused import Refused, told
-from sim.serve.scenarios.fields import fields_of
-from sim.serve.scenarios.reading import document_of, scenario_of
+from sim.serve.refused import Refused
+from sim.serve.scenarios.reading import CHECKS, Wanted
 from sim.serve.scenarios.templates import template_text, templates
 from sim.serve.workspace import SCENARIOS, Workspace
-from sim.study.cases.durable import write_whole
 
 
 class Sent(NamedTuple):
@@ -40,8 +34,8 @@ class Sent(NamedTuple):
 class ScenarioRoutes:
     """What is asked of scenario files."""
 
-    def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
-        self.workspace, self.catalog = workspace, catalog
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
 
     def routes(self) -> list[BaseRoute]:
         """By address."""
@@ -72,7 +66,7 @@ class ScenarioRoutes:
         now = _digest(text_of(path)) if path.exists() else ""
         if now not in (sent.digest, _digest(sent.text)):
             raise Refused(409, f"{sent.path}: has been changed elsewhere; save under another name, or reload the page")
-        write_whole(path, sent.text)
+        write_below(self.workspace.root, path, sent.text)
         return JSONResponse({"path": sent.path, "digest": _digest(sent.text)})
 
     async def check(self, request: Request) -> JSONResponse:
@@ -82,16 +76,8 @@ class ScenarioRoutes:
 
     def _check(self, sent: Sent) -> JSONResponse:
         path = self.workspace.path(sent.path or "scenario.yaml")
-        try:
-            document = document_of(sent.text, path, self.workspace, sent.sets)
-        except ScenarioErrors as error:
-            return JSONResponse({"errors": told(error), "fields": [], "cases": 0})
-        fields = [asdict(one) for one in fields_of(document.data, self.catalog)]
-        try:
-            scenario = scenario_of(document, sent.sets, self.catalog)
-        except ScenarioErrors as error:
-            return JSONResponse({"errors": told(error), "fields": fields, "cases": 0})
-        return JSONResponse({"errors": [], "fields": fields, "cases": count_of(scenario)})
+        found = CHECKS.ask(Wanted(self.workspace.root, path, sent.text, sent.sets))
+        return JSONResponse({"errors": found.errors, "fields": found.fields, "cases": found.cases})
 
     def json_schema(self, _: Request) -> Response:
         """What a scenario may say, for completion."""
@@ -112,11 +98,6 @@ def _schema() -> str:
     return schema_text()
 
 
-def count_of(scenario: Any) -> int:
-    """Cases to simulate; 0 where the kind of scenario does not say."""
-    return len(cases(scenario)) if isinstance(scenario, Scenario) else 0
-
-
 async def sent_scenario(request: Request) -> Sent:
     """What the page has sent. Raises Refused."""
     data = await json_body(request)
@@ -124,18 +105,19 @@ async def sent_scenario(request: Request) -> Sent:
     sets = data.get("set", [])
     if not all(isinstance(one, str) for one in (*texts.values(), *(sets if isinstance(sets, list) else [None]))):
         raise Refused(400, "path, text and digest are texts, and set is a list of texts")
+    if len(sets) > MOST_VALUES:
+        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
+    try:
+        "".join([*texts.values(), *sets]).encode()
+    except UnicodeEncodeError:
+        raise Refused(400, "what was sent is no UTF-8 text") from None
     return Sent(texts["path"], texts["text"], sets, texts["digest"])
 
 
 async def json_body(request: Request) -> dict[str, Any]:
-    """The JSON object that was sent, no larger than it may be. Raises Refused."""
-    held = bytearray()
-    async for chunk in request.stream():
-        held += chunk
-        if len(held) > MOST_BODY_BYTES:
-            raise Refused(413, f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent")
+    """The JSON object that was sent. Raises Refused."""
     try:
-        data = json.loads(held)
+        data = json.loads(await request.body())
     except (ValueError, RecursionError):
         raise Refused(400, "what was sent is no JSON") from None
     if not isinstance(data, dict):
@@ -146,14 +128,15 @@ async def json_body(request: Request) -> dict[str, Any]:
 def text_of(path: Path) -> str:
     """The text of the file *path*. Raises Refused where it is none, or too much."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             held = file.read(MOST_BODY_BYTES + 1)
         if len(held) > MOST_BODY_BYTES:
             raise Refused(413, f"{path.name}: is larger than {MOST_BODY_BYTES / 1e6:g} MB")
-        return held.decode("utf-8-sig")
+        text: str = held.decode("utf-8-sig")
+        return text
     except UnicodeDecodeError:
         raise Refused(422, f"{path.name}: is no UTF-8 text") from None
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

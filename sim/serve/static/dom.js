@@ -107,6 +107,12 @@ export function queryOf(shown) {
   return query.toString().replaceAll("%2F", "/");
 }
 
+/** The cookie has the token now: in the address it would stay in the history and in copied links. */
+export function takeTokenOutOfAddress() {
+  const query = window.location.search.slice(1).split("&").filter((part) => !part.startsWith("token=")).join("&");
+  window.history.replaceState(null, "", `${window.location.pathname}${query && `?${query}`}`);
+}
+
 /** @param {Shown} shown  Puts it into the address without loading the page again. */
 export function keepInAddress(shown) {
   window.history.replaceState(null, "", `/?${queryOf(shown)}`);

@@ -2,12 +2,13 @@
 
 import { AnswerView } from "./answer/view.js";
 import { DiffView } from "./diff.js";
-import { ask, element, queryOf, shownInAddress } from "./dom.js";
+import { ask, element, queryOf, shownInAddress, takeTokenOutOfAddress } from "./dom.js";
 import { EditorView } from "./scenario/editor.js";
 import { QueueView } from "./queue.js";
 import { _ } from "./words.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+takeTokenOutOfAddress();
 const shown = shownInAddress();
 
 /** @typedef {{path: string, scenario: string, command: string, started_at: string, finished: boolean, page: boolean}} Run */

@@ -3,10 +3,10 @@
 import { ask, element, queryOf } from "./dom.js";
 import { _, ngettext } from "./words.js";
 
-/** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, command: string, state: string, done: number, message: string}} Job */
+/** @typedef {{id: string, scenario: string, sets: string[], folder: string, cases: number, command: string, state: string, done: number, message: string, again: boolean}} Job */
 
 /** @type {Record<string, string>} */
-const STATES = { waiting: _("waiting"), running: _("is running"), done: _("done"), failed: _("failed"), cancelled: _("cancelled") };
+const STATES = { waiting: _("waiting"), running: _("is running"), done: _("done"), failed: _("failed"), cancelled: _("cancelled"), interrupted: _("interrupted") };
 
 export class QueueView {
   /** @param {(job: Job) => void} onDone  told of every run that has ended well while the page watched */
@@ -60,6 +60,11 @@ export class QueueView {
       const cancel = element("button", { type: "button", "aria-label": _("Cancel {name}", { name }) }, _("Cancel"));
       cancel.addEventListener("click", () => ask(`/api/jobs/${job.id}`, { method: "DELETE" }).catch(() => undefined));
       line.append(" ", cancel);
+    }
+    if (job.again) {
+      const again = element("button", { type: "button", "aria-label": _("Go on with {name}", { name }) }, _("Go on"));
+      again.addEventListener("click", () => ask(`/api/jobs/${job.id}`, { method: "POST" }).catch(() => undefined));
+      line.append(" ", again);
     }
     if (job.message) line.append(element("div", { class: "sub" }, job.message));
     return line;

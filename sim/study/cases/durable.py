@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sim.infile import opened
+
 SUMS_FILE = "SHA256SUMS"
 """One line a file, in the format of sha256sum: `sha256sum -c SHA256SUMS` checks a folder, too."""
 
@@ -107,7 +109,8 @@ def _take_name(building: Path, folder: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Raises Damaged where the files of *folder* are not those that `whole_folder` has left there."""
     try:
-        told = (folder / SUMS_FILE).read_text(encoding="utf-8", errors="replace")
+        with opened(folder / SUMS_FILE, "r", hidden=True, encoding="utf-8", errors="replace") as file:
+            told = file.read()
     except OSError:
         raise Damaged(f"has no {SUMS_FILE}") from None
     if told != _sums(folder):
@@ -123,8 +126,8 @@ def file_digest(path: Path) -> str:
     """SHA-256 of the file's content; empty where *path* is no file."""
     if not path.is_file():
         return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with opened(path, hidden=True) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def write_sealed(path: Path, value: Any) -> None:
@@ -135,7 +138,8 @@ def write_sealed(path: Path, value: Any) -> None:
 def read_sealed(path: Path) -> Any:
     """What `write_sealed` has written. Raises Damaged where it is something else."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        with opened(path, "r", hidden=True, encoding="utf-8") as file:
+            told = json.load(file)
         value, seal = told["value"], told["sha256"]
     except (OSError, ValueError, LookupError, TypeError):
         raise Damaged("cannot be read") from None

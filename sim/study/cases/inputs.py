@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
+from sim.infile import status
 from sim.registry import versions
 from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
@@ -170,8 +171,8 @@ def catalogue_digests(catalog: Catalog) -> dict[str, str]:
 
 def _content(path: Path) -> str:
     """The digest of a file's content. A trace may be large: it is read again only when its state has changed."""
-    status = path.stat()
-    state = (status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)  # nobody can set the last
+    found = status(path)
+    state = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last
     known = _FILES.get(path)
     if known is None or known[0] != state:
         known = _FILES[path] = (state, file_digest(path))

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from sim.case import CaseResult
 from sim.cost.bill.row import LedgerRow
+from sim.infile import opened
 from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
@@ -65,7 +66,8 @@ class StoredCase:
 
     def _table(self, name: str) -> pa.Table:
         # pq.read_table would import pandas, which takes longer than many a simulation
-        return pq.ParquetFile(self.folder / f"{name}.parquet").read()
+        with opened(self.folder / f"{name}.parquet", hidden=True) as file:
+            return pq.ParquetFile(file).read()
 
 
 def load_case(folder: Path) -> StoredCase | None:
@@ -85,7 +87,8 @@ def load_case(folder: Path) -> StoredCase | None:
 
 def read_case(folder: Path) -> StoredCase:
     """The case in *folder*, which this command has written or checked."""
-    told = json.loads((folder / CASE_FILE).read_text(encoding="utf-8"))
+    with opened(folder / CASE_FILE, "r", hidden=True, encoding="utf-8") as file:
+        told = json.load(file)
     metrics = told.pop("metrics")
     return StoredCase(folder, **told, measured=CaseMetrics.of_data(metrics) if metrics else None)
 

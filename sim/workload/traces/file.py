@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.infile import status
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
 from sim.workload.traces.faults import unreadable
@@ -38,7 +39,7 @@ class TraceFile(Spec, ABC):
     def reading(self) -> TraceReading:
         """The whole file, as it is. Read once and kept as long as the file does not change. Raises TraceError."""
         try:
-            state = Path(self.path).stat()
+            state = status(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
         return _read_once(self.model_copy(update={"rate_scale": 1.0, "limit": None}), state.st_mtime_ns, state.st_size)

@@ -1,11 +1,13 @@
 """The tables of a finished run as pandas frames, for a notebook."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from sim.csvio import unquoted
+from sim.infile import opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,10 @@ def read_run(out: str | Path) -> RunFrames:
 
 def read_table(path: Path) -> pd.DataFrame:
     """A table with its text as it was before it was made safe for spreadsheets; without columns where it has none."""
-    if path.stat().st_size <= len("\r\n"):
-        return pd.DataFrame()
-    frame = pd.read_csv(path, keep_default_na=False, na_values=["", "nan"]).rename(columns=unquoted)
+    with opened(path, hidden=True) as file:
+        if os.fstat(file.fileno()).st_size <= len("\r\n"):
+            return pd.DataFrame()
+        frame = pd.read_csv(file, keep_default_na=False, na_values=["", "nan"]).rename(columns=unquoted)
     texts: list[str] = list(frame.select_dtypes("str").columns)
     for name in texts:
         frame[name] = frame[name].map(unquoted, na_action="ignore")

@@ -23,6 +23,7 @@ from sim.scenario.year import load_by_hour
 from sim.study.cases.store import StoredCase
 from sim.study.money.price.billed_again import with_bill
 from sim.study.money.price.reprice import (
+    SCENARIO_FILE,
     measured,
     moved_schedules,
     read_repriced,
@@ -48,6 +49,7 @@ class HeldRun:
     """A finished run. Raises ScenarioErrors where there is none, or where program or catalogue have changed since."""
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
+        self._file = run / SCENARIO_FILE
         self.scenario, finished = read_repriced(run, (), catalog)
         self.catalog = catalog
         self._data = as_data(self.scenario)
@@ -95,7 +97,7 @@ class HeldRun:
         if wrong:
             raise ScenarioErrors(wrong)
         first = self._data | {"sweep": points(self._data.get("sweep"))[:1]} if self._data.get("sweep") else self._data
-        found = load(Document("", first, None), sets, catalog=self.catalog)
+        found = load(Document(str(self._file), first, None), sets, catalog=self.catalog)
         scenario = found.model_copy(update={"sweep": self.scenario.sweep})
         moved = [
             InputError(f"fleet {name}", 0, "site.timezone", text)

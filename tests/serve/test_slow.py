@@ -1,0 +1,107 @@
+"""Clients that send slowly, do not read, or ask for checks that take long: others do not wait for them."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+import uvicorn
+from small_scenario import SMALL
+
+from sim.serve import connection, guard
+from sim.serve.app import application
+from sim.serve.guard import Access
+from sim.serve.refused import Refused
+from sim.serve.scenarios.reading import Checks, Wanted
+from sim.serve.start import listening
+from sim.serve.workspace import Workspace
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
+    monkeypatch.setattr(connection, "LONGEST_HEADERS_S", 0.3)
+    monkeypatch.setattr(connection, "LONGEST_UNREAD_S", 0.3)
+    monkeypatch.setattr(connection, "LOOKS_S", 0.05)
+    monkeypatch.setattr(connection, "MOST", 40)
+    monkeypatch.setattr(guard, "LONGEST_BODY_S", 0.3)
+    waiting = listening("127.0.0.1", 0)
+    access = Access.of("127.0.0.1", waiting.getsockname()[1])
+    config = uvicorn.Config(
+        application(Workspace(tmp_path), access), log_level="error", ws="none", **connection.OPTIONS
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([waiting],))
+    thread.start()
+    yield access
+    server.should_exit = True
+    thread.join()
+    waiting.close()
+
+
+def client(access: Access, sent: bytes, buffer: int = 0) -> socket.socket:
+    found = socket.socket()
+    if buffer:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    found.connect(("127.0.0.1", access.port))
+    found.settimeout(5)
+    found.sendall(sent)
+    return found
+
+
+def page_s(access: Access) -> float:
+    """Time that the page takes [s]."""
+    began = time.monotonic()
+    proof = {"Authorization": f"Bearer {access.token}"}
+    with urlopen(Request(f"http://127.0.0.1:{access.port}/", headers=proof), timeout=30) as answer:
+        assert answer.status == 200
+    return time.monotonic() - began
+
+
+def test_slow_clients_are_cut_off_and_pages_do_not_wait(served: Access) -> None:
+    head = f"Host: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n".encode()
+    slow_headers = [client(served, b"GET / HTTP/1.1\r\nHo") for _ in range(100)]
+    slow_bodies = [
+        client(served, b"POST /api/check HTTP/1.1\r\n" + head + b"Content-Length: 99\r\n\r\n{") for _ in range(20)
+    ]
+    assert page_s(served) < 1
+    for one in slow_headers:
+        with one:
+            assert ended(one) == b""
+    for one in slow_bodies:
+        with one:
+            assert ended(one).startswith(b"HTTP/1.1 408")
+    unread = client(served, b"GET /api/schema HTTP/1.1\r\n" + head + b"\r\n", 1024)
+    with unread:
+        time.sleep(0.6)
+        assert page_s(served) < 1
+
+
+def ended(one: socket.socket) -> bytes:
+    """All that the server still sends before it closes the connection."""
+    found = b""
+    try:
+        while part := one.recv(4096):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_a_body_that_does_not_arrive_is_refused(served: Access) -> None:
+    head = f"POST /api/check HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n"
+    with client(served, f"{head}Content-Length: 99\r\n\r\n{{".encode()) as one:
+        assert ended(one).startswith(b"HTTP/1.1 408")
+    with client(served, f"{head}X: {'x' * 100_000}\r\n\r\n".encode()) as one:
+        assert not ended(one).startswith(b"HTTP/1.1 2")
+
+
+def test_a_check_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    wanted = Wanted(tmp_path, tmp_path / "small.yaml", SMALL, [])
+    checks = Checks(0.0)
+    with pytest.raises(Refused, match="was stopped"):
+        checks.ask(wanted)
+    checks.longest_s = 30
+    assert (checks.ask(wanted).cases, checks.ask(wanted).errors) == (2, [])
