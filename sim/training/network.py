@@ -193,7 +193,7 @@ def of_size(id: str, params: float, hidden: int = 0, heads: int = 0, layers: int
     """
     body = params - vocab * (hidden or (params / 1e9) ** (1 / 3) * 2000)
     if body <= 0 and not (layers and hidden):
-        raise ValueError(f"{params:.3g} parameters are fewer than a language model's embedding of {vocab} tokens has")
+        raise ValueError(f"{params:.3g} parameters are fewer than an embedding of {vocab} tokens has")
     if layers and not hidden:
         hidden = round((body / 12 / layers) ** 0.5 / 128) * 128
     hidden = hidden or max(128, round((body * TYPICAL_ASPECT / 12) ** (1 / 3) / 128) * 128)

@@ -5,6 +5,7 @@ import re
 from sim.benchdata.training import TrainingRow
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.hf_config import ConfigError
 from sim.catalogue.entries.link import Link
 from sim.study.fidelity.validate.aliases import model_of
 from sim.training.figures import TrainedNetwork, TrainingData
@@ -131,6 +132,8 @@ def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Networ
         return of_model(model_of(MODELS.get(name.lower(), re.sub(r"[ _]", "-", name)), catalog))
     except UnknownId:
         pass
+    except ConfigError as error:
+        raise NotCovered(f"unknown model {name!r}: {error}") from None
     size = params or _size_in(name)
     if not size or not _is_language_model(row):
         raise NotCovered(f"unknown model {name!r}")
