@@ -6,6 +6,7 @@ A pipe or a device is refused: to read it could take for ever, and it reads but 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from math import isfinite, nan
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+STAGE: ContextVar[str] = ContextVar("stage", default="starting")
+"""What a command is at, for the line of progress while it reads and checks."""
 DECIMAL = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 """Decimal number as spreadsheets and programs write it. `float` also takes 1_000, digits of other scripts, nan and inf,
 which in a table are slips that would change a result unnoticed.

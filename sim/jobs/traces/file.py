@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import inf
 from pathlib import Path
 
-from sim.infile import number, opened
+from sim.infile import STAGE, number, opened
 from sim.jobs.job import Job
 from sim.jobs.traces.faults import JobTraceError
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
@@ -75,6 +75,7 @@ class JobTraceFile(Spec, ABC):
 @lru_cache(maxsize=2)
 def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceReading:
     """Points of a sweep replay the same file; its time and size show whether it is unchanged."""
+    STAGE.set(f"reading {Path(trace.path).name}")
     return trace.read()
 
 
