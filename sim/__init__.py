@@ -19,10 +19,10 @@ Then `engine/leaping.py` for how a replica steps and `engine/vllm.py` for one of
 how long a step takes, `cost/bill/ledger.py` for money. Imports go one way only:
 
     {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
-    scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
+    scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile, decimals}
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
-    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng} -> infile
+    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile
     engine -> {records, units, rng}
     study -> benchdata -> catalogue
     {cli serve api deliver report scenario} -> language

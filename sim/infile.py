@@ -15,6 +15,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import IO, Any
 
+STAGE: ContextVar[str] = ContextVar("stage", default="starting")
+"""What a command is at, for the line of progress while it reads and checks."""
 ROOTS = "GPUFLEET_ROOTS"
 """Environment variable: folders, as a JSON list, that this process and those that it starts are confined to."""
 OUTSIDE = "names a file outside of the workspace, or behind a link, and those are not read"

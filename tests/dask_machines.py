@@ -35,8 +35,14 @@ class Machines:
             time.sleep(0.05)
         self.address = json.loads(text)["address"]
 
-    def worker(self) -> Started:
-        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+    def worker(self, preload: str = "") -> Started:
+        """Start a worker that first executes the program *preload*."""
+        words = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        if preload:
+            file = self.folder / f"preload{len(self.processes)}.py"
+            file.write_text(preload)
+            words += ["--preload", str(file)]
+        return self._start("worker", self.address, *words)
 
     def _start(self, kind: str, *arguments: str) -> Started:
         words = (*arguments, *self.security)

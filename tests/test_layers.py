@@ -1,10 +1,10 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
 {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
-scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile}
+scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile, decimals}
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
-catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng} -> infile
+catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
 {cli serve api deliver report scenario} -> language
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -35,6 +35,8 @@ SPOKEN = frozenset({"language"})
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "csvio": frozenset(),
     "infile": frozenset(),
+    "decimals": frozenset(),
+    "otel": frozenset(),
     "language": frozenset(),
     "yamlio": frozenset({"infile"}),
     "units": frozenset(),

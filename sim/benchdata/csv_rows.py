@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from sim.benchdata.errors import BenchdataError
+from sim.decimals import number
 from sim.infile import opened
 
 Problem = tuple[int, str]
 """Line of the file, what is wrong there."""
+MOST_COUNTED, LARGEST = 1_000_000_000, 1e15
+"""Largest whole number in a table of measurements (GPUs, requests), and largest amount (tokens per second)."""
 
 
 class CsvLine(NamedTuple):
@@ -61,6 +64,38 @@ def read_rows(
     if problems:
         raise BenchdataError([(str(path), line, text) for line, text in sorted(problems)])
     return rows
+
+
+def amount(
+    name: str, cell: object, line: int, problems: list[Problem], or_zero: bool = False, most: float = LARGEST
+) -> float | None:
+    """Return the number in *cell*, a text or a number of JSON; None where it is empty or, after a problem, wrong.
+
+    A number must be above 0 and at most *most*; with *or_zero*, 0 stands for a figure that was not taken, and is None.
+    """
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return None
+    value = number(cell)
+    if value is None:
+        problems.append((line, f"{name} must be a number, not {str(cell)[:40]!r}"))
+    elif value < 0 or (value == 0 and not or_zero):
+        problems.append((line, f"{name} must be {'at least' if or_zero else 'more than'} 0, not {str(cell)[:40]}"))
+        return None
+    elif value > most:
+        problems.append((line, f"{name} must be at most {most:g}, not {str(cell)[:40]}"))
+        return None
+    return value or None
+
+
+def count(name: str, value: float | None, line: int, problems: list[Problem]) -> int | None:
+    """Return *value* as the whole number that it must be; None after a problem."""
+    if value is None:
+        return None
+    if not value.is_integer() or value > MOST_COUNTED:
+        bound = f" of at most {MOST_COUNTED:,}" if value > MOST_COUNTED else ""
+        problems.append((line, f"{name} must be a whole number{bound}, not {value:g}"))
+        return None
+    return int(value)
 
 
 def missing(required: Sequence[str], header: Sequence[str]) -> list[str]:

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from pathlib import Path
 
-from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
+from sim.benchdata.csv_rows import CsvLine, Problem, amount, count, missing, read_rows
 
 REQUIRED = ("accelerator", "benchmark", "scenario")
 SERVICE_METRICS = ("samples_s", "mean_latency_ms")
@@ -53,30 +52,14 @@ def _row(read: CsvLine, problems: list[Problem]) -> MlperfRow:
     problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
     if len(read.cells) > len(read.header):
         problems.append((line, "more fields than the first line names"))
-    amounts = {name: _number(name, cells.get(name, ""), line, problems) for name in (*COUNTS, *AMOUNTS)}
-    count = amounts["n_accelerators"] or 1
-    if count != int(count):
-        problems.append((line, f"n_accelerators must be a whole number, not {count:g}"))
+    amounts = {name: amount(name, cells.get(name), line, problems, or_zero=True) for name in (*COUNTS, *AMOUNTS)}
     scenario = texts.pop("scenario").lower()
     rate = amounts["samples_s"] or (amounts["scheduled_samples_s"] if scenario == "server" else None)
     measured = {"samples_s": rate, "mean_latency_ms": amounts["mean_latency_ms"]}
     return MlperfRow(
         line=line,
         scenario=scenario,
-        n_accelerators=int(count),
+        n_accelerators=count("n_accelerators", amounts["n_accelerators"], line, problems) or 1,
         measured={name: value for name, value in measured.items() if value is not None},
         **texts | {"id": texts["id"] or str(read.number)},
     )
-
-
-def _number(name: str, cell: str, line: int, problems: list[Problem]) -> float | None:
-    if not cell.strip():
-        return None
-    try:
-        value = float(cell)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value) or value < 0:
-        problems.append((line, f"{name} must be a number from 0, not {cell[:40]!r}"))
-        return None
-    return value or None

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
+from sim.benchdata.csv_rows import LARGEST, CsvLine, Problem, amount, count, missing, read_rows
 from sim.benchdata.row import AMOUNTS, CONDITIONS, COUNTS, LOADS, METRICS, TEXTS, BenchRow
 
 KNOWN = (*TEXTS, *COUNTS, *AMOUNTS, *METRICS)
@@ -19,6 +19,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "static_batch": ("concurrency", "avg_batch"),
 }
 """By load: one of these columns is needed."""
+MOST = {"isl": 1e8, "osl": 1e8, "prompt_cv": 100.0, "output_cv": 100.0}
+"""Largest mean lengths [tokens], ten times the longest context of any model, and coefficients of variation."""
 KEPT = (*COUNTS, *CONDITIONS)
 SIMILAR = 0.8
 
@@ -36,8 +38,11 @@ def row_of(cells: dict[str, Any], line: int, folder: Path, problems: list[Proble
     """A row from its cells, texts or numbers; what is wrong goes to *problems*. *folder* may hold its replay."""
     found = len(problems)
     texts = {name: str(cells.get(name) or "").strip() for name in TEXTS}
-    numbers = {name: _number(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS, *METRICS)}
-    counts = {name: _count(name, numbers[name], line, problems) for name in COUNTS}
+    numbers = {
+        name: amount(name, cells.get(name), line, problems, name in METRICS, MOST.get(name, LARGEST))
+        for name in (*COUNTS, *AMOUNTS, *METRICS)
+    }
+    counts = {name: count(name, numbers[name], line, problems) for name in COUNTS}
     texts["load"] = texts["load"] or _usual_load(numbers)
     there = [name for name, cell in cells.items() if cell is not None and str(cell).strip()]
     problems += [(line, text) for text in _contradictions(texts, numbers, there)]
@@ -77,30 +82,6 @@ def _header_problems(header: Sequence[str]) -> list[str]:
         if name not in KNOWN and near and near[0] not in header:
             problems.append(f"unknown column {name!r}; did you mean {near[0]}?")
     return problems
-
-
-def _number(name: str, cell: Any, line: int, problems: list[Problem]) -> float | None:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return None
-    try:
-        value = float(cell)
-    except (TypeError, ValueError):
-        value = float("nan")
-    if not isfinite(value):
-        problems.append((line, f"{name} must be a number, not {str(cell)[:40]!r}"))
-        return None
-    if value < 0 or (value == 0 and name not in METRICS):
-        problems.append((line, f"{name} must be more than 0, not {cell}"))
-        return None
-    # a latency or a rate of exactly 0 is a figure that was not taken
-    return value or None
-
-
-def _count(name: str, value: float | None, line: int, problems: list[Problem]) -> int | None:
-    if value is not None and value != int(value):
-        problems.append((line, f"{name} must be a whole number, not {value:g}"))
-        return None
-    return None if value is None else int(value)
 
 
 def _usual_load(numbers: dict[str, float | None]) -> str:

@@ -6,10 +6,9 @@ all GPUs, `step_s` is one optimizer step, or one micro-batch where no global bat
 
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from pathlib import Path
 
-from sim.benchdata.csv_rows import CsvLine, Problem, missing, read_rows
+from sim.benchdata.csv_rows import CsvLine, Problem, amount, count, missing, read_rows
 
 TELLING = ("micro_batch", "global_batch")
 """Columns that no other kind of table has."""
@@ -71,26 +70,7 @@ def _row(read: CsvLine, problems: list[Problem]) -> TrainingRow:
     line, cells = read.line, read.by_name()
     texts = {name: cells.get(name, "").strip() for name in TEXTS}
     problems += [(line, f"{name} is missing") for name in REQUIRED if not texts[name]]
-    numbers = {name: _number(name, cells.get(name, ""), line, problems) for name in (*COUNTS, *AMOUNTS)}
-    counts = {}
-    for name in COUNTS:
-        value = numbers[name]
-        if value is not None and value != int(value):
-            problems.append((line, f"{name} must be a whole number, not {value:g}"))
-        elif value is not None:
-            counts[name] = int(value)
+    numbers = {name: amount(name, cells.get(name), line, problems) for name in (*COUNTS, *AMOUNTS)}
+    counts = {name: whole for name in COUNTS if (whole := count(name, numbers[name], line, problems)) is not None}
     measured = {name: value for name in METRICS if (value := numbers[name]) is not None}
     return TrainingRow(line, texts, counts, numbers["params_b"], measured)
-
-
-def _number(name: str, cell: str, line: int, problems: list[Problem]) -> float | None:
-    if not cell.strip():
-        return None
-    try:
-        value = float(cell)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value) or value <= 0:
-        problems.append((line, f"{name} must be a number above 0, not {cell[:40]!r}"))
-        return None
-    return value

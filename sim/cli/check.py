@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,8 +17,13 @@ from sim.cli.shared.common import (
     fail,
     scenario_file,
     show_all,
+    watched,
 )
 from sim.cli.shared.hint import next_command, shown_to_people
+
+TimeLimit = Annotated[
+    float, typer.Option(min=1.0, metavar="SECONDS", help="End with an error after this time; progress is on stderr.")
+]
 
 
 @app.command()
@@ -28,10 +33,12 @@ def check(
     seed: Seed = None,
     replications: Replications = None,
     format: Format = "table",
+    time_limit: TimeLimit = 120.0,
 ) -> None:
     """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
-    with bad_input_told():
+    with watched(time_limit), bad_input_told():
         from sim.catalogue.catalog import load_catalog
+        from sim.infile import STAGE
         from sim.report.check.candidates import candidates, workload_told
         from sim.report.check.resolved import overview
         from sim.report.fleets.futures.tables import inputs_told
@@ -54,17 +61,20 @@ def check(
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
         resolver = Resolver(loaded, catalog)
-        plans = [(case.axes, describe(resolver.plan(case), catalog)) for case in first]
-    worths = fleet_worths(loaded, catalog)
-    if format == "json":
-        typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
-    else:
-        asked = [loaded.question] if loaded.question else []
-        told = overview(plans, len(found), loaded.precision) if plans else [workload_told(loaded)]
-        space = candidates(loaded, catalog) if loaded.size is not None else []
-        hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
-        worth = [worth_table(worths)] if worths else []
-        show_all(*asked, *told, *worth, *space, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
+        plans = []
+        for number, case in enumerate(first, 1):
+            STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
+            plans.append((case.axes, describe(resolver.plan(case), catalog)))
+        worths = fleet_worths(loaded, catalog)
+        if format == "json":
+            typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
+        else:
+            asked = [loaded.question] if loaded.question else []
+            told = overview(plans, len(found), loaded.precision) if plans else [workload_told(loaded)]
+            space = candidates(loaded, catalog) if loaded.size is not None else []
+            hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
+            worth = [worth_table(worths)] if worths else []
+            show_all(*asked, *told, *worth, *space, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
 

@@ -187,8 +187,13 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
 
 
 def of_size(id: str, params: float, hidden: int = 0, heads: int = 0, layers: int = 0, vocab: int = 51200) -> Network:
-    """A GPT of which only the size is known, and perhaps a dimension or two: 12 L h^2 parameters, heads of 128."""
+    """Return a GPT of which only the size is known, and perhaps a dimension or two: 12 L h^2 parameters, heads of 128.
+
+    Raises ValueError where the embedding of *vocab* tokens alone has more parameters than the network.
+    """
     body = params - vocab * (hidden or (params / 1e9) ** (1 / 3) * 2000)
+    if body <= 0 and not (layers and hidden):
+        raise ValueError(f"{params:.3g} parameters are fewer than an embedding of {vocab} tokens has")
     if layers and not hidden:
         hidden = round((body / 12 / layers) ** 0.5 / 128) * 128
     hidden = hidden or max(128, round((body * TYPICAL_ASPECT / 12) ** (1 / 3) / 128) * 128)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from sim.decimals import number, numbers
 from sim.workload.traces import Trace, TraceError
 
 TRACE: TypeAdapter[Trace] = TypeAdapter(Trace)
@@ -266,3 +267,70 @@ def test_rates_and_descriptions(trace: Open) -> None:
     one = trace("csv", CSV + "10,1,1\n")
     assert one.mean_rate_rps() is None
     assert one.describe() == "1 request of t at once"
+
+
+@pytest.mark.parametrize(
+    "cell", ["1_000", "\uff11\uff12", "\u0663", "1\u0662", "0x10", "1e400", "1,5", "\u00a01", "infinity", "+-1"]
+)
+def test_only_plain_decimal_numbers_count(complaints: Callable[..., list[str]], cell: str) -> None:
+    for format, head, name in (("csv", CSV, "prompt_tokens"), ("burstgpt", BURSTGPT, "Request tokens")):
+        quoted = f'"{cell}"' if "," in cell else cell
+        text = head + (f"0,1,1\n1,{quoted},1\n" if format == "csv" else f"0,m,1,1,2,c\n1,m,{quoted},1,2,c\n")
+        assert f"3: {name} must be a number, not {cell!r}" in complaints(format, text)
+
+
+def test_spaces_and_exponents_are_part_of_a_number(trace: Open) -> None:
+    requests = trace("csv", CSV + " 1.50 , 1e1,+20\n").requests(None)
+    assert (requests.arrived_s.tolist(), requests.prompt_tokens.tolist(), requests.output_tokens.tolist()) == (
+        [1.5],
+        [10],
+        [20],
+    )
+
+
+def test_a_column_is_read_as_its_cells_are() -> None:
+    cells = ["1", "2.5", " 7 ", ".5", "-3", "1_0", "nan", "\u0661", "", "1e999"]
+    one_by_one = [number(cell) for cell in cells]
+    for part in (cells, cells[:5], cells[5:], [1, 2.5, 10**400], [1, "2", True, None]):
+        expected = [np.nan if (value := number(cell)) is None else value for cell in part]
+        assert np.array_equal(numbers(part), expected, equal_nan=True)
+    assert one_by_one == [1, 2.5, 7, 0.5, -3, None, None, None, None, None]
+
+
+def otlp(*spans: dict[str, object]) -> str:
+    """An export of *spans*, each given as its attributes."""
+    held = [
+        {
+            "traceId": str(place),
+            "startTimeUnixNano": str(1_700_000_000_000_000_001 + place),
+            "endTimeUnixNano": str(1_700_000_001_000_000_001 + place),
+            "attributes": [{"key": key, "value": {"intValue": value}} for key, value in one.items()],
+        }
+        for place, one in enumerate(spans)
+    ]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": held}]}]}) + "\n"
+
+
+def test_a_span_with_a_misspelt_token_key_is_named(complaints: Callable[..., list[str]]) -> None:
+    good = {"gen_ai.usage.input_tokens": "5", "gen_ai.usage.output_tokens": 7}
+    wrong = {"gen_ai.usage.input_token": "5", "gen_ai.usage.output_tokens": "7"}
+    openinference = {"llm.token_count.prompt": 5, "llm.token_count.completion": 3, "llm.token_count.total": 8}
+    assert complaints("otel", otlp(good) + otlp(wrong, wrong, openinference)) == [
+        "2: unknown token key 'gen_ai.usage.input_token' in a span; did you mean 'gen_ai.usage.input_tokens'?",
+        "2: unknown token key 'llm.token_count.completion' in a span; did you mean 'gen_ai.usage.completion_tokens'?",
+        "2: unknown token key 'llm.token_count.prompt' in a span; did you mean 'gen_ai.usage.prompt_tokens'?",
+    ]
+
+
+def test_tools_and_parts_of_counts_are_no_token_keys(trace: Open) -> None:
+    good = {"gen_ai.usage.prompt_tokens": "5", "gen_ai.usage.completion_tokens": 7, "gen_ai.usage.audio_tokens": 1}
+    tool = {"gen_ai.request.max_tokens": 100, "gen_ai.usage.total_tokens": 12, "http.auth.token": "secret"}
+    reading = trace("otel", otlp(good, tool)).reading()
+    assert reading.requests.prompt_tokens.tolist() == [5]
+    assert reading.notes == ("t: the token key 'gen_ai.usage.audio_tokens' of 1 span is unknown",)
+
+
+@pytest.mark.parametrize("value", ["1_0", "\u0665", "2.5", "nan", str(10**25), True, "", None])
+def test_token_counts_of_spans_are_whole_numbers(complaints: Callable[..., list[str]], value: object) -> None:
+    (told,) = complaints("otel", otlp({"gen_ai.usage.input_tokens": value or "0", "gen_ai.usage.output_tokens": 7}))
+    assert told.startswith("1: a span ")

@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served.load import rate_seen
 from sim.benchdata.served.seen import Seen
+from sim.decimals import number
+from sim.otel import CACHED_TOKENS, OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 
-PROMPT = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
-OUTPUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 TTFT = ("gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token")
-CACHED = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cached_tokens")
 MODEL = ("gen_ai.response.model", "gen_ai.request.model")
 QUEUE, E2E = ("gen_ai.latency.time_in_queue",), ("gen_ai.latency.e2e",)
 NS_PER_S, MS_PER_S = 1e9, 1e3
@@ -31,13 +30,19 @@ def are_spans(data: Any) -> bool:
 
 def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
     """The stretch from the first request to the last. Raises BenchdataError."""
+    unknown: dict[str, str] = {}
     try:
-        found = [one for span in _spans(documents) if (one := _request(span))]
+        found = [one for span in _spans(documents) if (one := _request(span, unknown))]
         engine = _engine(documents)
     except (KeyError, TypeError, ValueError, AttributeError):
         _refuse(path, "has a span without times, or with attributes that are not in OTLP's form")
+    if unknown:
+        problems = [
+            (str(path), 0, f"unknown token key {key!r} in a span; did you mean {unknown[key]!r}?") for key in unknown
+        ]
+        raise BenchdataError(problems)
     if len(found) < 2:
-        _refuse(path, f"has {len(found)} spans with {PROMPT[0]} and {OUTPUT[0]}; two are needed at least")
+        _refuse(path, f"has {len(found)} spans with {PROMPT_TOKENS[0]} and {OUTPUT_TOKENS[0]}; two are needed at least")
     models = sorted({one.model for one in found if one.model})
     if len(models) > 1:
         _refuse(path, f"holds spans of several models, {' and '.join(models)}; keep those of one")
@@ -74,8 +79,8 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
 def _moments(found: Sequence["_Request"], begin_s: float, seconds: float) -> tuple[list[float], list[float]]:
     """Requests that run, and that wait, at moments between the first arrival and the last."""
     running, waiting = [], []
-    for number in range(1, MOMENTS):
-        at_s = begin_s + seconds * number / MOMENTS
+    for moment in range(1, MOMENTS):
+        at_s = begin_s + seconds * moment / MOMENTS
         there = [one for one in found if one.begin_s <= at_s < one.begin_s + one.e2e_s]
         queued = sum(1 for one in there if at_s < one.begin_s + one.queue_s)
         running.append(float(len(there) - queued))
@@ -110,27 +115,41 @@ class _Request:
     model: str
 
 
-def _request(span: dict[str, Any]) -> _Request | None:
-    """A request's figures; None for a span of something else."""
+def _request(span: dict[str, Any], unknown: dict[str, str]) -> _Request | None:
+    """Return a request's figures; None for a span of something else, whose *unknown* token keys are noted."""
     told = {one["key"]: next(iter(one["value"].values()), None) for one in span.get("attributes") or ()}
-    prompt, output = _first(told, PROMPT), _first(told, OUTPUT)
+    prompt, output = _number(told, PROMPT_TOKENS), _number(told, OUTPUT_TOKENS)
     if not prompt or not output:
+        unknown |= unknown_token_keys(told)
         return None
-    begin, end = (float(span[name]) / NS_PER_S for name in ("startTimeUnixNano", "endTimeUnixNano"))
+    begin, end = (_time_s(span, name) for name in ("startTimeUnixNano", "endTimeUnixNano"))
     return _Request(
         prompt=prompt,
         output=output,
-        cached=_first(told, CACHED) or 0.0,
-        ttft_s=_first(told, TTFT),
-        queue_s=_first(told, QUEUE) or 0.0,
+        cached=_number(told, CACHED_TOKENS) or 0.0,
+        ttft_s=_number(told, TTFT),
+        queue_s=_number(told, QUEUE) or 0.0,
         begin_s=begin,
-        e2e_s=_first(told, E2E) or end - begin,
+        e2e_s=_number(told, E2E) or end - begin,
         model=next((str(told[name]) for name in MODEL if told.get(name)), ""),
     )
 
 
-def _first(told: dict[str, Any], names: Sequence[str]) -> float | None:
-    return next((float(told[name]) for name in names if told.get(name) is not None), None)
+def _time_s(span: dict[str, Any], name: str) -> float:
+    """Return a time of *span* [s]. Raises KeyError, ValueError."""
+    value = number(span[name])
+    if value is None:
+        raise ValueError(f"{name} must be a number, not {span[name]!r}")
+    return value / NS_PER_S
+
+
+def _number(told: dict[str, Any], names: Sequence[str]) -> float | None:
+    """Return the number of the first of *names*; None where none is there. Raises ValueError for what is no number."""
+    said = first_of(told, names)
+    value = number(said)
+    if value is None and said is not None:
+        raise ValueError(f"{names[0]} must be a number, not {said!r}")
+    return value
 
 
 def _refuse(path: Path, text: str) -> NoReturn:

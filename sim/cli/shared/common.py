@@ -1,6 +1,9 @@
 """What the commands share: the app, arguments that several take, and how they end."""
 
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +15,8 @@ from sim.language import retold
 from sim.scenario.reading.shipped import scenario_file as scenario_file
 from sim.study.fleets.capacity import NARROWEST, RELATIVE, WIDEST
 
+FIRST_TOLD_S, TOLD_EVERY_S = 5.0, 10.0
+"""When a command that still reads and checks first says what it is at, and how often then."""
 BAD_INPUT = 2
 OTHER_FAILURE = 1
 
@@ -72,6 +77,45 @@ def bad_input_told() -> Iterator[None]:
         fail(str(error))
     except FolderBusy as error:
         fail(str(error), OTHER_FAILURE)
+
+
+class TimeLimitError(BaseException):
+    """The time limit of a check has passed; no `except Exception` on the way may take it for something else."""
+
+
+@contextmanager
+def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
+    """Say on stderr what is being read or checked where that takes long, and end the command after *limit_s* seconds.
+
+    A timer of the operating system interrupts whatever is at work, hence only the main thread of a Unix process is
+    watched.
+    """
+    from sim.infile import STAGE
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    started_s = time.monotonic()
+
+    def told(*_: object) -> None:
+        passed_s = time.monotonic() - started_s
+        if limit_s is not None and passed_s >= limit_s:
+            raise TimeLimitError
+        due_s = passed_s + (TOLD_EVERY_S if passed_s >= FIRST_TOLD_S else FIRST_TOLD_S - passed_s)
+        if passed_s >= FIRST_TOLD_S and not quiet:
+            typer.echo(f"{passed_s:.0f} s: {STAGE.get()}", err=True)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, min(due_s, limit_s or due_s) - passed_s))
+
+    handler, (left_s, every_s) = signal.signal(signal.SIGALRM, told), signal.getitimer(signal.ITIMER_REAL)
+    signal.setitimer(signal.ITIMER_REAL, min(FIRST_TOLD_S, limit_s or FIRST_TOLD_S))
+    try:
+        yield
+    except TimeLimitError:
+        fail(f"not finished after {limit_s:g} s, {STAGE.get()}: make the scenario smaller, or raise --time-limit")
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        passed_s = time.monotonic() - started_s
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, left_s - passed_s) if left_s else 0.0, every_s)
 
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:

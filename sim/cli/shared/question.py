@@ -37,7 +37,7 @@ from sim.cli.shared.common import (
 )
 from sim.cli.shared.hint import next_command, shown_to_people
 from sim.cli.shared.naming import default_folder
-from sim.cli.shared.workplace import Address, workplace
+from sim.cli.shared.workplace import Address, Wait, workplace
 from sim.language import ENGLISH, speaking
 from sim.study.fleets.capacity import RELATIVE
 
@@ -48,6 +48,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "replications": (Replications, None),
     "workers": (Workers, None),
     "cluster": (Address, None),
+    "wait": (Wait, 30.0),
     "out": (Out, None),
     "relative": (Relative, RELATIVE),
     "no_report": (NoReport, False),
@@ -96,7 +97,9 @@ class Asked:
         """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""
         given = self.given
         more = {"relative": given["relative"]} if "relative" in given else {}
-        with workplace(given["workers"], given["cluster"], self.folder, self.scenario, self.path) as there:
+        with workplace(
+            given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path
+        ) as there:
             return deliver(
                 scenario=self.scenario,
                 catalog=self.catalog,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli.shared.common import OTHER_FAILURE, fail
+from sim.language import retold
 
 Address = Annotated[
     str | None,
@@ -21,10 +22,27 @@ Address = Annotated[
     ),
 ]
 
+Wait = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        metavar="SECONDS",
+        help="With --cluster: how long to wait while there is no worker; the first may start.",
+    ),
+]
+PLAIN = (
+    "--cluster {address}: neither encrypted nor authenticated: anyone on the network can read it and run programs as "
+    "you; use tls:// and certificates, or a network that only you reach (docs/cluster.md)"
+)
+
 
 @contextmanager
-def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any, file: Path) -> Iterator[Any]:
+def workplace(
+    workers: int | None, cluster: str | None, wait_s: float, out: Path, scenario: Any, file: Path
+) -> Iterator[Any]:
     """The cluster at the address *cluster*, else *workers* processes here; which alone write to the folder *out*.
+
+    The run goes on for *wait_s* seconds while the cluster has no worker.
 
     A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
     """
@@ -34,7 +52,7 @@ def workplace(workers: int | None, cluster: str | None, out: Path, scenario: Any
         _refuse_files_elsewhere(scenario, file.absolute().parent)
     before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
     try:
-        with owned(out), _cores(workers) if cluster is None else _cluster(cluster) as found:
+        with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
             yield found
     except KeyboardInterrupt:
         fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
@@ -87,15 +105,19 @@ def _cores(workers: int | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[Any]:
+def _cluster(address: str, wait_s: float) -> Iterator[Any]:
     if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
         fail(f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed")
     try:
         from sim.study.cases.cluster import Cluster, ClusterError
     except ModuleNotFoundError:
         fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
+    if not address.startswith("tls://"):
+        typer.echo(retold(PLAIN.format(address=address)), err=True)
     try:
-        with Cluster(address) as machines:
+        with Cluster(
+            address, wait_s, lambda sentence: typer.echo(retold(f"--cluster: {sentence}"), err=True)
+        ) as machines:
             yield machines
     except ClusterError as error:
         fail(f"--cluster: {error}", OTHER_FAILURE)

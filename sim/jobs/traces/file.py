@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import inf, isfinite
+from math import inf
+from pathlib import Path
 
-from sim.infile import opened, status
+from sim.decimals import number
+from sim.infile import STAGE, opened, status
 from sim.jobs.job import Job
 from sim.jobs.traces.faults import JobTraceError
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
@@ -74,6 +76,7 @@ class JobTraceFile(Spec, ABC):
 @lru_cache(maxsize=2)
 def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceReading:
     """Points of a sweep replay the same file; its time and size show whether it is unchanged."""
+    STAGE.set(f"reading {Path(trace.path).name}")
     return trace.read()
 
 
@@ -125,11 +128,8 @@ class Faults:
 
     def number(self, line: int, name: str, text: str, least: float = 0.0, above: bool = False) -> float:
         """A finite number of at least *least* (or above it); 0 after noting what is wrong."""
-        try:
-            value = float(text)
-        except ValueError:
-            value = inf
-        if not isfinite(value) or value < least or (above and value == least):
+        value = number(text)
+        if value is None or value < least or (above and value == least):
             self._found.append((self._path, line, f"{name} must be a number {'above' if above else 'from'} {least:g}"
                                 f"{'' if above else ' on'}, not {text!r}"))  # fmt: skip
             return 0.0

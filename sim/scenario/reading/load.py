@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.entries.hf_config import is_config
-from sim.infile import opened, why_outside
+from sim.infile import STAGE, opened, why_outside
 from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.reading.blame import follows, suspects_of, told_at_sweep
@@ -268,9 +268,11 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     planned: list[tuple[Any, list[Complaint]]] = []
     wrong = []
-    for point, at in zip(found, places, strict=True):
-        values = with_values(data, {at[axis]: value for axis, value in point.items()})
-        wrong.append(_complaints(values | {"sweep": None}, catalog, planned))
+    unswept = data | {"sweep": None}  # not copied at each of its points
+    for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
+        STAGE.set(f"checking point {number:,} of {len(found):,}")
+        values = with_values(unswept, {at[axis]: value for axis, value in point.items()})
+        wrong.append(_complaints(values, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)
     standing = set(_complaints(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
     told: dict[Complaint | InputError, None] = {}

@@ -1,5 +1,9 @@
 """How large a run may become."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from sim.scenario.sections.section import Section
 from sim.spec import Count, Spec
 
@@ -9,8 +13,8 @@ class Limits(Spec):
     more patience any of these may be raised.
     """
 
-    points: Count = 10_000
-    """Points of the sweep."""
+    points: Annotated[Count, Field(le=1_000_000)] = 10_000
+    """Points of the sweep; at most a million, each of which takes some 10 ms to check."""
     cases: Count = 100_000
     """Fleets x sweep points x replications (with a precision, its max_replications)."""
     requests: Count = 20_000_000

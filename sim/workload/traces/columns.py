@@ -6,6 +6,7 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.decimals import numbers
 from sim.workload.traces.faults import Faults
 
 LARGEST = 2**53
@@ -71,22 +72,12 @@ def _whole(
 
 def _numbers(texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
     """Finite numbers; nan in the place of what is none, which is then reported."""
-    try:
-        values = np.fromiter(map(float, texts), np.float64, len(texts))  # type: ignore[arg-type]
-    except (ValueError, TypeError, OverflowError):
-        values = np.array([_number(text) for text in texts])
-    wrong = ~np.isfinite(values)
+    values = numbers(texts)
+    wrong = np.isnan(values)
     faults.add_rows(np.flatnonzero(wrong), lines, lambda row: f"{name} must be a number, not {_shown(texts[row])}")
-    return np.where(wrong, nan, values)
-
-
-def _number(text: object) -> float:
-    try:
-        return float(text)  # type: ignore[arg-type]
-    except (ValueError, TypeError, OverflowError):
-        return nan
+    return values
 
 
 def _shown(text: object) -> str:
-    shown = str(text).strip()
+    shown = str(text).strip(" \t\r\n")
     return repr(shown[:40]) if shown else "empty"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.infile import status
+from sim.infile import STAGE, status
 from sim.spec import Count, Positive, Spec
 from sim.workload.requests import RequestTable
 from sim.workload.traces.faults import unreadable
@@ -87,6 +87,7 @@ def _at(column: Any, rows: Sequence[int] | slice) -> Any:
 @lru_cache(maxsize=2)
 def _read_once(trace: TraceFile, modified_ns: int, size: int) -> TraceReading:
     """The points of a sweep replay the same file; its time and size show whether it is unchanged."""
+    STAGE.set(f"reading {Path(trace.path).name}")
     reading = trace.read()
     for column in (reading.requests.arrived_s, reading.requests.prompt_tokens, reading.requests.output_tokens):
         column.setflags(write=False)

@@ -1,19 +1,22 @@
 """OpenTelemetry spans of calls to language models, in OTLP's JSON (semantic conventions for generative AI)."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from sim.decimals import whole_number
 from sim.infile import opened
+from sim.otel import OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 from sim.workload.requests import RequestTable
 from sim.workload.sessions.context import Context
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
+from sim.workload.traces.columns import LARGEST
 from sim.workload.traces.faults import Faults, TraceError, unreadable
 from sim.workload.traces.file import TraceFile, TraceReading
 
-INPUT, OUTPUT = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
 CONVERSATION = "gen_ai.conversation.id"
 NANOSECONDS = 1e9
 
@@ -35,18 +38,28 @@ class OtelTrace(TraceFile):
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = Faults(self.path)
+        unread: dict[str, int] = {}
         try:
             with opened(self.path) as file:
-                spans = sorted(_spans(file, faults))
+                spans = sorted(_spans(file, faults, unread))
         except OSError as error:
             raise unreadable(self.path, error) from None
         faults.stop_if_any()
         if not spans:
-            raise TraceError([(self.path, 0, f"holds no spans with {INPUT} and {OUTPUT}")])
-        return TraceReading(_table(spans))
+            raise TraceError([(self.path, 0, f"holds no spans with {PROMPT_TOKENS[0]} and {OUTPUT_TOKENS[0]}")])
+        notes = [
+            f"{Path(self.path).name}: the token key {key!r} of {count} span{'s' if count > 1 else ''} is unknown"
+            for key, count in unread.items()
+        ]
+        return TraceReading(_table(spans), tuple(notes))
 
 
-def _spans(file: Iterable[bytes], faults: Faults) -> Iterator[Span]:
+def _spans(file: Iterable[bytes], faults: Faults, unread: dict[str, int]) -> Iterator[Span]:
+    """Requests among the spans of *file*; token keys of theirs that are not read are counted in *unread*.
+
+    A span that is no request for want of a known token key goes to *faults*, once for each key.
+    """
+    misnamed: set[str] = set()
     for line, text in enumerate(file, 1):
         if text.isspace():
             continue
@@ -63,23 +76,36 @@ def _spans(file: Iterable[bytes], faults: Faults) -> Iterator[Span]:
             continue
         for span in spans:
             try:
-                found = _request(span)
-            except (ValueError, KeyError, TypeError, AttributeError):
+                known = {one["key"]: next(iter(one["value"].values())) for one in span.get("attributes", ())}
+                unknown = unknown_token_keys(known)
+                found = _request(span, known)
+            except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
                 faults.add(line, f"a span without times or attributes in OTLP's form: {json.dumps(span)[:80]}")
                 continue
-            if found is not None and (found[1] < found[0] or min(found[2:4]) < 1):
+            if found is None:
+                for key, nearest in unknown.items():
+                    if key not in misnamed:
+                        faults.add(line, f"unknown token key {key!r} in a span; did you mean {nearest!r}?")
+                        misnamed.add(key)
+                continue
+            for key in unknown:
+                unread[key] = unread.get(key, 0) + 1
+            if found[1] < found[0] or not all(1 <= tokens <= LARGEST for tokens in found[2:4]):
                 faults.add(line, f"a span that ends before it begins, or without tokens: {json.dumps(span)[:80]}")
-            elif found is not None:
+            else:
                 yield found
 
 
-def _request(span: dict[str, Any]) -> Span | None:
-    """None where the span is no request."""
-    known = {one["key"]: next(iter(one["value"].values())) for one in span.get("attributes", ())}
-    if INPUT not in known or OUTPUT not in known:
+def _request(span: dict[str, Any], known: Mapping[str, Any]) -> Span | None:
+    """Return *span* as a request; None where one of its attributes *known* is missing. Raises ValueError."""
+    prompt, output = first_of(known, PROMPT_TOKENS), first_of(known, OUTPUT_TOKENS)
+    if prompt is None or output is None:
         return None
-    times = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
-    return (*times, int(known[INPUT]), int(known[OUTPUT]), str(known.get(CONVERSATION) or span["traceId"]))
+    figures = [whole_number(one) for one in (span["startTimeUnixNano"], span["endTimeUnixNano"], prompt, output)]
+    start, end, prompt, output = figures
+    if start is None or end is None or prompt is None or output is None:
+        raise ValueError("no whole number")
+    return start, end, prompt, output, str(known.get(CONVERSATION) or span["traceId"])
 
 
 def _table(spans: Sequence[Span]) -> RequestTable:

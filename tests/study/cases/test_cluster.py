@@ -1,11 +1,15 @@
 """A real scheduler and two worker processes, one of them killed mid-sweep: every point is there, once, same bytes."""
 
+import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from dask_machines import START_S, Machines, contents
+from distributed import Client
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -104,22 +108,132 @@ def test_the_command_runs_there_and_goes_on_from_what_is_finished(
     assert again.stdout == here.stdout.replace(str(tmp_path / "here"), str(tmp_path / "there"))
 
 
-def test_another_program_on_the_worker_is_refused(
+OTHER = """\
+from sim.study.cases import cluster
+usual = cluster._program()
+cluster._program = lambda: usual | {"gpufleet": "1.0 (of yesterday)", "numpy": "0.9"}
+"""
+SLOW = """\
+import time
+from sim.study.cases.execute import Job
+def run(self, foundations=None):
+    time.sleep(300)
+Job.run = run
+"""
+
+
+def joined(machines: Machines, count: int) -> None:
+    """Wait until *count* workers have joined."""
+    with Client(machines.address, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=START_S)
+
+
+def test_a_worker_with_another_program_is_named_and_left_out(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    machines.worker(OTHER)
+    work, told = jobs(scenario, tmp_path / "there"), []
+    joined(machines, 1)
     machines.worker()
-    monkeypatch.setattr(cluster, "_program", lambda: "gpufleet of yesterday")
-    with pytest.raises(ClusterError, match=r"yesterday.*install the same on both"):
-        list(simulated(Cluster(machines.address), jobs(scenario, tmp_path)[:1]))
+    with Cluster(machines.address, START_S, told.append) as place:
+        done = [job.folder for job in simulated(place, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    (line,) = told
+    assert line.startswith("worker tcp://127.0.0.1:")
+    assert "has gpufleet 1.0 (of yesterday) in place of " in line
+    assert "numpy 0.9 in place of " in line
+    assert line.endswith("it gets no cases; install the same on both")
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_a_worker_with_another_program_may_come_later(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 3600.0)  # only its answers show what it is
+    machines.worker()
+    joined(machines, 1)
+    work, told, done = jobs(scenario, tmp_path), [], []
+    with Cluster(machines.address, START_S, told.append) as place:
+        place._connected()
+        machines.worker(OTHER)
+        joined(machines, 2)
+        done = [job.folder for job in simulated(place, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert len(told) == 1
+    assert "of yesterday" in told[0]
+
+
+def test_workers_of_another_program_alone_end_the_run(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    machines.worker(OTHER)
+    joined(machines, 1)
+    with pytest.raises(ClusterError, match=r"no worker .* has this program: .*of yesterday.*install the same on both"):
+        list(simulated(Cluster(machines.address, 0.5), jobs(scenario, tmp_path)[:2]))
     assert not (tmp_path / POINTS).exists()
+
+
+def test_the_first_worker_may_come_when_there_is_work(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    """As an adaptive deployment does it: it starts workers for the tasks that its scheduler has."""
+
+    def adapt() -> None:
+        with Client(machines.address, set_as_default=False) as client:
+            while not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+                time.sleep(0.05)
+        machines.worker()
+
+    work = jobs(scenario, tmp_path)[:3]
+    thread = Thread(target=adapt, daemon=True)
+    thread.start()
+    with Cluster(machines.address, START_S) as place:
+        assert len(list(simulated(place, work))) == len(work)
+    thread.join()
+
+
+def test_a_straggler_is_copied_to_an_idle_worker(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    monkeypatch.setattr(cluster, "LONG_LEAST_S", 1.0)
+    machines.worker(SLOW)
+    machines.worker()
+    joined(machines, 2)
+    work, told = jobs(scenario, tmp_path / "there"), []
+    with Cluster(machines.address, START_S, told.append) as place:
+        done = [job.folder for job in simulated(place, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert told
+    assert all(re.fullmatch(r"a case runs for \d+ s on tcp://.*; it is started on tcp://.*, too", one) for one in told)
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+@pytest.mark.parametrize(("address", "warned"), [("tcp://127.0.0.1:9", True), ("tls://127.0.0.1:9", False)])
+def test_an_address_without_tls_warns(
+    scenario: Scenario, tmp_path: Path, address: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
+    file = Path(scenario.workload.trace.path).with_name("s.yaml")
+    done = CliRunner().invoke(
+        app, ["run", str(file), "--out", str(tmp_path / "o"), "--cluster", address, "--wait", "1"]
+    )
+    assert done.exit_code == 1
+    lines = [line for line in done.stderr.splitlines() if "neither encrypted nor authenticated" in line]
+    assert len(lines) == warned
+    assert all("use tls://" in line for line in lines)
 
 
 def test_nobody_there(scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = jobs(scenario, tmp_path)[:1]
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
-    monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
-    with pytest.raises(ClusterError, match="no worker has joined"):
-        list(simulated(Cluster(machines.address), work))
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    with pytest.raises(ClusterError, match=r"no worker has joined .* in 0.5 s \(--wait\)"):
+        list(simulated(Cluster(machines.address, 0.5), work))
     with pytest.raises(ClusterError, match="no scheduler answers at"):
         list(simulated(Cluster("tcp://127.0.0.1:9"), work))
 
@@ -147,10 +261,10 @@ def test_when_no_worker_is_left_the_run_ends(
     monkeypatch.setattr(cluster, "LOOK_S", 0.1)
 
     def run() -> None:
-        with Cluster(machines.address) as place:
+        with Cluster(machines.address, START_S) as place:
             for job in simulated(place, work):
                 seen.append(job.folder)
-                monkeypatch.setattr(cluster, "WORKERS_S", 0.5)
+                place._wait_s = 0.5
                 worker.kill()
 
     with pytest.raises(ClusterError, match=r"no worker is left at .*; what was finished is kept"):

@@ -6,12 +6,12 @@ The text exposition format 0.0.4 and OpenMetrics 1.0, and the HTTP API's `result
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
 from sim.benchdata.served.scraped.names import SPELLING, read_name
+from sim.decimals import number
 from sim.infile import opened
 
 LINE = re.compile(r'([A-Za-z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?\s+(\S+)(?:\s+(-?[\d.]+))?(?:\s+#.*)?\s*$')
@@ -54,16 +54,16 @@ def scrape(path: Path, text: str) -> Scrape:
     """The engine's samples of one /metrics page. Raises BenchdataError."""
     found = Scrape(str(path))
     problems = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for place, line in enumerate(text.splitlines(), 1):
         if not SPELLING.match(line):
             continue
         match = LINE.match(line)
         name = read_name(match[1]) if match else None
-        value = _number(match[3]) if match else None
+        value = number(match[3]) if match else None
         if match is None:
-            problems.append((str(path), number, "is no sample of the text format: a name, labels, a number"))
+            problems.append((str(path), place, "is no sample of the text format: a name, labels, a number"))
         elif name is not None and value is None:
-            problems.append((str(path), number, f"{match[1]} must be a finite number, not {match[3]!r}"))
+            problems.append((str(path), place, f"{match[1]} must be a finite number, not {match[3]!r}"))
         elif name is not None and value is not None:
             found.values[name, _labels(LABEL.findall(match[2] or ""))] = value
             found.time_s = _time_s(match[4]) if match[4] else found.time_s
@@ -120,7 +120,7 @@ def _said(path: Path, answer: Any) -> dict[float, Values]:
             continue
         key = (name, _labels((k, v) for k, v in series["metric"].items() if k != "__name__"))
         for at_s, text in (one for one in said if len(one) == 2):
-            value = _number(text)
+            value = number(text)
             if value is None:
                 raise BenchdataError([(str(path), 0, f"{name} must be a finite number, not {text!r}")])
             found.setdefault(float(at_s), {})[key] = value
@@ -142,14 +142,6 @@ def _labels(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def _time_s(said: str) -> float:
     """Milliseconds in the text format, seconds with a point in OpenMetrics."""
     return float(said) if "." in said else float(said) / MS_PER_S
-
-
-def _number(said: Any) -> float | None:
-    try:
-        value = float(said)
-    except (TypeError, ValueError):
-        return None
-    return value if isfinite(value) else None
 
 
 def labelled(series: Series) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.engine import Engine, Version, at_version, family_of, outside, version_of
 from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.hf_config import ConfigError
 from sim.catalogue.entries.model import Model
 from sim.catalogue.entries.quantization import KvCacheDtype
 from sim.study.fidelity.validate.aliases import model_of, stored_in
@@ -76,6 +77,8 @@ def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
         model = model_of(row.model, catalog)
     except UnknownId as error:
         missing.append(f"unknown model {row.model!r}{_near(error)}")
+    except ConfigError as error:
+        missing.append(f"unknown model {row.model!r}: {error}")
     try:
         # a table that says nothing about precision ran the checkpoint as its name says, or as it is
         quantization = catalog.quantization(row.precision or stored_in(row.model, catalog) or "none").id

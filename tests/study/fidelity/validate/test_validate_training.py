@@ -1,7 +1,9 @@
 """Training tables: recognised, every row told about, layouts completed as the framework would."""
 
 import csv
+from math import isfinite
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,6 +16,7 @@ from sim.study.fidelity.validate.training.names import node_bytes_per_s
 from sim.study.fidelity.validate.training.predict import Figured, predict_training
 from sim.study.fidelity.validate.training.score import PredictedTraining, scores
 from sim.training.figures import TrainingData
+from sim.training.network import of_size
 
 CATALOG = load_catalog()
 FIGURED = Figured.of(CATALOG)
@@ -47,7 +50,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         rows(tmp_path, BERT.replace(",32,32,", ",many,1.5,"), LLAMA, LLAMA, BERT.replace("a,,BERT-large", "c,,"))
     assert [(line, text) for _, line, text in caught.value.problems] == [
         (2, "global_batch must be a whole number, not 1.5"),
-        (2, "micro_batch must be a number above 0, not 'many'"),
+        (2, "micro_batch must be a number, not 'many'"),
         (4, "the id 'b' stands in line 3 too"),
         (5, "model is missing"),
     ]
@@ -58,6 +61,121 @@ def test_what_nobody_knows_is_not_covered(tmp_path: Path) -> None:
     told = [predict_training(row, FIGURED) for row in unknown]
     assert [one.status for one in told] == ["not_covered"] * 2
     assert [one.reason for one in told] == ["unknown gpu 'Voodoo 2'", "unknown model 'Secret'"]
+
+
+DEIT = "d,,DeiT-S,0.022,,image_classification,fp16,A100-SXM-40GB,1,,,,,1,,,128,128,,0.1,,1280,,A,,vit"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (DEIT, "unknown model 'DeiT-S'"),
+        (DEIT.replace("image_classification", "pretrain").replace(",,0.1,", ",197,0.1,"), "unknown model 'DeiT-S'"),
+        (DEIT.replace("DeiT-S,0.022", "ViT-L,0.307"), "unknown model 'ViT-L'"),
+        (DEIT.replace("DeiT-S,0.022", "ViT-H 632M,"), "unknown model 'ViT-H 632M'"),
+        (
+            DEIT.replace("DeiT-S", "Tiny GPT").replace("vit", "gpt-large"),
+            "unknown model 'Tiny GPT': 2.2e+07 parameters are fewer than an embedding of 51200 tokens has",
+        ),
+        (DEIT.replace("DeiT-S", "none.json"), "unknown model 'none.json': none.json: No such file or directory"),
+    ],
+)
+def test_an_unknown_network_is_no_language_model(tmp_path: Path, line: str, reason: str) -> None:
+    told = predict_training(rows(tmp_path, line)[0], FIGURED)
+    assert (told.status, told.reason, told.metrics) == ("not_covered", reason, {})
+
+
+def test_an_unlisted_family_that_counts_tokens_is_a_language_model(tmp_path: Path) -> None:
+    line = LLAMA.replace("Llama-3.1-8B,8,", "Bloom 7.1B,,").replace(",llama", ",bloom")
+    assert predict_training(rows(tmp_path, line)[0], FIGURED).status == "covered"
+
+
+@pytest.mark.parametrize("size", [0.0, 1e6, 2.2e7, 1e8, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize(("hidden", "layers"), [(0, 0), (8192, 0), (0, 12), (512, 8), (1, 1)])
+def test_a_network_of_any_size_is_real_or_refused(size: float, hidden: int, layers: int) -> None:
+    try:
+        network = of_size("x", size, hidden=hidden, layers=layers)
+    except ValueError as error:
+        assert "fewer than an embedding" in str(error)  # noqa: PT017
+    else:
+        assert network.layers >= 1
+        assert network.hidden >= 1
+        assert network.forward_flop > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "computed", "method"),
+    [
+        ("int4+bf16", "bf16", "qlora"),
+        ("nf4+bf16", "bf16", "qlora"),
+        ("INT4+FP16", "fp16", "qlora"),
+        ("int8+fp16", "fp16", "lora"),
+        ("bfloat16", "bf16", "lora"),
+    ],
+)
+def test_the_storage_of_frozen_weights_is_part_of_the_precision(
+    tmp_path: Path, said: str, computed: str, method: str
+) -> None:
+    (row,) = rows(tmp_path, LLAMA.replace("pretrain,bf16", f"finetune_lora,{said}"))
+    job = case_of(row, CATALOG, FIGURED.data).job
+    assert (job.precision, job.method) == (computed, method)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("A800-80GB", "a800-80gb-sxm"),
+        ("RTX 5060 Ti", "rtx-5060-ti-16gb"),
+        ("Google-TPU-v6e", "tpu-v6e"),
+    ],
+)
+def test_names_of_measured_tables_are_known(tmp_path: Path, name: str, gpu: str) -> None:
+    (row,) = rows(tmp_path, LLAMA.replace("H100-SXM-80GB", name))
+    assert predict_training(row, FIGURED).gpu == gpu
+    assert CATALOG.gpu(name).id == gpu
+
+
+def test_an_a800_is_an_a100_with_fewer_links() -> None:
+    ours, full = CATALOG.gpu("A800-80GB"), CATALOG.gpu("a100-80gb-sxm")
+    assert ours.nvlink_total_bytes_per_s is not None
+    assert ours.nvlink_total_bytes_per_s.value == 400e9
+    assert ours.memory_bytes_per_s.value == full.memory_bytes_per_s.value
+    assert ours.fp16_flops.value == pytest.approx(full.fp16_flops.value, rel=1e-3)
+
+
+ODD = (
+    *("", "0", "-1", "1e-9", "1e9", "1e15", "1e308", "nan", "1_000", "\u0663", "x", "DeiT-S", "int4+bf16", "A800-80GB"),
+    *("layers 0, hidden 0, heads 0", "layers 999999999, hidden 999999999, heads 7", "foo.json", "/etc/passwd", "fp8"),
+    *("CP 0, EP 0, VP 0, GA 0", "CP 99999999999", "batch per DP 0", "0x connectx ndr 400", "1e400B", "999999999B"),
+)
+
+
+def test_mutated_rows_are_predicted_or_told(tmp_path: Path) -> None:
+    random = Random(19)
+    names = HEADER.split(",")
+    told: set[str] = set()
+    for _ in range(300):
+        cells = random.choice((BERT, LLAMA, DEIT)).split(",")
+        for place in random.sample(range(1, len(names)), random.randint(1, 4)):
+            cells[place] = random.choice(ODD)
+        path = tmp_path / "mutant.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows((names, cells))
+        try:
+            (row,) = read_training(path)
+        except BenchdataError:
+            told.add("refused")
+            continue
+        found = predict_training(row, FIGURED)
+        told.add(found.status)
+        assert found.reason.startswith("unknown ") or found.status == "covered"
+        assert all(isinstance(value, float) and isfinite(value) for value in found.metrics.values()), (cells, found)
+    assert told == {"refused", "covered", "not_covered"}
+
+
+def test_more_ranks_than_gpus_are_reduced_to_them(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, LLAMA.replace(",nvlink4,,,8,3,", ",nvlink4,2,4,2,1,"))
+    assert case_of(row, CATALOG, FIGURED.data).job.parallel.gpus == 8
 
 
 def test_a_gpt_of_known_size_needs_no_entry(tmp_path: Path) -> None:

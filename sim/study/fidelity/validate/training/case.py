@@ -20,7 +20,8 @@ from sim.training.network import Network
 from sim.training.steptime import LORA_SHARE
 
 USUAL_NODE = 8
-BATCH_PER_RANK = re.compile(r"batch per DP (\d+)")
+COUNT = r"0*([1-9][0-9]{0,8})\b"
+BATCH_PER_RANK = re.compile(rf"batch per DP {COUNT}")
 """A whole batch at once, which only recomputation makes possible."""
 NVL72_GPUS = 72
 LARGEST_SHARE = 0.6
@@ -109,11 +110,13 @@ def _parallel(
     tp, pp, dp = row.count("tp"), row.count("pp"), row.count("dp")
     note = row.text("note")
     zero = int(found[0]) if (found := re.search(r"[0-3]", row.text("zero"))) else None
-    chunks, experts = re.search(r"\bVP (\d+)", note), re.search(r"\bEP (\d+)", note)
-    context = int(found[1]) if (found := re.search(r"\bCP (\d+)", note)) else 1
+    chunks, experts = re.search(rf"\bVP {COUNT}", note), re.search(rf"\bEP {COUNT}", note)
+    context = int(found[1]) if (found := re.search(rf"\bCP {COUNT}", note)) else 1
     guessed = tp is None and pp is None and dp is None and facts.model_parallel
     if guessed:
         tp, pp = _usual_split(network, gpus, per_node, memory_bytes, method, held)
+    if not network.hidden:  # nothing to exchange: the network cannot be split
+        tp = pp = 1
     tp, pp = min(tp or 1, gpus), min(pp or 1, gpus)
     ranks = max(1, gpus // (tp * pp))
     if dp is None:
@@ -121,6 +124,7 @@ def _parallel(
         if global_batch is not None and network.is_transformer and dp > global_batch:
             dp, context = global_batch, max(1, ranks // global_batch)
     else:
+        dp = min(dp, ranks)  # a table may count context-parallel ranks, or name another number of GPUs
         context = context if tp * pp * dp * context <= gpus else 1
     if zero is None:
         fits = held <= LARGEST_SHARE * memory_bytes * tp * pp
@@ -167,7 +171,7 @@ def _batches(
     if whole and parallel.pipeline == 1:
         return int(whole[1]), 1
     if global_batch is None:
-        said = re.search(r"(?:GA|accumulate) (\d+)", row.text("note"))
+        said = re.search(rf"(?:GA|accumulate) {COUNT}", row.text("note"))
         return micro or _usual_micro(sequence), int(said[1]) if said else (
             8 * parallel.pipeline if parallel.pipeline > 1 else 1
         )

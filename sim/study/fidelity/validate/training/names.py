@@ -5,6 +5,7 @@ import re
 from sim.benchdata.training import TrainingRow
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.entries.hf_config import ConfigError
 from sim.catalogue.entries.link import Link
 from sim.study.fidelity.validate.aliases import model_of
 from sim.training.figures import TrainedNetwork, TrainingData
@@ -44,20 +45,46 @@ PRECISIONS: dict[str, Precision] = {
     "bf16": "bf16",
     "fp8": "fp8",
     "nvfp4": "nvfp4",
-    "nf4+bf16": "bf16",
-    "int8+fp16": "fp16",
+    "float32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "bfloat16": "bf16",
+    "float8": "fp8",
     "mxfp8": "fp8",
     "amp": "fp16",
     "mixed": "bf16",
 }
+STORED = re.compile(r"(nf4|fp4|int4|4bit|int8|8bit)\+")
+"""Storage of frozen weights in front of the precision that is computed in: `int4+bf16`, as bitsandbytes has it."""
+FOUR_BITS = ("nf4", "fp4", "int4", "4bit")
 DIMENSIONS = {
-    "layers": r"layers (\d+)",
-    "hidden": r"hidden (\d+)",
-    "heads": r"heads (\d+)",
-    "vocab": r"vocab (\d+)",
-    "kv_heads": r"kv (\d+)",
-    "intermediate": r"ffn (\d+)",
+    name: re.compile(rf"\b{word} 0*([1-9]\d{{0,8}})\b", re.ASCII)
+    for name, word in {
+        "layers": "layers",
+        "hidden": "hidden",
+        "heads": "heads",
+        "vocab": "vocab",
+        "kv_heads": "kv",
+        "intermediate": "ffn",
+    }.items()
 }
+LANGUAGE = (
+    "llama",
+    "gpt-large",
+    "gpt2",
+    "mpt",
+    "qwen",
+    "moe",
+    "nemotron",
+    "mistral",
+    "gemma",
+    "phi",
+    "falcon",
+    "deepseek",
+)
+"""Families of language models."""
+OTHER_TASKS = re.compile(r"image|vision|detection|segmentation|diffusion|speech|audio|video|recommend", re.IGNORECASE)
+"""Tasks whose network is no language model."""
 GATED_FAMILIES = ("llama", "qwen", "mistral")
 USUAL_VOCAB = 51200
 ADAPTERS = (
@@ -90,7 +117,7 @@ def gpu_of(name: str, catalog: Catalog) -> Gpu:
 
 def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Network:
     """The row's network: its own dimensions, a network of training benchmarks, a language model, or a GPT of that
-    size. Raises NotCovered.
+    size. Raises NotCovered, also for a network of unknown dimensions that is no language model.
     """
     name, said = row.text("model"), dimensions(row.text("arch_note"))
     known = next(((key, one) for key, one in data.networks.items() if _called(name, key, one)), None)
@@ -105,10 +132,24 @@ def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Networ
         return of_model(model_of(MODELS.get(name.lower(), re.sub(r"[ _]", "-", name)), catalog))
     except UnknownId:
         pass
+    except ConfigError as error:
+        raise NotCovered(f"unknown model {name!r}: {error}") from None
     size = params or _size_in(name)
-    if not size:
+    if not size or not _is_language_model(row):
         raise NotCovered(f"unknown model {name!r}")
-    return of_size(name, size, int(said.get("hidden", 0)), int(said.get("heads", 0)), int(said.get("layers", 0)))
+    try:
+        return of_size(name, size, int(said.get("hidden", 0)), int(said.get("heads", 0)), int(said.get("layers", 0)))
+    except ValueError as error:
+        raise NotCovered(f"unknown model {name!r}: {error}") from None
+
+
+def _is_language_model(row: TrainingRow) -> bool:
+    """Return whether *row* trains a decoder: its family is one, or it counts tokens or has a sequence length."""
+    if (family := row.text("family").lower()) in LANGUAGE:
+        return True
+    if OTHER_TASKS.search(row.text("task")) or OTHER_TASKS.search(family):
+        return False
+    return "tokens_per_s" in row.measured or (not family and row.count("seq_len") is not None)
 
 
 def _gated(name: str, said: dict[str, float], params: float) -> Network:
@@ -130,16 +171,17 @@ def dimensions(text: str) -> dict[str, float]:
     >>> dimensions("layers 22, hidden 2048, heads 32, kv 4, ffn 5632")["kv_heads"]
     4.0
     """
-    return {name: float(found[1]) for name, pattern in DIMENSIONS.items() if (found := re.search(pattern, text))}
+    return {name: float(found[1]) for name, pattern in DIMENSIONS.items() if (found := pattern.search(text))}
 
 
 def precision_of(row: TrainingRow, gpu: Gpu, network: Network, data: TrainingData, stack: str) -> Precision:
     """What the row says, else what its framework uses on such a card. Raises NotCovered."""
     said = row.text("precision").lower()
     if said:
-        if said not in PRECISIONS:
+        computed = STORED.sub("", said)
+        if computed not in PRECISIONS:
             raise NotCovered(f"unknown precision {row.text('precision')!r}")
-        return PRECISIONS[said]
+        return PRECISIONS[computed]
     usual = data.stacks[stack].precision
     if not network.is_transformer:
         return "fp16"
@@ -151,7 +193,7 @@ def precision_of(row: TrainingRow, gpu: Gpu, network: Network, data: TrainingDat
 def method_of(row: TrainingRow) -> Method:
     """Full training, LoRA and its like, or LoRA over 4-bit weights."""
     task, precision = row.text("task"), row.text("precision")
-    if "qlora" in task or "nf4" in precision or "bnb" in row.text("note"):
+    if "qlora" in task or precision.lower().startswith(FOUR_BITS) or "bnb" in row.text("note"):
         return "qlora"
     return "lora" if "lora" in task or "adapter" in task else "full"
 

@@ -7,23 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.benchdata.training import TrainingRow
+from sim.study.fidelity.validate.training.names import LANGUAGE
 from sim.study.fidelity.validate.training.predict import TrainingPrediction
 
-LANGUAGE = (
-    "llama",
-    "gpt-large",
-    "gpt2",
-    "mpt",
-    "qwen",
-    "moe",
-    "nemotron",
-    "mistral",
-    "gemma",
-    "phi",
-    "falcon",
-    "deepseek",
-)
-"""Families of language models."""
 SPEEDS = ("tokens_per_s", "samples_per_s", "step_s")
 UNTRUSTED = "not trusted"
 
