@@ -77,6 +77,9 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
     every = at_load | ({API: api} if api is not None else {})
     usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
+    # first, as they simulate the loads at which the verdict tips: what follows reads these, too
+    tipping = list(tipping_points(ledgers))
+    tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins else []
     return BreakevenAnswer(
         axis=ledgers.axis.label,
         load=ledgers.load,
@@ -91,8 +94,8 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
         shown_months=terms.months,
         horizon=ledgers.horizon,
         api=api,
-        tipping=list(tipping_points(ledgers)),
-        tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins else [],
+        tipping=tipping,
+        tipping_of_machines=tipping_of_machines,
     )
 
 
