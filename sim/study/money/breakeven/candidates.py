@@ -52,6 +52,8 @@ UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
 """Where a fleet's cost is simulated; between two of them it is a straight line."""
 API = "api"
 """Its line in a bill."""
+SAME_LOAD = 1e-4
+"""Relative distance of two loads of which one is simulated."""
 HALVINGS = 40
 """Steps of a bisection: enough for the last digit of a float."""
 
@@ -147,10 +149,9 @@ class Ledgers:
             name: sorted({*(u * most for u in UTILISATIONS), *loads_within(self.hours, self.share(most))})
             for name, most in capacity_of.items()
         }
-        self._billing = {
-            (name, load): Rebilling(scenario, catalog, cases, levelised)
-            for (name, load), cases in _simulated(scenario, self.axis, catalog, out, workplace, loads, progress).items()
-        }
+        self._simulate = partial(_simulated, scenario, self.axis, catalog, out, workplace, progress)
+        self._rebilling = partial(Rebilling, scenario, catalog, terms=levelised)
+        self._billing = {place: self._rebilling(cases) for place, cases in self._simulate(loads).items()}
         self._loads = loads
         if not self.beside_others:  # others that hold their load leave a fleet busy at a load of 0
             plain = scenario.model_copy(update={"sweep": None})
@@ -164,6 +165,23 @@ class Ledgers:
     def carries(self, candidate: Candidate, load: float) -> bool:
         """Whether it serves a mean *load*: in whole units any, beside services that hold theirs up to its capacity."""
         return not self.beside_others or load <= candidate.capacity * (1 + 1e-9)
+
+    def simulate_at(self, load: float) -> bool:
+        """Simulate each fleet where its units share *load*, too. Return whether that is a new place for any of them.
+
+        Where the load changes by the hour, or by whole clients, the straight lines between simulated loads stay.
+        """
+        if len(self.hours) > 1 or self.axis.whole:
+            return False
+        shares = {one.fleet: load / self.units(load, one.capacity) for one in self.candidates}
+        new = {
+            name: [each]
+            for name, each in shares.items()
+            if all(abs(known / each - 1) > SAME_LOAD for known in self._loads[name])
+        }
+        self._billing |= {place: self._rebilling(cases) for place, cases in self._simulate(new).items()}
+        self._loads |= {name: sorted([*self._loads[name], *values]) for name, values in new.items()}
+        return bool(new)
 
     def share(self, capacity: float) -> float:
         """Mean load of one unit where whole units carry the scenario's load evenly."""
@@ -316,8 +334,8 @@ def _simulated(
     catalog: Catalog,
     out: Path,
     workplace: Workplace,
-    loads: Mapping[str, Sequence[float]],
     progress: Progress,
+    loads: Mapping[str, Sequence[float]],
 ) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
     """The cases of every fleet at its loads, taken from *out* where they are finished."""
     plain = scenario.model_copy(update={"sweep": None})

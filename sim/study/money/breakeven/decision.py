@@ -89,6 +89,9 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
     usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
     models = _models(scenario, ledgers.candidates, api is not None)
     api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
+    # first, as they simulate the loads at which the verdict tips: what follows reads these, too
+    tipping = [] if models else list(tipping_points(ledgers))
+    tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
     return BreakevenAnswer(
         axis=ledgers.axis.label,
         load=ledgers.load,
@@ -103,8 +106,8 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
         shown_months=terms.months,
         horizon=ledgers.horizon,
         api=api,
-        tipping=[] if models else list(tipping_points(ledgers)),
-        tipping_of_machines=list(tipping_points(ledgers, with_api=False)) if api_wins and not models else [],
+        tipping=tipping,
+        tipping_of_machines=tipping_of_machines,
         models=models,
     )
 

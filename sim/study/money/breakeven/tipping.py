@@ -17,6 +17,9 @@ SPAN = 20.0
 STEPS = 12
 """Places looked at on either side before the bisection; a verdict that tips twice in between is missed."""
 HALVINGS = 24
+LOAD = "load"
+REFINEMENTS = 6
+"""Most times that a load at which the verdict tips is simulated and looked for again."""
 INPUTS = {
     "site.electricity_usd_per_kwh": ("electricity", "USD/kWh", 0.0, float("inf")),
     "site.pue": ("PUE", "", 1.0, float("inf")),
@@ -85,7 +88,8 @@ def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]
     """
     if ledgers.candidates and (with_api or len(ledgers.candidates) > 1):
         for one in _inputs(ledgers):
-            yield _tipping(one, with_api)
+            found = _tipping(one, with_api)
+            yield _simulated(ledgers, one, found, with_api) if one.name == LOAD else found
 
 
 def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
@@ -106,7 +110,7 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
             moved = _scaled(ledgers, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
             yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
-    yield TippingInput("load", ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
+    yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
 
 
 def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
@@ -152,6 +156,16 @@ def _tipping(one: TippingInput, with_api: bool) -> Tipping:
     below, then_below = _tips(one.now, low, winner, costs)
     above, then_above = _tips(one.now, high, winner, costs)
     return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
+
+
+def _simulated(ledgers: Ledgers, one: TippingInput, found: Tipping, with_api: bool) -> Tipping:
+    """Return *found*, the tipping of the load *one*, where all fleets are simulated at the loads that tip."""
+    for _ in range(REFINEMENTS):
+        new = [ledgers.simulate_at(load) for load in (found.below, found.above) if load is not None]
+        if not any(new):
+            break
+        found = _tipping(one, with_api)
+    return found
 
 
 def _tips(now: float, end: float, winner: str, costs: Costs) -> tuple[float | None, str]:

@@ -146,7 +146,7 @@ RENTS = [
 ]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     finance=TERMS,
     resale=st.sampled_from(RESALES),
@@ -205,6 +205,24 @@ def at(name: str, value: float, terms: dict[str, Any]) -> dict[str, Any]:
     else:
         held[path[0]] = value
     return {section: held}
+
+
+def test_a_fresh_run_at_the_load_that_tips_costs_the_same(ledgers_of: Any) -> None:
+    """Random arrivals: between two simulated loads the straight line is off, so the load itself is simulated."""
+    finance = {"method": "annuity", "discount_rate": 0.08, "life_years": 4}
+    site = SITE | {"electricity_usd_per_kwh": 0.8}
+    terms = scenario_of(bought(), rented(usd=9), finance=finance, api={"input": 0.4, "output": 2.0}) | {"site": site}
+
+    def poisson(rate_rps: float) -> dict[str, Any]:
+        arrivals = {"process": "poisson", "rate_rps": rate_rps}
+        return {"workload": SCENARIO["workload"] | {"arrivals": arrivals}}
+
+    load = crossing(tips(ledgers_of(terms | poisson(1)))["load"])
+    again = ledgers_of(terms | poisson(load))
+    own = again.cost(again.candidates[0], again.load)
+    hosted = again.api([own])
+    assert hosted is not None
+    assert own.usd_per_h == pytest.approx(hosted.usd_per_h, rel=WITHIN)
 
 
 def test_the_api_has_one_crossing(ledgers_of: Any) -> None:
