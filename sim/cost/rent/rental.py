@@ -100,7 +100,7 @@ class Rent(Spec):
         held_months: float,
         unused: Unused,
     ) -> Iterator[Charge]:
-        """Charge by the clock, or from start to stop where replicas are switched; *unused* is a part of each instance."""
+        """Yield charges by the clock, or from start to stop where replicas are switched."""
         if pool.scheduled or (pool.fails and not held_months):
             per_gpu_h = float(units_per_h / (copies * pool.gpus))
             facts = (component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
