@@ -109,7 +109,7 @@ def test_a_rent_that_rises_tips_at_the_rent_of_today(ledgers_of: Any, growth: fl
 
 share = st.floats(0, 1).map(lambda x: round(x, 3))
 growth = st.floats(-0.2, 0.25).map(lambda x: round(x, 3))
-LINES = ["energy", "hosting", "maintenance", "failures", "staff", "rental", "rental_reserved", "rental_unused"]
+LINES = ["energy", "hosting", "maintenance", "failures", "staff", "rental", "rental_reserved", "unused commitment"]
 RESALES: list[dict[str, Any]] = [
     {},
     {"residual_fraction": 0.35},
@@ -127,7 +127,7 @@ OPERATIONS = st.fixed_dictionaries(
     {},
     optional={
         "network_storage": st.fixed_dictionaries({"fraction_of_hardware": share}),
-        "tax": st.fixed_dictionaries({"fraction_of_purchases": share}),
+        "sales_tax": st.fixed_dictionaries({"fraction_of_purchases": share}),
         "maintenance": st.fixed_dictionaries({"fraction_per_year": share}),
         "failures": st.fixed_dictionaries(
             {"per_gpu_year": share, "covered_fraction": share, "handling_usd": st.sampled_from([0, 200])}
