@@ -30,10 +30,10 @@ class Scenario(Experiment):
     precision: Annotated[Precision | None, PRECISION] = None
     """Adds replications until a metric is known exactly enough."""
     load_profile: Annotated[LoadProfile | None, LOAD_PROFILE] = None
-    """Hours of a year by their load, which `run`, `breakeven`, `plan`, `size` and `price` bill: hours per year at each of
-    several loads ({8: 2920, 0.5: 5840}), or 24 loads, one an hour of the day, or 168, one an hour of the week from Monday
-    on. A load is requests per second, in a closed loop the number of clients; all lie within the loads that the sweep
-    simulates, but for 0: then the machines are on and idle."""
+    """Hours of a year by their load, which `run`, `breakeven`, `plan`, `size` and `price` bill: hours per year at each
+    of several loads ({8: 2920, 0.5: 5840}), or 24 loads, one an hour of the day, or 168, one an hour of the week from
+    Monday on. A load is requests per second, in a closed loop the number of clients; all lie within the loads that the
+    sweep simulates, but for 0: then the machines are on and idle."""
     compare: Annotated[Compare | None, COMPARE] = None
     """Which fleets verdicts rank against each other: {across_models: true} also those that serve different models."""
     plan: Annotated[MultiYear | None, PLAN] = None
