@@ -22,6 +22,9 @@ from sim.serve.queue.jobs import Limits
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace
 
+SWITCH_S = 0.001
+"""Time after which a thread that computes lets the pages have their turn [s]."""
+
 
 class CannotServe(Exception):
     """Nothing is served; the message says why."""
@@ -102,6 +105,7 @@ def serve(
         timeout_graceful_shutdown=2,
         **BOUNDS,
     )
+    sys.setswitchinterval(SWITCH_S)
     say(address)
     with ExitStack() as opened_page:
         if opens and (sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):

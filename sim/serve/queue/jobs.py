@@ -232,6 +232,9 @@ class Queue:
                 job = self._next()
                 if self._ends or job is None:
                     return
+                for name in (PID, CODE):
+                    with suppress(OSError):
+                        (self._place(job) / name).unlink()
                 self._set(job, RUNNING, "", time.time())
             self._guarded(job, True)
 
@@ -254,8 +257,6 @@ class Queue:
     def _started(self, job: Job) -> "subprocess.Popen[bytes]":
         self.workspace.path(job.folder)  # the folder may have become a link
         place, workers = self._place(job), str(os.cpu_count() or 1)
-        for name in (PID, CODE):
-            (place / name).unlink(missing_ok=True)
         roots = json.dumps([str(folder.resolve()) for folder in (self.root, place, *program_folders())])
         command = [*COMMAND, job.command, *OPTIONS, str(place / SCENARIO), "--out", job.folder, "--workers", workers]
         lock = _locked(place / LOCK)
@@ -299,7 +300,7 @@ class Queue:
                 self._set(job, DONE, "")
             elif why:
                 self._set(job, FAILED, f"{why}; {STOPPED}")
-            elif self._ends:
+            elif self._ends or (code is None and not (place / PID).exists()):  # stopped, or not started before a kill
                 self._set(job, WAITING, "")
             elif code is None or code > SIGNALLED:
                 self._set(job, INTERRUPTED, f"its process was killed; {STOPPED}")

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from functools import cache
+from asyncio import Lock
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ class ScenarioRoutes:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self._writing_schema = Lock()
 
     def routes(self) -> list[BaseRoute]:
         """By address."""
@@ -79,9 +80,11 @@ class ScenarioRoutes:
         found = CHECKS.ask(Wanted(self.workspace.root, path, sent.text, sent.sets))
         return JSONResponse({"errors": found.errors, "fields": found.fields, "cases": found.cases})
 
-    def json_schema(self, _: Request) -> Response:
-        """What a scenario may say, for completion."""
-        return Response(_schema(), media_type="application/json")
+    async def json_schema(self, _: Request) -> Response:
+        """What a scenario may say, for completion. It takes a second to write, so that is done once, by one thread."""
+        async with self._writing_schema:
+            text = await run_in_threadpool(schema_text)
+        return Response(text, media_type="application/json")
 
     async def listed(self, _: Request) -> JSONResponse:
         """The templates to start from."""
@@ -91,11 +94,6 @@ class ScenarioRoutes:
         if not name.endswith(SCENARIOS):
             raise Refused(400, f"{name[:60]!r} is no name of a scenario: it ends in .yaml")
         return name
-
-
-@cache
-def _schema() -> str:
-    return schema_text()
 
 
 async def sent_scenario(request: Request) -> Sent:
