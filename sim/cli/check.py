@@ -45,15 +45,23 @@ def check(
         from sim.report.page.document import as_json, check_document
         from sim.report.words.price_age import price_age_note
         from sim.report.words.worth import fleet_worths, worth_table
+        from sim.scenario.claims.reading import sections
         from sim.scenario.job.load import has_job
         from sim.scenario.reading.load import load_for_size
         from sim.scenario.resolving.case import Resolver
         from sim.scenario.resolving.describe import describe
         from sim.scenario.sweep import cases
+        from sim.study.claims.answer import check as check_claim
 
         catalog = load_catalog()
         options = {"seed": seed, "replications": replications}
         path = scenario_file(scenario)
+        held = sections(path)
+        if "claim" in held:
+            claim = check_claim(path, catalog)
+            if held == {"claim"}:
+                _show_claim(path, claim, format)
+                return
         if has_job(path):
             _check_work(path, sets or (), catalog, options, format)
             return
@@ -77,6 +85,16 @@ def check(
             show_all(*asked, *told, *worth, *space, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
     if plans and all(plan["infeasible"] for _, plan in plans):
         fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
+
+
+def _show_claim(path: Path, claim: Any, format: str) -> None:
+    """A claim that the catalogue and arithmetic decide, without a fleet."""
+    from sim.report.page.document import as_json
+
+    if format == "json":
+        typer.echo(as_json({"scenario": path.stem, "statement": claim.statement, "figures": list(claim.figures)}))
+    else:
+        show_all(claim.statement, f"{len(claim.figures)} figures and {len(claim.parts)} parts; nothing is simulated")
 
 
 def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str, int | None], format: str) -> None:

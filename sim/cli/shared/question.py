@@ -48,7 +48,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "replications": (Replications, None),
     "workers": (Workers, None),
     "cluster": (Address, None),
-    "wait": (Wait, 30.0),
+    "wait": (Wait, None),
     "out": (Out, None),
     "relative": (Relative, RELATIVE),
     "no_report": (NoReport, False),

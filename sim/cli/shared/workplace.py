@@ -23,11 +23,11 @@ Address = Annotated[
 ]
 
 Wait = Annotated[
-    float,
+    float | None,
     typer.Option(
         min=0.0,
         metavar="SECONDS",
-        help="With --cluster: how long to wait while there is no worker; the first may start.",
+        help="With --cluster: how long to go on while there is no worker; left out: 30.",
     ),
 ]
 PLAIN = (
@@ -38,11 +38,11 @@ PLAIN = (
 
 @contextmanager
 def workplace(
-    workers: int | None, cluster: str | None, wait_s: float, out: Path, scenario: Any, file: Path
+    workers: int | None, cluster: str | None, wait_s: float | None, out: Path, scenario: Any, file: Path
 ) -> Iterator[Any]:
     """The cluster at the address *cluster*, else *workers* processes here; which alone write to the folder *out*.
 
-    The run goes on for *wait_s* seconds while the cluster has no worker.
+    The run goes on for *wait_s* seconds (left out: 30) while the cluster has no worker.
 
     A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
     """
@@ -105,7 +105,7 @@ def _cores(workers: int | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _cluster(address: str, wait_s: float) -> Iterator[Any]:
+def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
     if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
         fail(f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed")
     try:

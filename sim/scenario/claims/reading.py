@@ -47,6 +47,11 @@ def chosen(ids: Iterable[str], files: dict[str, Path]) -> dict[str, Path]:
     return {name: files[name] for name in sorted(set(typed.values())) or files}
 
 
+def sections(path: Path) -> set[str]:
+    """Return which of the sections claim, workload and job the file *path* has. Raises ScenarioErrors."""
+    return {"claim", "workload", "job", "jobs"} & read_layers(path, []).data.keys()
+
+
 def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
     """The claim in *path*, and the question that opens the file. Raises ScenarioErrors with all mistakes."""
     layers = read_layers(path, [])

@@ -5,6 +5,8 @@ from inspect import signature
 from itertools import pairwise
 from math import prod
 
+from sim.scenario.claims.figures import Arithmetic
+from sim.scenario.reading.errors import did_you_mean
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_DAY
 
 FLOP_PER_PARAM_AND_TOKEN = 6
@@ -20,15 +22,17 @@ def formula(function: Formula) -> Formula:
     return function
 
 
-def arguments_wrong(name: str, arguments: object) -> str:
-    """Why the formula *name* does not take *arguments*, a mapping by name or a list; empty if it does."""
+def formula_wrong(spec: Arithmetic) -> str:
+    """Return why there is no such formula, or why it does not take these arguments; empty if it does."""
+    if spec.formula not in FORMULAS:
+        return f"there is no formula {spec.formula!r}{did_you_mean(spec.formula, FORMULAS)}"
     try:
-        if isinstance(arguments, dict):
-            signature(FORMULAS[name]).bind(**arguments)
+        if isinstance(spec.of, dict):
+            signature(FORMULAS[spec.formula]).bind(**spec.of)
         else:
-            signature(FORMULAS[name]).bind(*list(arguments))  # type: ignore[call-overload]
+            signature(FORMULAS[spec.formula]).bind(*spec.of)
     except TypeError as error:
-        return f"{name}: {error}"
+        return f"{spec.formula}: {error}"
     return ""
 
 

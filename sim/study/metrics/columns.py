@@ -218,6 +218,14 @@ MARKS = (
 """What must be known of the other columns."""
 COLUMNS = (*IN_EVERY_TABLE, *WHERE_KNOWN, *MARKS)
 BY_NAME = {column.name: column for column in COLUMNS}
+
+
+def is_column(name: str) -> bool:
+    """Return whether summary.csv may have a column *name*: half-widths and percentiles of a service level included."""
+    plain = name.removesuffix("_ci95")
+    return plain in BY_NAME or re.fullmatch(rf"({'|'.join(LATENCIES)})_p[0-9.]+", plain) is not None
+
+
 IN_REPORT = (
     *("slo_attainment", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "tpot_s_p50", "tpot_s_p95", "e2e_s_p95"),
     "availability",

@@ -151,7 +151,7 @@ def test_without_an_answer_the_command_ends_as_run_does(tmp_path: Path, monkeypa
         options = ["--out", str(tmp_path / command), "--cluster", "tcp://127.0.0.1:9"]
         done = CliRunner().invoke(app, [command, str(tmp_path / "s.yaml"), *options])
         assert done.exit_code == 1
-        assert done.stderr.startswith("--cluster: no scheduler answers at tcp://127.0.0.1:9")
+        assert done.stderr.splitlines()[-1].startswith("--cluster: no scheduler answers at tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("address", ["foo", "tcp://foo", "foo:8786", "tcp://foo:bar"])

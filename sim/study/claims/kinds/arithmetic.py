@@ -3,19 +3,16 @@
 from collections.abc import Iterable
 
 from sim.scenario.claims.figures import Arithmetic
-from sim.scenario.reading.errors import did_you_mean
 from sim.study.claims.asked import Asked
 from sim.study.claims.figure import Figure, NoFigure, combined
-from sim.study.claims.formulas import FORMULAS, arguments_wrong
+from sim.study.claims.formulas import FORMULAS, formula_wrong
 from sim.study.claims.kinds.registry import finds
 
 
 @finds(Arithmetic)
 def arithmetic(spec: Arithmetic, asked: Asked) -> Figure:
     """The formula's value, with an interval where a figure in it has one."""
-    if spec.formula not in FORMULAS:
-        raise NoFigure(f"there is no formula {spec.formula!r}{did_you_mean(spec.formula, FORMULAS)}")
-    if wrong := arguments_wrong(spec.formula, spec.of):
+    if wrong := formula_wrong(spec):
         raise NoFigure(wrong)
     function = FORMULAS[spec.formula]
     if isinstance(spec.of, dict):
