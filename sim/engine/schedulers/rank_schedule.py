@@ -224,12 +224,12 @@ class RankSchedule(Entrance, ABC):
                 if sequence.computed == sequence.tokens and sequence not in self._evicted:
                     self._end_prefill(sequence, end_s, finished)
             self._chunks.clear()
+        if self._evicted:  # as in vLLM, aborts are handled before a step's tokens
+            self._drop_evicted()
         for sequence in finished:
             if not sequence.prompt_only:
                 sequence.request.finished_s = end_s
             self._leave(sequence)
-        if self._evicted:
-            self._drop_evicted()
         self.transit.settle()
         return finished
 
