@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.case import CaseResult, of_services
+from sim.routing import PowerOfTwo, Random
 from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
-from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
+from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefixes_of
 from sim.study.metrics.limits import KvTransfers, availability, kv_transfers, limited_by, step_share
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
@@ -97,6 +98,8 @@ class Samples:
     good_output_tokens: int
     batch_ci95: dict[str, float]
     """Half-widths of 95 % intervals that the run alone gives, by column."""
+    chance: bool | None = None
+    """Whether another seed gives another run; None where that was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,11 @@ def measure(result: CaseResult) -> CaseMetrics:
         _latencies(cohort, result.plan.slo),
         service_level(cohort, result.plan.slo),
         _machines(result),
-        Samples(int(cohort.output_tokens[good].sum()), _batch_intervals(result, cohort, good)),
+        Samples(
+            int(cohort.output_tokens[good].sum()),
+            _batch_intervals(result, cohort, good),
+            not result.plan.workload.deterministic or isinstance(result.plan.routing, Random | PowerOfTwo),
+        ),
         *bill(result),
         endings=(
             cohort.endings(result.log.requests, result.plan.client is not None) if result.plan.asks_again else None
@@ -312,7 +319,7 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]
         measured = percents(result.plan.slo, name)
         found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
-    found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
+    found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
     found |= rate_intervals(cohort, good)
     return {name: half for name, half in found.items() if half is not None}
 
