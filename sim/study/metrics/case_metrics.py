@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from sim.case import CaseResult, of_services
 from sim.routing import PowerOfTwo, Random
-from sim.scenario.resolving.resolved import gpus_of
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefixes_of
 from sim.study.metrics.limits import KvTransfers, availability, kv_transfers, limited_by, step_share
+from sim.study.metrics.replicas import held, serving
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
 
@@ -89,6 +89,16 @@ class Machines:
     """Noun for one of them: image, sequence, ..."""
     availability: float | None = None
     """Share of time in which the replicas that may break down are neither broken nor under repair."""
+    replicas_mean: float | None = None
+    """Mean number of serving replicas over the window, of all pools together."""
+    replicas_p95: float | None = None
+    """Number of serving replicas that is not exceeded in 95 % of the time."""
+    replicas_max: float | None = None
+    """Highest number of replicas that serve at the same time."""
+    gpu_hours_per_day: float | None = None
+    """GPU-hours a day of the GPUs that are held: bought or reserved, else switched on."""
+    scaled: bool | None = None
+    """True where replicas are started and stopped while the fleet runs; None where not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +188,8 @@ def _group(kind: type, data: Mapping[str, Any]) -> Any:
 
 
 OF_SERVICES = "services"
-SERVICE_FIGURES = frozenset({"units", "unit", "availability", "tenant_shares"})
-"""What is stored only of services, where replicas break down, or where tenants have limits of their own."""
+SERVICE_FIGURES = frozenset({"units", "unit", "availability", "tenant_shares", "scaled"})
+"""What is stored only of services, where replicas break down or scale, or where tenants have limits of their own."""
 GROUPS = {
     "traffic": Traffic,
     "latencies": Latencies,
@@ -331,20 +341,26 @@ def _machines(result: CaseResult) -> Machines:
     inside = [i for i in result.log.intervals if i.is_within(start_s, end_s)]
     busy_s = sum(meters.busy_s for meters in totals)
     powered = all(pool.power is not None for pool in plan.pools)
+    replicas, having = serving(result), held(result)
     return Machines(
         limited_by=limited_by(result),
         step_share=step_share(result),
         batch_mean=sum(meters.sequence_s for meters in totals) / busy_s if busy_s else 0.0,
         gpu_busy_fraction=busy_s / (len(totals) * window_s),
         kv_used_peak_fraction=_kv_peak(result),
-        gpus=gpus_of(plan.pools),
-        servers=plan.servers,
+        gpus=having.gpus,
+        servers=having.servers,
         gpu_power_w_mean=sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
         it_power_w_mean=it_power_w_mean(result),
         window_h=(end_s - start_s) / SECONDS_PER_HOUR,
         units=sum(meters.output_tokens for meters in totals) if plan.unit else None,
         unit=plan.unit or None,
         availability=availability(plan, inside),
+        replicas_mean=replicas.mean,
+        replicas_p95=replicas.p95,
+        replicas_max=replicas.highest,
+        gpu_hours_per_day=having.gpu_hours_per_day,
+        scaled=any(pool.scaled for pool in plan.pools) or None,
     )
 
 

@@ -146,8 +146,18 @@ IN_EVERY_TABLE = (
     Column("kv_used_peak_fraction", "share",
            "the fullest that any replica's KV cache has been", SHARE, "KV peak", "KV peak [%]"),
     Column("preemptions", "", "sequences that gave up their KV cache to others and were computed again", MEAN),
-    Column("gpus", "", "GPUs of the fleet, spares included", PLANNED),
+    Column("gpus", "",
+           "GPUs of the fleet, spares included; of rented replicas that are started and stopped the most at a time",
+           PLANNED),
     Column("servers", "", "servers that they stand in", PLANNED),
+    Column("replicas_mean", "", "serving replicas over the window, all pools together", MEAN,
+           "replicas, mean", "replicas, mean"),
+    Column("replicas_p95", "", "serving replicas that are not exceeded in 95 % of the time", MEAN,
+           "replicas, p95", "p95"),
+    Column("replicas_max", "", "most replicas that serve at a time", MEAN, "replicas, highest", "highest"),
+    Column("gpu_hours_per_day", "h/day",
+           "GPU-hours a day of the GPUs that are held: bought or reserved all the time, else while switched on", MEAN,
+           "GPU-hours a day", "GPU-hours a day"),
     Column("gpu_power_w_mean", "W", "mean power of the GPUs", MEAN),
     Column("it_power_w_mean", "W", "mean power at the servers' plugs", MEAN),
     Column("facility_power_w_mean", "W",
@@ -233,9 +243,12 @@ MARKS = (
 """What must be known of the other columns."""
 COLUMNS = (*IN_EVERY_TABLE, *WHERE_KNOWN, *MARKS)
 BY_NAME = {column.name: column for column in COLUMNS}
+OF_SCALING = ("replicas_mean", "replicas_p95", "replicas_max", "gpu_hours_per_day")
+"""Columns that the tables show where replicas are started and stopped while a fleet runs."""
 IN_REPORT = (
     *("slo_attainment", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "tpot_s_p50", "tpot_s_p95", "e2e_s_p95"),
     "availability",
+    *OF_SCALING,
     *("kv_transfer_s_p95", "kv_port_busy_fraction"),
     *("output_tokens_per_s", "kv_used_peak_fraction", "gpu_busy_fraction", "facility_power_w_mean", "cost_usd_per_h"),
     *("usd_per_million_output_tokens", "usd_per_million_good_tokens", "api_usd_per_million_output_tokens"),

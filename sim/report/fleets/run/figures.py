@@ -8,11 +8,11 @@ from typing import Any
 from sim.language import N_, _, ngettext
 from sim.report.words.goals import number_beside, percentiles_shown, share_beside
 from sim.report.words.money import cash, shown
-from sim.report.words.text import LIMITS, axis_label, percent, ranged, short, spread, steady
+from sim.report.words.text import LIMITS, axis_label, percent, plain, ranged, short, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import Point
-from sim.study.metrics.columns import BATCH_MEANS, ENDS, IN_REPORT, REPLICATIONS, Column, column
+from sim.study.metrics.columns import BATCH_MEANS, ENDS, IN_REPORT, OF_SCALING, REPLICATIONS, Column, column
 from sim.study.metrics.statistics import FEWEST
 
 THIN, OVER, UNSURE = "†", "▲", "?"
@@ -75,6 +75,8 @@ BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
     "W": ("kW", _kw, 1e-3),
     "USD": ("", cash, 1.0),
     "kg": ("kg", steady, 1.0),
+    "": ("", plain, 1.0),
+    "h": ("", plain, 1.0),
 }
 """Unit of a column (of a rate: what is counted) -> unit shown beside the heading, how, and the factor between both."""
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
@@ -103,7 +105,14 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
     ]
     if not level.per_request and not any(point.services or "service" in point.row for point in points):
         wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
+    if not any(scales(point) for point in points):
+        wanted = [column for column in wanted if column.name not in OF_SCALING]
     return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
+
+
+def scales(point: Point) -> bool:
+    """Whether replicas are started and stopped while the fleet runs."""
+    return any(case.metrics["scaled"] for case in point.cases)
 
 
 def _with_named(slo: Slo, brief: bool) -> list[Shown]:
