@@ -83,7 +83,9 @@ def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]
             "gpus": pool.get("gpus", None if _scaler(pool) else pool["replicas"] * pool["gpus_per_replica"]),
             "server": pool["server"],
             "replicas": None if _scaler(pool) else pool["replicas"],
-            **({f"{end}_replicas": _scaler(pool)[f"{end}_replicas"] for end in ("min", "max")} if _scaler(pool) else {}),
+            **(
+                {f"{end}_replicas": _scaler(pool)[f"{end}_replicas"] for end in ("min", "max")} if _scaler(pool) else {}
+            ),
             **{size: pool[size] for size in SIZES},
             **{limit: pool["batching"].get(limit) for limit in LIMITS},
             "kv_tokens": pool["kv_tokens"],

@@ -317,10 +317,13 @@ def _latencies(cohort: Cohort, slo: Slo) -> Latencies:
 def _batch_intervals(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float]:
     """Half-widths of 95 % intervals that this run alone gives, for what is counted request by request.
 
-    None for a load without chance or without a steady state, and for a queue that grows.
+    None for a load without chance or without a steady state, for a queue that grows, and for replicas that come and
+    go: failures and starts are too few for the parts of a run to stand for runs.
     """
     workload = result.plan.workload
-    if cohort.open_end or workload.deterministic or not workload.stationary or cohort.queue_growth().certain:
+    if any(pool.switched for pool in result.plan.pools) or cohort.open_end:
+        return {}
+    if workload.deterministic or not workload.stationary or cohort.queue_growth().certain:
         return {}
     found: dict[str, float | None] = {}
     for name in LATENCIES:

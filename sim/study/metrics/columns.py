@@ -22,8 +22,8 @@ from sim.study.metrics.averages import (
     Ratio,
     Share,
     Usual,
-    within_runs,
     numbers,
+    within_runs,
 )
 from sim.study.metrics.case_metrics import GROUP_OF, PERCENTILES
 from sim.study.metrics.service_level import ATTAINED, cases_overloaded

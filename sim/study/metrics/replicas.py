@@ -9,8 +9,9 @@ from sim.case import CaseResult
 from sim.cost.bill.charge import Paid
 from sim.cost.bill.window import NOT_RENTED
 from sim.fleet.lifecycle import State
+from sim.fleet.pool import engines_per_replica
 from sim.records import Interval
-from sim.scenario.resolving.resolved import gpus_of
+from sim.scenario.resolving.resolved import PoolPlan, gpus_of
 from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
 
@@ -41,7 +42,8 @@ class Level:
         if not whole_s:
             return cls(0.0, 0.0, 0.0)
         reached = accumulate(length for _, length in lasted)
-        p95 = next(level for (level, _), so_far in zip(lasted, reached, strict=True) if so_far >= 0.95 * whole_s * EXACT)
+        least_s = 0.95 * whole_s * EXACT
+        p95 = next(level for (level, _), so_far in zip(lasted, reached, strict=True) if so_far >= least_s)
         return cls(fsum(level * length for level, length in lasted) / whole_s, p95, lasted[-1][0])
 
 
@@ -62,10 +64,18 @@ class Held:
 
 def serving(result: CaseResult) -> Level:
     """Return the number of serving replicas of all pools together."""
-    of_pool = {pool.name: float(pool.gpus_per_replica) for pool in result.plan.pools}
-    inside = _inside(result)
-    amounts = ((one, one.gpu_s / of_pool[one.pool] if one.state == State.SERVING else 0.0) for one in inside)
-    return Level.of((one.start_s, one.end_s, amount / (one.end_s - one.start_s)) for one, amount in amounts)
+    of_pool = {pool.name: pool for pool in result.plan.pools}
+    return Level.of(
+        (one.start_s, one.end_s, _part(one, of_pool[one.pool]) if one.state == State.SERVING else 0.0)
+        for one in _inside(result)
+    )
+
+
+def _part(interval: Interval, pool: PoolPlan) -> float:
+    """Return what part of a replica *interval* is of: one of several engines, or what one of several services has."""
+    if not pool.gpus_per_replica:
+        return 1 / engines_per_replica(pool)
+    return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
 
 
 def held(result: CaseResult) -> Held:
@@ -80,8 +90,8 @@ def held(result: CaseResult) -> Held:
     whole = gpus_of(plan.pools)
     gpus = whole
     if switched:
-        most = Level.of((o.start_s, o.end_s, o.gpu_s / (o.end_s - o.start_s)) for o in on if o.pool in switched).highest
-        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + most
+        spans = ((one.start_s, one.end_s, one.gpu_s / (one.end_s - one.start_s)) for one in on if one.pool in switched)
+        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + Level.of(spans).highest
         gpus = int(gpus) if gpus == int(gpus) else gpus
     servers = ceil(plan.servers * gpus / whole - 1e-9) if whole else plan.servers
     hours = (end_s - start_s) / SECONDS_PER_HOUR

@@ -19,14 +19,12 @@ from sim.study.fleets.run.sweep import sweep_of
 from sim.study.metrics.replicas import Level
 from tests.small_scenario import SMALL
 
-SCALED = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200").replace(
-    "rate_rps: 1}", "rate_rps: 4}"
-)
+LONGER = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200")
+SCALED = LONGER.replace("rate_rps: 1}", "rate_rps: 4}")
 POOL = "{gpu: rtx-4090, replicas: 1, batching: {policy: vllm, max_num_seqs: 2}}"
 HPA = POOL.replace(
     "batching",
-    "autoscaling: {policy: hpa, metric: outstanding_per_replica, target: 1, max_replicas: 9}, "
-    "batching",
+    "autoscaling: {policy: hpa, metric: outstanding_per_replica, target: 1, max_replicas: 9}, batching",
 )
 RENT = "    cost: {acquisition: rent, quotes: {rtx-4090: 0.5}}\n"
 ON = {"booting", "loading", "serving", "draining", "failed", "reserve"}
@@ -63,14 +61,13 @@ def test_cutting_intervals_changes_nothing(levels: list[int], parts: int) -> Non
 @pytest.mark.parametrize("fleet", ["one", "hpa"])
 def test_figures_are_those_of_usage(run: sim.Run, fleet: str) -> None:
     # requests that were under way at the end are answered behind it
-    usage, row = run.usage[(run.usage.fleet == fleet) & (run.usage.start_s < 500)], run.summary.set_index("fleet").loc[fleet]
+    usage = run.usage[(run.usage.fleet == fleet) & (run.usage.start_s < 500)]
+    row = run.summary.set_index("fleet").loc[fleet]
     serving = usage[usage.state == "serving"]
     usage_s = usage.end_s - usage.start_s
     assert row.replicas_mean == pytest.approx(((serving.end_s - serving.start_s).sum()) / 500)
     edges = sorted({*usage.start_s, *usage.end_s})
-    steps = [
-        (int(((serving.start_s <= a) & (serving.end_s >= b)).sum()), b - a) for a, b in pairwise(edges)
-    ]
+    steps = [(int(((serving.start_s <= a) & (serving.end_s >= b)).sum()), b - a) for a, b in pairwise(edges)]
     assert row.replicas_max == max(count for count, _ in steps)
     beyond = sum(length for count, length in steps if count > row.replicas_p95)
     at_or_beyond = sum(length for count, length in steps if count >= row.replicas_p95)
@@ -92,14 +89,17 @@ def test_a_scaled_fleet_has_the_gpus_that_it_holds_and_never_its_bound(run: sim.
 def test_what_is_bought_is_held_all_the_time(tmp_path: Path) -> None:
     path = tmp_path / "bought.yaml"
     bought = "    cost: {acquisition: buy, quotes: {rtx-4090: 2000}}\n"
-    cheap = SCALED.replace("horizon_s: 500", "horizon_s: 60") + bought + "finance: {method: straight_line, life_years: 3}\n"
+    finance = "finance: {method: straight_line, life_years: 3}\n"
+    cheap = SCALED.replace("horizon_s: 500", "horizon_s: 60") + bought + finance
     path.write_text(cheap.replace("{gpu: rtx-4090, replicas: 1, batching: {policy: vllm}}", HPA), encoding="utf-8")
     [row] = sim.run(path, {"site": {"electricity_usd_per_kwh": 0.1, "pue": 1.2}}, quiet=True).summary.to_dict("records")
     assert (row["gpus"], row["gpu_hours_per_day"]) == (9, pytest.approx(216))
     assert row["replicas_max"] < 9
 
 
-def test_page_and_terminal_show_the_replicas_of_a_scaled_fleet(run: sim.Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_and_terminal_show_the_replicas_of_a_scaled_fleet(
+    run: sim.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = dict(glance(sweep_of(points(run), []), Slo()))
     assert rows["GPU-hours a day"][0] == "72"
     assert rows["Serving replicas"][0] == "3"

@@ -67,7 +67,11 @@ def build(plans: Plans) -> dict[str, Any]:
 
 
 def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
-    cells = {"GPU": pool.get("gpu"), N_("server"): pool.get("server"), N_("replicas"): replicas_of(pool) if "replicas" in pool else ""}
+    cells = {
+        "GPU": pool.get("gpu"),
+        N_("server"): pool.get("server"),
+        N_("replicas"): replicas_of(pool) if "replicas" in pool else "",
+    }
     cells[N_("GPUs of a replica")] = _layout(pool)
     batching, memory = pool.get("batching") or {}, pool.get("memory_gb_per_gpu") or {}
     cells |= {text: batching.get(key) for key, text in BATCHING_ROWS.items()}

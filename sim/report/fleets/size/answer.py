@@ -124,8 +124,8 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
     told = N_("{name} is the cheapest fleet that meets the service level{at}{within}")
     if best.doubtful:
         told = N_(
-            "Inconclusive whether {name} meets the service level{at}{within}: it is the cheapest fleet that does in the "
-            "mean of its runs"
+            "Inconclusive whether {name} meets the service level{at}{within}: it is the cheapest fleet that does in "
+            "the mean of its runs"
         )
     first = _(told, name=best.name, at=at, within=within(scenario))
     first += _(": {cash} a month", cash=cash(cost * HOURS_PER_MONTH))
@@ -187,10 +187,13 @@ def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
             "set replications to {replications} to halve the interval, or a longer horizon_s",
             replications=4 * max(FEWEST, scenario.replications),
         )
-        yield _("The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more)
-    elif scenario.replications < FEWEST and not scenario.workload.deterministic:
-        if found is None or any(one.attained.interval is None for one in found.readings):
-            yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=FEWEST)
+        yield _(
+            "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more
+        )
+        return
+    bare = found is None or any(one.attained.interval is None for one in found.readings)
+    if bare and scenario.replications < FEWEST and not scenario.workload.deterministic:
+        yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=FEWEST)
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:
