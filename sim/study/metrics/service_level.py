@@ -182,8 +182,8 @@ def _gaps(slo: Slo, metrics: Sequence[CaseMetrics]) -> list[float]:
 
 def _shares(level: Level, metrics: Sequence[CaseMetrics], tenant: str) -> Iterator[tuple[Goal, list[float]]]:
     """Each goal of *level* with the share within it in every replication that has one."""
-    rows = [one.level.tenant_shares[tenant] if tenant else one.level.slo_shares
-            for one in metrics if not tenant or one.level.tenant_shares]  # fmt: skip
+    own = [one.level for one in metrics]
+    rows = [each[tenant] for one in own if (each := one.tenant_shares)] if tenant else [one.slo_shares for one in own]
     for goal, column in zip(level.goals, zip(*rows, strict=True), strict=True) if rows else ():
         if known := [share for share in column if share is not None]:
             yield goal, known
