@@ -21,6 +21,7 @@ from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity.search import capacities
 from sim.study.fleets.run.summary import summarize
 from sim.study.metrics.case_metrics import measure
+from sim.study.metrics.columns import ENDS
 from sim.study.metrics.statistics import half_width, mean, wilson
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
@@ -51,7 +52,27 @@ def of_run(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterato
     truth = row_of(scenario, catalog, TRUTH_SEED, truths)
     rows = [row_of(scenario, catalog, seed, scenario.replications) for seed in range(seeds)]
     for name in METRICS:
-        yield name, truth[name], intervals(truth[name], [(row[name], row[f"{name}_ci95"]) for row in rows])
+        yield name, truth[name], [_held(name, row, truth[name]) for row in rows]
+
+
+def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> Iterator[tuple[str, float, Covered]]:
+    """The same of one run and of two of 600 s, by batch means; the truth is the mean of all these runs."""
+    longer = scenario.model_copy(update={"horizon_s": 600.0})
+    for runs in (1, 2):
+        rows = [row_of(longer, catalog, seed, runs) for seed in range(seeds)]
+        for name in METRICS:
+            truth = mean([row[name] for row in rows])
+            known = [_held(name, row, truth) for row in rows if row[f"{name}_ci95"] is not None]
+            yield f"{name}, {runs} x 600 s, {len(known)} of {seeds} have one", truth, known
+
+
+def _held(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
+    """Whether the interval of *row* holds the *truth*, and its half-width over the truth."""
+    half = row[f"{name}_ci95"]
+    low, high = (row.get(f"{name}_ci95_{end}") for end in ENDS)
+    if low is None or high is None:
+        low, high = row[name] - half, row[name] + half
+    return low <= truth <= high, half / truth
 
 
 def of_capacity(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterator[tuple[str, float, Covered]]:
@@ -90,14 +111,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--truths", type=int, default=2000, help="Replications that stand for the truth.")
-    parser.add_argument("--only", choices=("run", "capacity"), default="")
+    parser.add_argument("--only", choices=("run", "batches", "capacity"), default="")
     arguments = parser.parse_args()
     catalog = load_catalog()
     scenario = load(SCENARIO, (), catalog=catalog)
     print("| Figure | true value | mean half-width | intervals that hold it |\n| --- | --- | --- | --- |", flush=True)
-    for command, of in (("run", of_run), ("capacity", of_capacity)):
+    for command, of in (("run", of_run), ("batches", of_batches), ("capacity", of_capacity)):
         if arguments.only in ("", command):
-            truths = arguments.truths if command == "run" else arguments.truths // 5
+            truths = arguments.truths if command != "capacity" else arguments.truths // 5
             for name, truth, covered in of(scenario, catalog, arguments.seeds, truths):
                 print(line(f"`{command}`: {name}", truth, covered), flush=True)
 

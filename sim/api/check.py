@@ -68,6 +68,11 @@ class CheckResult:
         return f"<sim.{type(self).__name__} {self.scenario.name}: {self.verdict}>"
 
 
+def _scaler(pool: dict[str, Any]) -> dict[str, Any]:
+    """Return the autoscaler of a described *pool*, whose run alone shows how many replicas there are; empty without."""
+    return pool.get("autoscaling") or {}
+
+
 def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]]:
     return [
         {
@@ -75,9 +80,12 @@ def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]
             **axes,
             "pool": pool["name"],
             "gpu": pool["gpu"],
-            "gpus": pool.get("gpus", pool["replicas"] * pool["gpus_per_replica"]),
+            "gpus": pool.get("gpus", None if _scaler(pool) else pool["replicas"] * pool["gpus_per_replica"]),
             "server": pool["server"],
-            "replicas": pool["replicas"],
+            "replicas": None if _scaler(pool) else pool["replicas"],
+            **(
+                {f"{end}_replicas": _scaler(pool)[f"{end}_replicas"] for end in ("min", "max")} if _scaler(pool) else {}
+            ),
             **{size: pool[size] for size in SIZES},
             **{limit: pool["batching"].get(limit) for limit in LIMITS},
             "kv_tokens": pool["kv_tokens"],

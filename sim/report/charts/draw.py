@@ -143,7 +143,7 @@ def _line(axes: Any, curve: ChartCurve, x: Scale, y: Scale) -> None:
     if curve.dash != "None":
         dotted = {"linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 2.5}
         axes.plot(*_unsteady_part(path, steady[known]), color=curve.color, **dotted)
-    if any(curve.half):
+    if curve.bands:
         _band(axes, curve, steady, y)
     if curve.filled:
         axes.fill_between(*path.T, y.low, color=curve.color, alpha=0.18, linewidth=0)
@@ -164,10 +164,9 @@ def _unsteady_part(path: NDArray[np.float64], steady: NDArray[np.bool_]) -> NDAr
 
 
 def _band(axes: Any, curve: ChartCurve, steady: NDArray[np.bool_], y: Scale) -> None:
-    middle = np.array(curve.y)
-    half = np.array([np.nan if value is None else value for value in curve.half])
-    shown = steady & np.isfinite(middle) & np.isfinite(half)
-    low, high = np.maximum(middle - half, y.low)[shown], np.minimum(middle + half, y.most)[shown]
+    ends = np.array([(np.nan, np.nan) if band is None else band for band in curve.bands])
+    shown = steady & np.isfinite(ends).all(axis=1)
+    low, high = np.maximum(ends[:, 0], y.low)[shown], np.minimum(ends[:, 1], y.most)[shown]
     axes.fill_between(np.array(curve.x)[shown], low, high, color=curve.color, alpha=0.18, linewidth=0)
 
 

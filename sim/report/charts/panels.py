@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import Point, has_money
 from sim.study.fleets.run.sweep import Line, Sweep, sweep_of
 from sim.study.metrics.cohort import latencies_s
+from sim.study.metrics.columns import ENDS
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CE6BA3", "#6F5A00", "#1A94FE", "#000000"]
 """After Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness; pink, orange and sky
@@ -51,6 +53,8 @@ class ChartCurve:
     dash: Any = "-"
     half: tuple[float | None, ...] = ()
     """Half-width of the 95 % interval of y."""
+    ends: tuple[tuple[float, float] | None, ...] = ()
+    """Ends of the intervals that y is not the middle of (shares), in place of half-widths."""
     filled: bool = False
     """The area below it is shaded."""
     good: tuple[bool, ...] = ()
@@ -67,6 +71,16 @@ class ChartCurve:
     """What each point is called, where its curve has no name for all."""
     marks: tuple[str, ...] = ()
     """How near each point is to what was measured (`sim.study.fidelity.marks`); empty where that is not known."""
+
+    @property
+    def bands(self) -> list[tuple[float, float] | None]:
+        """Ends of the 95 % interval at each point, None where there is none to draw; empty for a curve without any."""
+        if self.ends:
+            return list(self.ends)
+        if not any(self.half):
+            return []
+        spans = zip(self.y, self.half, strict=True)
+        return [(y - half, y + half) if half is not None and isfinite(half) else None for y, half in spans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +206,14 @@ def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
     return get
 
 
+def _bands(line: Line, column: str, scale: float) -> dict[str, Any]:
+    """Half-widths of the intervals of *column*; of a share their ends."""
+    ends = [[point.number(f"{column}_ci95_{end}") for end in ENDS] for point in line.points]
+    if any(low is not None for low, _high in ends):
+        return {"ends": tuple(None if low is None or high is None else (low, high) for low, high in ends)}
+    return {"half": _halves(line, column, scale)}
+
+
 def _halves(line: Line, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
     values = [point.number(f"{column}_ci95") for point in line.points]
     return tuple(None if value is None else scale * _in_unit(column, value) for value in values)
@@ -204,7 +226,7 @@ def _in_unit(column: str, value: float) -> float:
 
 def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, **more: Any) -> Panel:
     curves = tuple(
-        _curve(sweep, line, sweep.x, _getter(column, scale), half=_halves(line, column, scale)) for line in sweep.lines
+        _curve(sweep, line, sweep.x, _getter(column, scale), **_bands(line, column, scale)) for line in sweep.lines
     )
     names = () if sweep.numeric else tuple(map(str, sweep.values))
     ticks = tuple(map(float, sweep.values)) if sweep.numeric else tuple(map(float, range(len(sweep.values))))

@@ -13,7 +13,7 @@ from sim.report.fleets.run.basis import notes
 from sim.report.terminal.fitted import Entries, Entry, FittedTable
 from sim.report.words.money import cash
 from sim.report.words.names import MESSAGES
-from sim.report.words.text import number, percent, plain
+from sim.report.words.text import number, percent, plain, replicas_of
 from sim.scenario.sections.precision import Precision
 
 HOST_MEMORY_PARTS = ("weights", "kv")
@@ -94,9 +94,10 @@ def _gpus(pool: dict[str, Any]) -> str:
     """For example 4x l4, or 7 slices 1g.10gb of 1x a100-80gb-sxm."""
     if not pool["gpu"]:
         return "none"
-    gpus = f"{pool.get('gpus', pool['replicas'] * pool['gpus_per_replica'])}x {pool['gpu']}"
+    count = pool["gpus"] if "gpus" in pool else replicas_of(pool, pool["gpus_per_replica"])
+    gpus = f"{count}x {pool['gpu']}"
     return (
-        _("{replicas} slices {mig} of {gpus}", replicas=pool["replicas"], mig=pool["mig"], gpus=gpus)
+        _("{replicas} slices {mig} of {gpus}", replicas=replicas_of(pool), mig=pool["mig"], gpus=gpus)
         if "mig" in pool
         else gpus
     )
@@ -125,7 +126,7 @@ def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitte
             *([_point(axes)] if several else []),
             pool["name"],
             _gpus(pool),
-            f"{pool['replicas']} x ({' x '.join(str(pool[size]) for size in SIZES)})",
+            f"{replicas_of(pool)} x ({' x '.join(str(pool[size]) for size in SIZES)})",
             pool["server"] or _("none"),
             *(f"{pool['batching'][limit]:,}" if limit in pool["batching"] else "none" for limit in limits),
             *(f"{pool['kv_tokens']:,}" for _ in cached),

@@ -62,11 +62,11 @@ def bands(panel: Panel, x: Scale, y: Scale) -> Spec:
     """The 95 % intervals as areas."""
     rows = []
     for index, curve in enumerate(panel.curves):
-        for place, half in enumerate(curve.half):
-            at, middle = curve.x[place], curve.y[place]
+        for place, band in enumerate(curve.bands):
+            at = curve.x[place]
             steady = curve.steady[place] if curve.steady else True
-            if half is not None and steady and isfinite(middle) and isfinite(half) and any(curve.half):
-                low, high = max(middle - half, y.low), min(middle + half, y.most)
+            if band is not None and steady and all(map(isfinite, band)):
+                low, high = max(band[0], y.low), min(band[1], y.most)
                 look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
                 rows.append({"x": at, "y": low, "hi": high, **look})
         if curve.filled:

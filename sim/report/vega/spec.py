@@ -13,7 +13,7 @@ from sim.report.charts.scale import Scale, core
 from sim.report.vega.lines import bands, field, lines, opacity
 from sim.report.vega.text import layouts
 from sim.report.vega.theme import FONT, expression, params
-from sim.report.words.text import plain
+from sim.report.words.text import plain, ranged
 
 HEIGHT = 240
 """Of a plot area [px]; its width is that of the page's column."""
@@ -169,8 +169,9 @@ def _shape(marker: str) -> str:
 
 def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
     """What the chart itself knows of a point, under its headings; where the page knows more, it says that."""
-    half = curve.half[place] if curve.half else None
+    half, band = curve.half[place] if curve.half else None, curve.ends[place] if curve.ends else None
     value = panel.y_format(curve.y[place]) + (f" ± {plain(half, 2)}" if half and isfinite(half) else "")
+    value += f" ({ranged(*map(panel.y_format, band))})" if band else ""
     names = curve.names[place] if curve.names else curve.name
     return {"name": names, "said": [_place(panel, curve.x[place]), value]}
 

@@ -103,8 +103,10 @@ def capacity_notes(found: Sequence[Capacity], precision: Precision | None, state
 def _imprecise(one: Capacity, asked: float, precision: Precision | None, stated: bool) -> str:
     have = len(one.found)
     if one.half_width is None:
-        return _(
+        return ngettext(
             "The capacity of {fleet} rests on one replication and has no interval: set {setting}.",
+            "The capacity of {fleet} rests on {count} replications and has no interval: set {setting}.",
+            have,
             fleet=one.fleet,
             setting=_setting(asked),
         )

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from math import isclose, isfinite
+from math import isclose, isfinite, nan
 from typing import Any
 
 from sim.language import _
 from sim.report.words.text import listing, percent, plain, seconds, steady
 from sim.scenario.sections.slo import PercentileLimit, Slo
+from sim.study.metrics.service_level import Reading, Standing
 
 SAME = 1e-12
 """What differs by less is a rounding error of a mean."""
@@ -127,33 +128,27 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def unsure(slo: Slo, row: Mapping[str, Any]) -> list[str]:
-    """The goals whose limit lies within the interval of what is attained."""
-    told = []
-    share, half = row.get("slo_attainment"), row.get("slo_attainment_ci95")
-    if slo.per_request and share is not None and half and abs(share - slo.attainment) < half:
-        shown = share_beside(share, slo.attainment).removesuffix("\u00a0%")
-        told.append(
-            _(
-                "{shown} ± {value}\u00a0% of the requests, {exactly} asked for",
-                shown=shown,
-                value=plain(100 * half, 2),
-                exactly=exactly(slo.attainment),
-            )
+def doubts_told(standing: Standing) -> list[str]:
+    """The goals whose limit lies within the interval of what is attained, where that leaves the verdict open."""
+    return [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
+
+
+def _doubt(one: Reading) -> str:
+    value, (low, high) = one.attained.value, one.attained.interval or (nan, nan)
+    if one.by_share or one.goal.percentile is None:
+        return _(
+            "{value} of the requests, interval {low} to {high}, {exactly} asked for",
+            value=share_beside(value, one.target),
+            low=share_beside(low, one.target).removesuffix("\u00a0%"),
+            high=share_beside(high, one.target),
+            exactly=exactly(one.target),
         )
-    for one in slo.percentiles:
-        value, half = row.get(one.column), row.get(f"{one.column}_ci95")
-        if value is not None and half and abs(value - one.limit_s) < half:
-            around = f"{seconds_beside(value, one.limit_s)} ± {seconds(half, 2)}"
-            told.append(
-                _(
-                    "{name_of} {around}, at most {limit} asked for",
-                    name_of=name_of(one),
-                    around=around,
-                    limit=_limit(one.limit_s),
-                )
-            )
-    return told
+    return _(
+        "{name_of} {around}, at most {limit} asked for",
+        name_of=name_of(one.goal.percentile),
+        around=f"{seconds_beside(value, one.target)} ± {seconds((high - low) / 2, 2)}",
+        limit=_limit(one.target),
+    )
 
 
 def unjudged(slo: Slo) -> list[str]:

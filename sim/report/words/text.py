@@ -1,6 +1,6 @@
 """Numbers and names as people read them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -131,6 +131,13 @@ def commas(items: Iterable[str]) -> str:
 def ranged(low: str, high: str) -> str:
     """`1 to 4`; one number where both are the same."""
     return low if low == high else _("{low} to {high}", low=low, high=high)
+
+
+def replicas_of(pool: Mapping[str, Any], gpus_each: float = 1) -> str:
+    """Return the replicas of a described *pool*, or the GPUs of them with *gpus_each*: `4`, autoscaled `1 to 4`."""
+    scaler = pool.get("autoscaling")
+    ends = (pool["replicas"],) if scaler is None else (scaler["min_replicas"], scaler["max_replicas"])
+    return ranged(*(f"{end * gpus_each:g}" for end in (ends[0], ends[-1])))
 
 
 def joined(sentences: Iterable[str]) -> str:

@@ -90,7 +90,7 @@ def chart_data(panel: Panel) -> dict[str, Any]:
                 "filled": curve.filled,
                 "x": [_plain(value) for value in curve.x],
                 "y": [_plain(value) for value in curve.y],
-                "half": [_plain(value) for value in curve.half],
+                "band": [band and [_plain(end) for end in band] for band in curve.bands],
                 "good": list(curve.good),
                 "steady": list(curve.steady),
                 "keys": list(curve.keys),

@@ -7,7 +7,7 @@ from math import isnan
 from typing import Any, NamedTuple, Protocol
 
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.statistics import half_width, mean, ratio
+from sim.study.metrics.statistics import FEWEST, half_width, half_width_within, mean, ratio, share_interval
 from sim.units import SECONDS_PER_HOUR
 
 HOURS, UNITS = "window_h", "units"
@@ -21,7 +21,16 @@ class Figure(NamedTuple):
 
     value: Any
     half_width: float | None = None
-    """Of the 95 % interval; None where there is none."""
+    """Half the length of the 95 % interval; None where there is none."""
+    ends: tuple[float, float] | None = None
+    """Ends of an interval that the value is not the middle of: that of a share."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Ends of the 95 % interval; None where there is none."""
+        if self.ends is not None or self.half_width is None:
+            return self.ends
+        return self.value - self.half_width, self.value + self.half_width
 
 
 NOTHING = Figure(None)
@@ -50,9 +59,14 @@ def numbers(cases: Cases, name: str) -> list[float]:
     return [value for one in cases if (value := one[name]) is not None and not isnan(value)]
 
 
+def within_runs(cases: Cases, name: str) -> float | None:
+    """Half-width of the mean of *name* by batch means inside each run; None where a run has none."""
+    return half_width_within([one.samples.batch_ci95.get(name) for one in cases])
+
+
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of the replications that have it; of a single run the interval by batch means."""
+    """The mean of the replications that have it; of one or two runs the interval by batch means."""
 
     words: str = "mean"
     has_interval: bool = True
@@ -67,10 +81,23 @@ class Mean:
         if not values:
             return NOTHING
         same = all(value == values[0] for value in values)
-        half = half_width(values)
-        if len(cases) == 1:
-            half = cases[0].samples.batch_ci95.get(name, half)
+        half = half_width(values) if len(cases) >= FEWEST else within_runs(cases, name)
         return Figure(values[0] if same else mean(values), half)
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Mean):
+    """The mean of shares; the interval stays within 0 and 1."""
+
+    draws: str = ""
+    """Figure that counts what it is a share of; empty for a share of time or memory."""
+
+    def of(self, name: str, cases: Cases) -> Figure:
+        """Half the length of the interval, and its ends."""
+        value, half, _ = super(Share, self).of(name, cases)
+        draws = sum(int(one[self.draws] or 0) for one in cases) if self.draws else None
+        ends = None if value is None else share_interval(value, half, draws)
+        return Figure(value) if ends is None else Figure(value, (ends[1] - ends[0]) / 2, ends)
 
 
 PLANNED = Mean("the same in every replication", has_interval=False)
@@ -99,8 +126,8 @@ class Ratio:
         if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
             return NOTHING
         value, half = ratio(amounts, [self.below(one) for one in cases])
-        if len(cases) == 1 and self.bottom in TOKENS:
-            half = self._of_one_run(cases[0], value)
+        if len(cases) < FEWEST and self.bottom in TOKENS:
+            half = self._within_runs(cases, value)
         return Figure(value, half)
 
     def top(self, case: CaseMetrics) -> float | None:
@@ -115,13 +142,16 @@ class Ratio:
             return amount / PER_THOUSAND
         return amount if self.bottom == HOURS else amount / PER_MILLION
 
-    def _of_one_run(self, case: CaseMetrics, value: float) -> float | None:
-        """Half of the interval from that of the tokens' rate, as if cost ran evenly.
+    def _within_runs(self, cases: Cases, value: float) -> float | None:
+        """Half-width from those of the tokens' rates, as if cost ran evenly.
 
         Too wide rather than too narrow: energy grows with the tokens.
         """
-        half, made = case.samples.batch_ci95.get(f"{self.bottom}_per_s"), case[self.bottom]
-        return value * half * case.machines.window_h * SECONDS_PER_HOUR / made if half and made else None
+        rates = [one.samples.batch_ci95.get(f"{self.bottom}_per_s") for one in cases]
+        seconds = [one.machines.window_h * SECONDS_PER_HOUR for one in cases]
+        half = half_width_within([rate and rate * span for rate, span in zip(rates, seconds, strict=True)])
+        made = sum(one[self.bottom] for one in cases)
+        return value * half * len(cases) / made if half and made else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.study.metrics.cohort import Cohort, Floats
-from sim.study.metrics.statistics import half_width, normal_quantile, wilson
+from sim.study.metrics.statistics import half_width, normal_quantile
 
 BATCHES = (10, 5)
 LEAST_IN_BATCH = 50
@@ -38,13 +38,6 @@ def percentile_half_width(series: Floats, percent: float) -> float | None:
     tail = min(percent, 100 - percent) / 100
     least = max(LEAST_IN_BATCH, int(np.ceil(LEAST_IN_TAIL / tail)))
     return _half_width(series, least, lambda batches: np.percentile(batches, percent, axis=1))
-
-
-def share_half_width(hits: Floats) -> float | None:
-    """Half of the 95 % interval of the share of *hits* (1 or 0): at least as wide as for independent hits."""
-    half = mean_half_width(hits)
-    low, high = wilson(int(hits.sum()), len(hits)) if len(hits) else (0.0, 1.0)
-    return None if half is None else max(half, float(hits.mean()) - low, high - float(hits.mean()))
 
 
 def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.case import CaseResult, of_services
-from sim.scenario.resolving.resolved import gpus_of
+from sim.routing import PowerOfTwo, Random
 from sim.scenario.sections.slo import LATENCIES, Slo
-from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals, share_half_width
+from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefixes_of
 from sim.study.metrics.limits import KvTransfers, availability, kv_transfers, limited_by, step_share
+from sim.study.metrics.replicas import held, serving
 from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
 from sim.units import SECONDS_PER_HOUR
 
@@ -88,6 +89,16 @@ class Machines:
     """Noun for one of them: image, sequence, ..."""
     availability: float | None = None
     """Share of time in which the replicas that may break down are neither broken nor under repair."""
+    replicas_mean: float | None = None
+    """Mean number of serving replicas over the window, of all pools together."""
+    replicas_p95: float | None = None
+    """Number of serving replicas that is not exceeded in 95 % of the time."""
+    replicas_max: float | None = None
+    """Highest number of replicas that serve at the same time."""
+    gpu_hours_per_day: float | None = None
+    """GPU-hours a day of the GPUs that are held: bought or reserved, else switched on."""
+    scaled: bool | None = None
+    """True where replicas are started and stopped while the fleet runs; None where not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,8 @@ class Samples:
     """Output tokens of the window that belong to requests within the limits."""
     batch_ci95: dict[str, float]
     """Half-widths of 95 % intervals that the run alone gives, by column."""
+    chance: bool | None = None
+    """Whether another seed gives another run; None where that was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +189,8 @@ def _group(kind: type, data: Mapping[str, Any]) -> Any:
 
 
 OF_SERVICES = "services"
-SERVICE_FIGURES = frozenset({"units", "unit", "availability", "tenant_shares"})
-"""What is stored only of services, where replicas break down, or where tenants have limits of their own."""
+SERVICE_FIGURES = frozenset({"units", "unit", "availability", "tenant_shares", "scaled"})
+"""What is stored only of services, where replicas break down or scale, or where tenants have limits of their own."""
 GROUPS = {
     "traffic": Traffic,
     "latencies": Latencies,
@@ -211,6 +224,7 @@ def measure(result: CaseResult) -> CaseMetrics:
         Samples(
             traffic.output_tokens * cohort.good_share_of_tokens(kept),
             _batch_intervals(result, cohort, kept),
+            not result.plan.workload.deterministic or isinstance(result.plan.routing, Random | PowerOfTwo),
         ),
         *bill(result),
         endings=(
@@ -305,10 +319,13 @@ def _latencies(cohort: Cohort, slo: Slo) -> Latencies:
 def _batch_intervals(result: CaseResult, cohort: Cohort, kept: NDArray[np.bool_]) -> dict[str, float]:
     """Half-widths of 95 % intervals that this run alone gives, for what is counted request by request.
 
-    None for a load without chance or without a steady state, and for a queue that grows.
+    None for a load without chance or without a steady state, for a queue that grows, and for replicas that come and
+    go: failures and starts are too few for the parts of a run to stand for runs.
     """
     workload = result.plan.workload
-    if cohort.open_end or workload.deterministic or not workload.stationary or cohort.queue_growth().certain:
+    if any(pool.switched for pool in result.plan.pools) or cohort.open_end:
+        return {}
+    if workload.deterministic or not workload.stationary or cohort.queue_growth().certain:
         return {}
     found: dict[str, float | None] = {}
     for name in LATENCIES:
@@ -317,7 +334,7 @@ def _batch_intervals(result: CaseResult, cohort: Cohort, kept: NDArray[np.bool_]
         measured = percents(result.plan.slo, name)
         found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
     found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
-    found["slo_attainment"] = share_half_width(kept[cohort.measured].astype(float))
+    found["slo_attainment"] = mean_half_width(kept[cohort.measured].astype(float))
     found |= rate_intervals(cohort, kept)
     return {name: half for name, half in found.items() if half is not None}
 
@@ -329,20 +346,26 @@ def _machines(result: CaseResult) -> Machines:
     inside = [i for i in result.log.intervals if i.is_within(start_s, end_s)]
     busy_s = sum(meters.busy_s for meters in totals)
     powered = all(pool.power is not None for pool in plan.pools)
+    replicas, having = serving(result), held(result)
     return Machines(
         limited_by=limited_by(result),
         step_share=step_share(result),
         batch_mean=sum(meters.sequence_s for meters in totals) / busy_s if busy_s else 0.0,
         gpu_busy_fraction=busy_s / (len(totals) * window_s),
         kv_used_peak_fraction=_kv_peak(result),
-        gpus=gpus_of(plan.pools),
-        servers=plan.servers,
+        gpus=having.gpus,
+        servers=having.servers,
         gpu_power_w_mean=sum(i.gpu_energy_j for i in inside) / window_s if powered else None,
         it_power_w_mean=it_power_w_mean(result),
         window_h=(end_s - start_s) / SECONDS_PER_HOUR,
         units=sum(meters.output_tokens for meters in totals) if plan.unit else None,
         unit=plan.unit or None,
         availability=availability(plan, inside),
+        replicas_mean=replicas.mean,
+        replicas_p95=replicas.p95,
+        replicas_max=replicas.highest,
+        gpu_hours_per_day=having.gpu_hours_per_day,
+        scaled=any(pool.scaled for pool in plan.pools) or None,
     )
 
 

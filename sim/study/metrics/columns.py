@@ -20,15 +20,17 @@ from sim.study.metrics.averages import (
     MeanRate,
     OfAll,
     Ratio,
+    Share,
     Usual,
     numbers,
+    within_runs,
 )
 from sim.study.metrics.case_metrics import GROUP_OF, PERCENTILES
-from sim.study.metrics.service_level import cases_overloaded
-from sim.study.metrics.statistics import mean
+from sim.study.metrics.service_level import ATTAINED, cases_overloaded
+from sim.study.metrics.statistics import FEWEST, mean
 from sim.units import HOURS_PER_MONTH
 
-MEAN, FIRST, JUDGED = Mean(), First(), Judged()
+MEAN, SHARE, FIRST, JUDGED = Mean(), Share(), First(), Judged()
 WORDS = {"ttft_s": "time to first token, queueing included", "tpot_s": "time per output token after the first",
          "e2e_s": "time from arrival to last token"}  # fmt: skip
 
@@ -78,9 +80,16 @@ def thin(cases: Cases) -> str:
     return " ".join(dict.fromkeys(name for one in cases for name in one.latencies.thin_percentiles))
 
 
+REPLICATIONS, BATCH_MEANS, NO_INTERVAL = "replications", "batch means", "none"
+
+
 def basis(cases: Cases) -> str:
     """What the intervals rest on."""
-    return "replications" if len(cases) > 1 else "batch means" if cases[0].samples.batch_ci95 else ""
+    if len(cases) >= FEWEST:
+        return REPLICATIONS
+    if any(within_runs(cases, name) is not None for name in cases[0].samples.batch_ci95):
+        return BATCH_MEANS
+    return "" if cases[0].samples.chance is False else NO_INTERVAL
 
 
 def usd_per_million(tokens: str) -> Ratio:
@@ -120,7 +129,7 @@ IN_EVERY_TABLE = (
            "alone: that are answered", MEAN),
     Column("slo_attainment", "share",
            "requests within all limits of each request in the SLO: limits on percentiles have no part in it",
-           MEAN, "within SLO", "within SLO [%]"),
+           ATTAINED, "within SLO", "within SLO [%]"),
     Column("meets_slo", "",
            "`slo_attainment` reaches `attainment` (where requests have limits), and every percentile with a "
            "limit keeps to it; empty without an SLO", JUDGED),
@@ -133,12 +142,22 @@ IN_EVERY_TABLE = (
     Column("queue_s_p95", "s",
            "95th percentile of the wait from arrival until the first step that works on the request", MEAN),
     Column("batch_mean", "", "sequences in a step, over busy time", MEAN),
-    Column("gpu_busy_fraction", "share", "time in which the GPUs compute", MEAN, "GPU busy"),
+    Column("gpu_busy_fraction", "share", "time in which the GPUs compute", SHARE, "GPU busy"),
     Column("kv_used_peak_fraction", "share",
-           "the fullest that any replica's KV cache has been", MEAN, "KV peak", "KV peak [%]"),
+           "the fullest that any replica's KV cache has been", SHARE, "KV peak", "KV peak [%]"),
     Column("preemptions", "", "sequences that gave up their KV cache to others and were computed again", MEAN),
-    Column("gpus", "", "GPUs of the fleet, spares included", PLANNED),
+    Column("gpus", "",
+           "GPUs of the fleet, spares included; of rented replicas that are started and stopped the most at a time",
+           PLANNED),
     Column("servers", "", "servers that they stand in", PLANNED),
+    Column("replicas_mean", "", "serving replicas over the window, all pools together", MEAN,
+           "replicas, mean", "replicas, mean"),
+    Column("replicas_p95", "", "serving replicas that are not exceeded in 95 % of the time", MEAN,
+           "replicas, p95", "p95"),
+    Column("replicas_max", "", "most replicas that serve at a time", MEAN, "replicas, highest", "highest"),
+    Column("gpu_hours_per_day", "h/day",
+           "GPU-hours a day of the GPUs that are held: bought or reserved all the time, else while switched on", MEAN,
+           "GPU-hours a day", "GPU-hours a day"),
     Column("gpu_power_w_mean", "W", "mean power of the GPUs", MEAN),
     Column("it_power_w_mean", "W", "mean power at the servers' plugs", MEAN),
     Column("facility_power_w_mean", "W",
@@ -165,7 +184,7 @@ WHERE_KNOWN = (
     Column("attempts_per_request", "",
            "how often a request of the window was sent: the load of the fleet over the load offered", MEAN),
     Column("availability", "share",
-           "time that replicas are neither broken nor under repair, where they break down (`failures`)", MEAN,
+           "time that replicas are neither broken nor under repair, where they break down (`failures`)", SHARE,
            "available", "available [%]"),
     Column("idle_tax_usd_per_h", "USD/h",
            "the part of the cost that runs while GPUs have nothing to do, unused GPUs and commitments included",
@@ -176,16 +195,16 @@ WHERE_KNOWN = (
         Column(f"usd_per_request_p{p}", "USD", f"{p}th percentile of what a request costs (`requests_cost`)", MEAN)
         for p in PERCENTILES
     ),
-    Column("prefix_hit_rate", "share", "prompt tokens that the prefix cache of the chosen replica had", MEAN),
+    Column("prefix_hit_rate", "share", "prompt tokens that the prefix cache of the chosen replica had", SHARE),
     Column("prefix_hit_bound", "share",
-           "those that one cache would have had that never forgets, for requests in the order of arrival", MEAN),
+           "those that one cache would have had that never forgets, for requests in the order of arrival", SHARE),
     Column("kv_transfer_s_p50", "s",
            "median of the time from a request's first token to the arrival of its KV where the answer is made", MEAN),
     Column("kv_transfer_s_p95", "s",
            "95th percentile of the same", MEAN, "KV transfer p95", "KV transfer p95 [s]"),
     Column("kv_port_busy_fraction", "share",
            "KV that crossed the network, over what the ports of those who send, of those who receive, or the network "
-           "between can carry, whichever is least", MEAN, "KV ports busy"),
+           "between can carry, whichever is least", SHARE, "KV ports busy"),
     Column("unit", "", "noun for a service's unit of work, such as image or sequence", FIRST),
     Column("usd_per_thousand_units", "USD", "all cost over a service's units of work", Ratio(("cost_usd",), "units")),
     Column("currency", "", "the currency of the report, where it is not the US dollar", FIRST),
@@ -207,28 +226,38 @@ WHERE_KNOWN = (
 warm-up.
 """
 MARKS = (
+    Column(
+        "slo_verdict", "",
+        "`met`, `missed`, or `inconclusive` where the 95 % interval of what is attained contains the limit; empty "
+        "without an SLO", JUDGED,
+    ),
     Column("thin_percentiles", "", "percentiles with fewer than 20 requests beyond them", OfAll(thin)),
     Column(
         "horizon_dependent", "", "columns that would be others with another horizon, because the queue grows", JUDGED
     ),
     Column(
-        "intervals", "", "what the `_ci95` rest on: `replications` or, of a single one, `batch means`", OfAll(basis)
+        "intervals", "",
+        "what the `_ci95` rest on: `replications` (three or more), of one or two `batch means`, or `none` where a run "
+        "alone gives none; empty where nothing depends on chance", OfAll(basis),
     ),
-)
+)  # fmt: skip
 """What must be known of the other columns."""
 COLUMNS = (*IN_EVERY_TABLE, *WHERE_KNOWN, *MARKS)
 BY_NAME = {column.name: column for column in COLUMNS}
+OF_SCALING = ("replicas_mean", "replicas_p95", "replicas_max", "gpu_hours_per_day")
+"""Columns that the tables show where replicas are started and stopped while a fleet runs."""
 
 
 def is_column(name: str) -> bool:
     """Return whether summary.csv may have a column *name*: half-widths and percentiles of a service level included."""
-    plain = name.removesuffix("_ci95")
+    plain = re.sub("_ci95(_low|_high)?$", "", name)
     return plain in BY_NAME or re.fullmatch(rf"({'|'.join(LATENCIES)})_p[0-9.]+", plain) is not None
 
 
 IN_REPORT = (
     *("slo_attainment", "ttft_s_p50", "ttft_s_p95", "ttft_s_p99", "tpot_s_p50", "tpot_s_p95", "e2e_s_p95"),
     "availability",
+    *OF_SCALING,
     *("kv_transfer_s_p95", "kv_port_busy_fraction"),
     *("output_tokens_per_s", "kv_used_peak_fraction", "gpu_busy_fraction", "facility_power_w_mean", "cost_usd_per_h"),
     *("usd_per_million_output_tokens", "usd_per_million_good_tokens", "api_usd_per_million_output_tokens"),
@@ -241,6 +270,10 @@ PAIRED = (
     *("usd_per_million_output_tokens", "usd_per_million_good_tokens"),
 )
 """Columns whose paired differences are in paired.csv, in this order."""
+
+
+ENDS = ("low", "high")
+"""Ends of the 95 % interval of a share: `slo_attainment_ci95_low` and `_high`."""
 
 
 def column(name: str) -> Column:
@@ -265,7 +298,7 @@ def summary_columns(axes: Sequence[str], money: bool, where_known: Sequence[str]
     """Column names of summary.csv in order; without any cost (*money*) there are no columns that need one."""
     shown = [*(one for one in IN_EVERY_TABLE if money or not one.needs_cost), *map(column, where_known)]
     always = {*IN_EVERY_TABLE}
-    halves = [
-        f"{one.name}_ci95" for one in shown if one.average.has_interval and (one in always or is_percentile(one.name))
-    ]
-    return ["fleet", *axes, *(one.name for one in shown), *(one.name for one in MARKS), *halves]
+    known = [one for one in shown if one.average.has_interval and (one in always or is_percentile(one.name))]
+    halves = [f"{one.name}_ci95" for one in known]
+    ends = [f"{one.name}_ci95_{end}" for one in known if isinstance(one.average, Share) for end in ENDS]
+    return ["fleet", *axes, *(one.name for one in shown), *(one.name for one in MARKS), *halves, *ends]

@@ -18,6 +18,7 @@ from sim.scenario.sweep import Case, at_point, cases, is_deterministic
 from sim.study.cases.store import StoredCase
 from sim.study.metrics.columns import column
 from sim.study.metrics.service_level import cases_overloaded
+from sim.study.metrics.statistics import FEWEST as FEWEST_OF_INTERVAL
 
 Key = tuple[str, str, int]
 """Fleet, sweep point, replication."""
@@ -123,16 +124,17 @@ def replications_wanted(asked: float, relative: float | None, have: int) -> int:
 
 
 def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | None:
-    """Half-width over mean; inf with a single run; None where there is no steady value to be precise about."""
+    """Half-width over mean; inf below three runs; None where there is no steady value to be precise about."""
     if any(case.status != "ok" for case in members) or cases_overloaded([case.metrics for case in members]):
         return None
-    if len(members) == 1:
+    if len(members) < FEWEST_OF_INTERVAL:
         return inf
     assert precision.metric is not None
     metrics, average = [case.metrics for case in members], column(precision.metric).average
     if any(one[part] is None for one in metrics for part in average.parts(precision.metric)):
         return None
-    value, half = average.of(precision.metric, metrics)
+    figure = average.of(precision.metric, metrics)
+    value, half = figure.value, figure.half_width
     if half is None or not isfinite(value):
         return None
     return half / abs(value) if value else inf if half else 0.0

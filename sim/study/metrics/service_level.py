@@ -3,18 +3,58 @@
 Over replications a percentile is the mean of the replications' percentiles, as in summary.csv, and so is the share of
 requests within the limits of each request. Both are compared with what the scenario asks for. Where tenants have limits
 of their own, each class of requests is judged by shares; a limit on a percentile holds where that share keeps to it.
+
+A limit within the 95 % interval of what is attained leaves the verdict inconclusive, unless another limit is missed for
+certain or the queue grows without end. Without an interval the value itself decides.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from sim.scenario.sections.slo import Level, Slo
+from sim.scenario.sections.slo import Goal, Level, Slo
+from sim.study.metrics.averages import Figure, Mean, Share
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.overload import overloaded
-from sim.study.metrics.statistics import mean
+from sim.study.metrics.statistics import half_width, mean, share_interval
 
 ROUNDING = 1e-12
 """Relative error of a mean: three replications with 95 % each have 95 %."""
+ATTAINED = Share(draws="requests")
+
+
+Verdict = Literal["met", "missed", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is attained of one goal."""
+
+    goal: Goal
+    attained: Figure
+    """Share of the requests, or of a limit on a percentile that percentile [s]."""
+    by_share: bool
+    """Whether the share is what is attained, and not the percentile."""
+    of: str = ""
+    """Service or tenant whose requests these are; empty: all."""
+
+    @property
+    def target(self) -> float:
+        """Share or latency [s] that is asked for."""
+        percentile = self.goal.percentile
+        return self.goal.share if self.by_share or percentile is None else percentile.limit_s
+
+    @property
+    def met(self) -> bool:
+        """Whether the value keeps to the limit."""
+        value, limit = self.attained.value, self.target
+        return bool(value >= limit * (1 - ROUNDING) if self.by_share else value <= limit * (1 + ROUNDING))
+
+    @property
+    def certain(self) -> bool:
+        """Whether the limit lies outside of the interval, or there is none."""
+        ends = self.attained.interval
+        return ends is None or ends[0] == ends[1] or not ends[0] < self.target < ends[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +65,50 @@ class Standing:
     """None without a limit, and where no request was measured."""
     overloaded: bool
     """The queue grows without end."""
+    readings: tuple[Reading, ...] = ()
+    """What is attained of each goal."""
 
     @property
     def good(self) -> bool:
         """Nothing speaks against it: no limit is broken, and it keeps up with the load."""
         return self.met is not False and not self.overloaded
 
+    @property
+    def doubts(self) -> tuple[Reading, ...]:
+        """The goals that leave the verdict inconclusive; none where it is certain."""
+        missed = any(one.certain and not one.met for one in self.readings)
+        if self.overloaded or missed or self.met is None:
+            return ()
+        return tuple(one for one in self.readings if not one.certain)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The one decision on the service level; None without a limit."""
+        if self.met is None:
+            return None
+        return "inconclusive" if self.doubts else "met" if self.good else "missed"
+
 
 def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
     """The verdict over the *metrics* of all replications of a point; of several services, on all of them by their own
     service levels.
     """
-    each = [standing(level, own) for level, own in _services(metrics)]
+    each = {name: standing(level, own) for name, level, own in _services(metrics)}
     if not each:
-        return Standing(_met(slo, metrics), cases_overloaded(metrics))
-    met = [one.met for one in each if one.met is not None]
-    return Standing(all(met) if met else None, any(one.overloaded for one in each))
+        readings = tuple(_readings(slo, metrics)) if slo.goals else ()
+        met = all(one.met for one in readings) if readings else None
+        return Standing(met, cases_overloaded(metrics), readings)
+    met_ones = [one.met for one in each.values() if one.met is not None]
+    together = [replace(reading, of=name) for name, one in each.items() for reading in one.readings]
+    over = any(one.overloaded for one in each.values())
+    return Standing(all(met_ones) if met_ones else None, over, tuple(together))
 
 
-def _services(metrics: Sequence[CaseMetrics]) -> list[tuple[Slo, list[CaseMetrics]]]:
-    """The service level of each of several services, with its part of the *metrics*."""
+def _services(metrics: Sequence[CaseMetrics]) -> list[tuple[str, Slo, list[CaseMetrics]]]:
+    """Each of several services with its service level and its part of the *metrics*."""
     names = metrics[0].services if metrics else {}
-    parts = ([one.services[name] for one in metrics] for name in names)
-    return [(Slo.model_validate(own[0].level.slo), own) for own in parts]
+    parts = ((name, [one.services[name] for one in metrics]) for name in names)
+    return [(name, Slo.model_validate(own[0].level.slo), own) for name, own in parts]
 
 
 def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
@@ -61,25 +122,36 @@ def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
     )
 
 
-def _met(slo: Slo, metrics: Sequence[CaseMetrics]) -> bool | None:
-    attained = values_of(metrics, "slo_attainment")
-    if not slo.goals or not attained:
-        return None
+def _readings(slo: Slo, metrics: Sequence[CaseMetrics]) -> Iterator[Reading]:
+    """What is attained of each goal; none where no request was measured."""
+    asked = [one for one in metrics if one.traffic.slo_attainment is not None]
     if slo.tenants:
-        return all(gap >= -ROUNDING for gap in _gaps(slo, metrics))
-    if slo.per_request and mean(attained) < slo.attainment * (1 - ROUNDING):
-        return False
-    percentiles = ((values_of(metrics, one.column), one.limit_s) for one in slo.percentiles)
-    return all(mean(values) <= limit_s * (1 + ROUNDING) for values, limit_s in percentiles if values)
+        yield from _shares_read(slo, asked)
+        for name in slo.tenants:
+            yield from _shares_read(slo.tenants[name], asked, name)
+        return
+    for goal in slo.goals if asked else ():
+        if goal.percentile is None:
+            yield Reading(goal, ATTAINED.of("slo_attainment", asked), by_share=True)
+        elif values_of(asked, goal.percentile.column):
+            yield Reading(goal, Mean().of(goal.percentile.column, asked), by_share=False)
+
+
+def _shares_read(level: Level, metrics: Sequence[CaseMetrics], tenant: str = "") -> Iterator[Reading]:
+    """What is attained of each goal of *level* as a share of the requests of a *tenant*, or of all others."""
+    for goal, values in _shares(level, metrics, tenant):
+        half = half_width(values)
+        ends = share_interval(mean(values), half)
+        yield Reading(goal, Figure(mean(values), half, ends), by_share=True, of=tenant)
 
 
 def tenants_met(slo: Slo, metrics: Sequence[CaseMetrics]) -> dict[str, bool]:
     """Whether each tenant with limits of its own has what it asks for; none where no such request was measured."""
     found = {}
     for name, level in (slo.tenants or {}).items():
-        gaps = _gaps_of(level, [shares[name] for one in metrics if (shares := one.level.tenant_shares)])
-        if gaps:
-            found[name] = all(gap >= -ROUNDING for gap in gaps)
+        readings = list(_shares_read(level, metrics, name))
+        if readings:
+            found[name] = all(one.met for one in readings)
     return found
 
 
@@ -94,7 +166,7 @@ def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
     A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
     """
     if services := _services(metrics):
-        return min(slack(level, own) for level, own in services)
+        return min(slack(level, own) for _, level, own in services)
     if not any(one.traffic.requests for one in metrics):
         return -1.0
     return min(_gaps(slo, metrics), default=0.0)
@@ -103,13 +175,15 @@ def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
 def _gaps(slo: Slo, metrics: Sequence[CaseMetrics]) -> list[float]:
     """Share within each goal less the share asked for, of tenants with limits of their own and of all others."""
     asked = [one for one in metrics if one.traffic.requests]
-    gaps = _gaps_of(slo, [one.level.slo_shares for one in asked])
-    for name, level in (slo.tenants or {}).items():
-        gaps += _gaps_of(level, [shares[name] for one in asked if (shares := one.level.tenant_shares)])
-    return gaps
+    levels: dict[str, Level] = {"": slo, **(slo.tenants or {})}
+    every = (pair for name, level in levels.items() for pair in _shares(level, asked, name))
+    return [mean(values) - goal.share for goal, values in every]
 
 
-def _gaps_of(level: Level, shares: Sequence[Sequence[float | None]]) -> list[float]:
-    """*shares* has one row per replication."""
-    columns = zip(level.goals, zip(*shares, strict=True), strict=True) if shares else ()
-    return [mean(known) - goal.share for goal, column in columns if (known := [s for s in column if s is not None])]
+def _shares(level: Level, metrics: Sequence[CaseMetrics], tenant: str) -> Iterator[tuple[Goal, list[float]]]:
+    """Each goal of *level* with the share within it in every replication that has one."""
+    own = [one.level for one in metrics]
+    rows = [each[tenant] for one in own if (each := one.tenant_shares)] if tenant else [one.slo_shares for one in own]
+    for goal, column in zip(level.goals, zip(*rows, strict=True), strict=True) if rows else ():
+        if known := [share for share in column if share is not None]:
+            yield goal, known

@@ -1,10 +1,12 @@
-"""Intervals over replications: Student's t, the ratio of two sums, and paired differences."""
+"""Intervals over replications: Student's t, the ratio of two sums, shares, and paired differences."""
 
 from collections.abc import Sequence
-from math import inf, isfinite, nan, sqrt
+from math import hypot, inf, isfinite, nan, sqrt
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
+FEWEST = 3
+"""Replications from which their spread gives an interval: t is 12.7 for two, 4.3 for three."""
 
 
 def normal_quantile(share: float) -> float:
@@ -29,13 +31,25 @@ def mean(values: Sequence[float]) -> float:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the mean; None below two values, or where one is infinite."""
+    """Half of the 95 % interval of the mean; None below FEWEST values, or where one is infinite."""
     count = len(values)
-    if count < 2 or not all(map(isfinite, values)):
+    if count < FEWEST or not all(map(isfinite, values)):
         return None
     centre = mean(values)
     variance = sum((value - centre) ** 2 for value in values) / (count - 1)
     return student_t(count - 1) * sqrt(variance / count)
+
+
+def half_width_within(halves: Sequence[float | None]) -> float | None:
+    """Half of the 95 % interval of the mean over independent runs that each know their own *halves*; None where one
+    does not.
+
+    The root of the sum of squares covers at least as often as each run's own interval: S. K. Banerjee, "Approximate
+    confidence interval for linear functions of means of k populations when the population variances are not equal",
+    Sankhya 22, 1960.
+    """
+    known = [half for half in halves if half is not None]
+    return hypot(*known) / len(known) if known and len(known) == len(halves) else None
 
 
 def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> tuple[float, float | None]:
@@ -83,20 +97,40 @@ def _difference(first: float, second: float) -> float:
 
 
 def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Whether paired replications (same seeds, so same requests) differ at 95 %; None below two pairs."""
+    """Whether paired replications (same seeds, so same requests) differ at 95 %; None below FEWEST pairs."""
     differences = [a - b for a, b in zip(first, second, strict=False)]
     spread = half_width(differences)
     return None if spread is None else abs(mean(differences)) > spread
 
 
 def wilson(hits: int, draws: int) -> tuple[float, float]:
-    """The 95 % interval of a share of which *hits* of *draws* >= 1 independent draws were seen.
+    """Return the 95 % interval of a share of which *hits* of *draws* >= 1 independent draws were seen.
 
     The score interval: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
     the American Statistical Association 22, 1927. It stays within 0 and 1 and holds near them, too.
     """
-    z = normal_quantile((1 + CONFIDENCE) / 2)
-    share, more = hits / draws, z * z / draws
-    centre = (share + more / 2) / (1 + more)
-    half = z / (1 + more) * sqrt(share * (1 - share) / draws + more / (4 * draws))
-    return (centre - half if hits else 0.0), (centre + half if hits < draws else 1.0)
+    return _score(hits / draws, normal_quantile((1 + CONFIDENCE) / 2) ** 2 / draws)
+
+
+def share_interval(share: float, half: float | None, draws: int | None = None) -> tuple[float, float] | None:
+    """Return the 95 % interval of a *share* whose Student interval has the half-width *half*; None without one.
+
+    Wilson's interval with the effective number of draws share (1 - share) / se^2 and t for z: N. Dean and M. Pagano,
+    "Evaluating confidence interval methods for binomial proportions in clustered surveys", Journal of Survey Statistics
+    and Methodology 3(4), 2015. Of a share of *draws* it is at least as wide as if they were independent.
+    """
+    if half is None or not 0 <= share <= 1:
+        return None
+    variance = share * (1 - share)
+    low, high = _score(share, half**2 / variance) if variance else (share, share)
+    if draws:
+        least = wilson(round(share * draws), draws)
+        low, high = min(low, least[0]), max(high, least[1])
+    return low, high
+
+
+def _score(share: float, per_draw: float) -> tuple[float, float]:
+    """Return the score interval of *share*, where *per_draw* is the squared quantile over the number of draws."""
+    centre = (share + per_draw / 2) / (1 + per_draw)
+    half = sqrt(per_draw * share * (1 - share) + per_draw**2 / 4) / (1 + per_draw)
+    return (max(0.0, centre - half) if share else 0.0), (min(1.0, centre + half) if share < 1 else 1.0)

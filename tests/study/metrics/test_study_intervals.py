@@ -1,19 +1,28 @@
 """Intervals against theory: how often they hold the true value of an M/M/1 queue, by Lindley's recursion."""
 
-from math import exp, log
+from math import exp, log, nan
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sim.study.metrics.batches import (
     independent,
     mean_half_width,
     percentile_half_width,
     rate_half_width,
-    share_half_width,
 )
 from sim.study.metrics.overload import Growth, overloaded, queue_growth
-from sim.study.metrics.statistics import half_width, paired_difference, ratio, ratio_difference
+from sim.study.metrics.statistics import (
+    half_width,
+    half_width_within,
+    paired_difference,
+    ratio,
+    ratio_difference,
+    share_interval,
+    wilson,
+)
 
 LOAD = 0.7
 """Arrivals per service time; waits are in units of that time."""
@@ -94,10 +103,45 @@ def test_too_few_observations_have_no_interval() -> None:
 
 def test_a_share_of_all_is_not_certain() -> None:
     # Wilson: of 500 all, the share is above 500 / (500 + 1.96^2)
-    assert share_half_width(np.ones(500)) == pytest.approx(1.96**2 / (500 + 1.96**2), rel=1e-3)
-    assert share_half_width(np.ones(100)) is None
-    rows = np.repeat([1.0, 0.0] * 5, 50)
-    assert share_half_width(rows) == mean_half_width(rows)
+    assert share_interval(1.0, 0.0, 500) == (pytest.approx(500 / (500 + 1.96**2), rel=1e-4), 1.0)
+    assert share_interval(0.0, 0.0, 500) == (0.0, pytest.approx(1.96**2 / (500 + 1.96**2), rel=1e-4))
+    assert share_interval(0.98, None, 500) is None
+
+
+@given(st.floats(0, 1), st.floats(0, 20), st.integers(1, 10**6))
+def test_the_interval_of_a_share_stays_within_0_and_1_and_holds_it(share: float, half: float, draws: int) -> None:
+    for count in (None, draws):
+        low, high = share_interval(share, half, count) or (nan, nan)
+        assert 0 <= low <= share + 1 / draws
+        assert share - 1 / draws <= high <= 1
+
+
+def test_the_interval_of_a_share_is_the_mean_plus_or_minus_far_from_the_ends() -> None:
+    low, high = share_interval(0.6, 0.001) or (nan, nan)
+    assert (low, high) == (pytest.approx(0.599, abs=1e-5), pytest.approx(0.601, abs=1e-5))
+
+
+def test_wilson_by_effective_draws_is_wilson() -> None:
+    # 90 of 100 independent draws: t^2 / n = half^2 / (p q) with half = z sqrt(p q / n)
+    half = 1.959964 * (0.9 * 0.1 / 100) ** 0.5
+    assert share_interval(0.9, half) == pytest.approx(wilson(90, 100), rel=1e-5)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_intervals_of_one_and_two_runs_cover_as_they_say(runs: int) -> None:
+    found = waits(np.random.default_rng(9), 150 * runs, 4000).reshape(150, runs, 4000)
+    halves = [half_width_within([mean_half_width(run) for run in one]) for one in found]
+    known = [half is not None for half in halves]
+    assert sum(known) > 90
+    assert covered(found.mean(axis=(1, 2)), halves, LOAD / (1 - LOAD)) >= 0.86
+
+
+def test_two_values_have_no_interval_and_two_runs_have_that_of_their_batches() -> None:
+    assert half_width([1.0, 2.0]) is None
+    assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.302653 / 3**0.5)
+    assert half_width_within([3.0, 4.0]) == 2.5
+    assert half_width_within([3.0, None]) is None
+    assert half_width_within([]) is None
 
 
 def test_von_neumanns_ratio_by_hand() -> None:

@@ -27,17 +27,18 @@ def test_one_value_or_an_infinite_one_has_no_interval() -> None:
 
 
 def test_ratio_is_of_sums_and_its_interval_that_of_the_estimator() -> None:
-    value, half = ratio([2.0, 4.0], [1.0, 3.0])
+    value, half = ratio([2.0, 4.0, 3.0], [1.0, 3.0, 2.0])
     assert value == 1.5
-    # Residuals 2 - 1.5 and 4 - 4.5: variance 0.5, over the mean denominator 2; t(1) = 12.7062.
-    assert half == pytest.approx(12.7062 * sqrt(0.5 / 2) / 2, rel=1e-5)
+    # Residuals 2 - 1.5, 4 - 4.5 and 3 - 3: variance 0.25, over the mean denominator 2; t(2) = 4.302653.
+    assert half == pytest.approx(4.302653 * sqrt(0.25 / 3) / 2, rel=1e-5)
+    assert ratio([2.0, 4.0], [1.0, 3.0]) == (1.5, None), "two values are not an interval"
     assert ratio([1.0], [0.0]) == (inf, None)
 
 
 def test_pairs_differ_though_their_spreads_overlap() -> None:
     assert differ([1.0, 2.0, 3.0], [1.1, 2.1, 3.12]) is True
     assert differ([1.0, 2.0, 3.0], [1.2, 1.9, 3.0]) is False
-    assert differ([1.0], [2.0]) is None
+    assert differ([1.0, 2.0], [2.0, 3.1]) is None
 
 
 def test_quantiles_of_the_normal_law_are_exact() -> None:

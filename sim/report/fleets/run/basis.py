@@ -8,7 +8,7 @@ from sim.language import N_, _, retold
 from sim.report.fleets.run.figures import axis_cells
 from sim.report.words.goals import asked_for
 from sim.report.words.routing import routing_told
-from sim.report.words.text import axis_label, commas, number, plain, ranged
+from sim.report.words.text import axis_label, commas, number, plain, ranged, replicas_of
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import Point
 
@@ -67,7 +67,11 @@ def build(plans: Plans) -> dict[str, Any]:
 
 
 def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
-    cells = {"GPU": pool.get("gpu"), N_("server"): pool.get("server"), N_("replicas"): pool.get("replicas")}
+    cells = {
+        "GPU": pool.get("gpu"),
+        N_("server"): pool.get("server"),
+        N_("replicas"): replicas_of(pool) if "replicas" in pool else "",
+    }
     cells[N_("GPUs of a replica")] = _layout(pool)
     batching, memory = pool.get("batching") or {}, pool.get("memory_gb_per_gpu") or {}
     cells |= {text: batching.get(key) for key, text in BATCHING_ROWS.items()}
@@ -148,7 +152,7 @@ def _replications(points: Sequence[Point]) -> str:
     counts = sorted({point.row["replications"] for point in points if point.ok})
     if not counts:
         return ""
-    return _("1 (no intervals)") if counts == [1] else ranged(str(counts[0]), str(counts[-1]))
+    return ranged(str(counts[0]), str(counts[-1]))
 
 
 def weak_values(resolved: Plans) -> list[dict[str, Any]]:

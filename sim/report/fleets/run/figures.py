@@ -2,28 +2,33 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
-from sim.language import N_, _
+from sim.language import N_, _, ngettext
 from sim.report.words.goals import number_beside, percentiles_shown, share_beside
 from sim.report.words.money import cash, shown
-from sim.report.words.text import LIMITS, axis_label, percent, ranged, short, spread, steady
+from sim.report.words.text import LIMITS, axis_label, percent, plain, ranged, short, spread, steady
 from sim.report.words.units import noun
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import Point
-from sim.study.metrics.columns import IN_REPORT, Column, column
+from sim.study.metrics.columns import BATCH_MEANS, ENDS, IN_REPORT, OF_SCALING, REPLICATIONS, Column, column
+from sim.study.metrics.statistics import FEWEST
 
-THIN, OVER = "†", "▲"
+THIN, OVER, UNSURE = "†", "▲", "?"
 NOTES = {
     THIN: N_("percentile with fewer than 20 requests in its tail"),
     OVER: N_("overloaded: the queue grows through the whole run, and what is marked depends on the horizon"),
+    UNSURE: N_("inconclusive: the 95 % interval contains the target"),
 }
 UNSTEADY = N_(
     "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
 )
 INTERVALS = {
-    "replications": N_("± half of the 95 % interval over replications"),
-    "batch means": N_("± half of the 95 % interval by batch means: the parts of a single run stand for runs"),
+    REPLICATIONS: N_("± half of the 95 % interval over replications; of a share its ends"),
+    BATCH_MEANS: N_(
+        "± half of the 95 % interval by batch means (the parts of a run stand for runs); of a share its ends"
+    ),
 }
 
 
@@ -70,6 +75,8 @@ BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
     "W": ("kW", _kw, 1e-3),
     "USD": ("", cash, 1.0),
     "kg": ("kg", steady, 1.0),
+    "": ("", plain, 1.0),
+    "h": ("", plain, 1.0),
 }
 """Unit of a column (of a rate: what is counted) -> unit shown beside the heading, how, and the factor between both."""
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
@@ -98,7 +105,14 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
     ]
     if not level.per_request and not any(point.services or "service" in point.row for point in points):
         wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
+    if not any(scales(point) for point in points):
+        wanted = [column for column in wanted if column.name not in OF_SCALING]
     return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
+
+
+def scales(point: Point) -> bool:
+    """Whether replicas are started and stopped while the fleet runs."""
+    return any(case.metrics["scaled"] for case in point.cases)
 
 
 def _with_named(slo: Slo, brief: bool) -> list[Shown]:
@@ -146,19 +160,39 @@ def _marks(point: Point, name: str) -> str:
 
 
 def interval(point: Point, column: Shown) -> str:
-    """`± half-width`, for the figures that differ most between replications."""
+    """`± half-width`, of a share the ends of its interval, for the figures that differ most between replications; where
+    there is none, how many replications to add.
+    """
     value, half = point.number(column.name), point.number(f"{column.name}_ci95")
-    if not (column.named or column.name in WITH_INTERVAL) or value is None or not half:
+    if not (column.named or column.name in WITH_INTERVAL) or value is None:
         return ""
+    if half is None:
+        known = not point.row["intervals"] or _marks(point, column.name).endswith(OVER) or not isfinite(value)
+        return "" if known else runs_to_add(FEWEST - int(point.row["replications"]))
+    ends = [point.number(f"{column.name}_ci95_{end}") for end in ENDS]
+    if ends[0] is not None and ends[1] is not None:
+        return _ends(ends[0], ends[1]) if half else ""
     scale = column.scale * (shown(1.0) if column.show is cash else 1.0)
     text = spread(scale * half, scale * value)
     return f"± {text}" if text else ""
 
 
+def runs_to_add(count: int) -> str:
+    """What a cell without an interval asks for; nothing where there are enough replications."""
+    return ngettext("add {count} run", "add {count} runs", count) if count > 0 else ""
+
+
+def _ends(low: float, high: float) -> str:
+    """Ends of the interval of a share in percent, without the unit."""
+    texts = [percent(end).removesuffix("\u00a0%") for end in (low, high)]
+    return texts[0] if texts[0] == texts[1] else "–".join(texts)
+
+
 def standing(point: Point) -> str:
-    """yes, no or nothing (without an SLO), with the mark of an overloaded point."""
+    """yes, no, ? (inconclusive) or nothing (without an SLO), with the mark of an overloaded point."""
     met = point.row["meets_slo"]
-    return ("" if met is None else _("yes") if met else _("no")) + (OVER if point.row["overloaded"] else "")
+    told = UNSURE if point.doubtful else "" if met is None else _("yes") if met else _("no")
+    return told + (OVER if point.row["overloaded"] else "")
 
 
 def limited_by(point: Point) -> str:
@@ -184,6 +218,8 @@ def notes_for(points: Sequence[Point]) -> list[str]:
         marks.append(f"{THIN} {_(NOTES[THIN])}")
     if any(point.row["overloaded"] for point in points):
         marks.append(f"{OVER} {_(NOTES[OVER])}")
+    if any(point.doubtful for point in points):
+        marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
     kinds = [_(text) for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
     return [*marks, *kinds, *_warmup_notes(points)]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from sim.csvio import write_csv
 from sim.language import N_, _
-from sim.report.fleets.run.figures import OVER, axis_cells, axis_heads
+from sim.report.fleets.run.figures import OVER, UNSURE, axis_cells, axis_heads, runs_to_add
 from sim.report.words.goals import latency_columns
 from sim.report.words.money import in_code, shown, twin
 from sim.report.words.text import plain, steady
 from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.paired import Difference
 from sim.study.metrics.columns import column
+from sim.study.metrics.statistics import FEWEST
 
 MOST_IN_TERMINAL = 12
 """Points of one pair."""
-UNSURE = "?"
 NOTE = N_("± half of the 95 % interval, each on its own; ? cannot tell: zero is within it, or there is none")
 MILLION = "usd_per_million_output_tokens"
 
@@ -117,5 +117,11 @@ def _shown(one: Difference | None) -> str:
     text = ("+" if value > 0 else "") + (steady(value) if value else "0")
     if one.half_width:
         text += f" ± {plain(scale * one.half_width, 2)}"
-    text += OVER if one.horizon_dependent else ""
+    text += OVER if one.horizon_dependent else f" ({wanted})" if (wanted := _wanted(one)) else ""
     return f"{text} {UNSURE}" if one.verdict == "cannot tell" else text
+
+
+def _wanted(one: Difference) -> str:
+    """How many replications a difference without an interval lacks."""
+    chance = one.first.row["intervals"] or one.second.row["intervals"]
+    return runs_to_add(FEWEST - one.pairs) if chance and one.half_width is None else ""

@@ -1,13 +1,13 @@
 """The tables and bars of report.html as plain data, ready for the template."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from sim.language import N_, _, ngettext
 from sim.report.charts.panels import GLYPHS, style
-from sim.report.fleets.run.figures import limited_by
+from sim.report.fleets.run.figures import limited_by, scales
 from sim.report.fleets.run.year import year_load
 from sim.report.words.goals import percentiles_shown
 from sim.report.words.money import cash, in_code, shown
@@ -77,11 +77,12 @@ def glance(sweep: Sweep, slo: Slo, year: RunYear | None = None) -> list[tuple[st
     at = sweep.reference
     there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
     here = [next((p for p in line.points if sweep.value(p) == at), line.points[0]) for line in lines]
-    fit = [[point for point in line.points if point.good] for line in lines]
+    fit = [[point for point in line.points if point.sure] for line in lines]
     asked = slo.goals or any(line_point.services for line in lines for line_point in line.points)
     goal = _("Meets the SLO") if asked else _("Keeps up")
     rows = [
         (_("GPUs, servers"), [_counts(point) for point in here]),
+        *_replicas(here, there),
         (_("Capital"), _column(here, "capex_usd", cash)),
         (_("Cost per hour{there}", there=there), _column(here, "cost_usd_per_h", cash)),
         (_("Cost per month{there}", there=there), _column(here, "cost_usd_per_month", cash)),
@@ -102,12 +103,14 @@ def glance(sweep: Sweep, slo: Slo, year: RunYear | None = None) -> list[tuple[st
         (_("Power at the meter{there}", there=there), _column(here, "facility_power_w_mean", kilowatts)),
     ]
     if sweep.single:
-        rows.insert(0, (goal, [_("yes") if points else _("no") for points in fit]))
+        rows.insert(0, (goal, [_decided(line.points) for line in lines]))
     else:
         where = [
             span(sweep.axis, [sweep.value(p) for p in points], sweep.values) if points else _("nowhere")
             for points in fit
         ]
+        open_at = [[sweep.value(p) for p in line.points if p.doubtful] for line in lines]
+        rows.insert(0, (_("Inconclusive at"), [span(sweep.axis, one, sweep.values) if one else "" for one in open_at]))
         rows.insert(0, (_("{goal} at", goal=goal), where))
         rows.append((_("Cheapest per million output tokens within that"), [_cheapest(sweep, points) for points in fit]))
         rows.append((_("Limited by, at the last point"), [limited_by(line.points[-1]) for line in lines]))
@@ -129,9 +132,33 @@ def _of_year(sweep: Sweep, year: RunYear) -> list[tuple[str, list[str]]]:
     ]
 
 
+def _decided(points: Sequence[Point]) -> str:
+    if any(point.doubtful for point in points):
+        return _("inconclusive")
+    return _("yes") if any(point.sure for point in points) else _("no")
+
+
+def _replicas(points: Sequence[Point], there: str) -> Iterator[tuple[str, list[str]]]:
+    """Rows on the replicas that serve, where those of a fleet are started and stopped."""
+    if any(map(scales, points)):
+        yield _("Serving replicas{there}", there=there), list(map(_level, points))
+        yield _("GPU-hours a day{there}", there=there), _column(points, "gpu_hours_per_day", plain)
+
+
+def _level(point: Point) -> str:
+    mean, p95, highest = (point.number(f"replicas_{part}") for part in ("mean", "p95", "max"))
+    if mean is None or p95 is None or highest is None:
+        return ""
+    if not scales(point):
+        return plain(mean)
+    return _("mean {mean}, p95 {p95}, highest {highest}", mean=plain(mean), p95=plain(p95), highest=plain(highest))
+
+
 def _counts(point: Point) -> str:
     gpus, servers = point.number("gpus"), point.number("servers")
     told = [ngettext("{count} GPU", "{count} GPUs", gpus, count=plain(gpus))] if gpus else []
+    if told and scales(point):
+        told = [_("peak {gpus}", gpus=told[0])]
     told += [ngettext("{count} server", "{count} servers", servers, count=plain(servers))] if servers else []
     return commas(told)
 

@@ -105,7 +105,7 @@ def terminal_differences(
 
 def _with_interval(point: Point, column: Shown) -> str:
     """The figure, and below it half of its interval."""
-    around = interval(point, column).replace(" ", "")
+    around = interval(point, column).replace("± ", "±")
     return _bare(figure(point, column)) + (f"\n{around}" if around else "")
 
 

@@ -18,7 +18,7 @@ from sim.report.words.compared import (
     ranked_apart,
     where_of,
 )
-from sim.report.words.goals import readings, unsure
+from sim.report.words.goals import doubts_told, readings
 from sim.report.words.money import cash
 from sim.report.words.retries import storms
 from sim.report.words.text import difference, joined, listing, place, places, ranged, seconds, span
@@ -29,9 +29,11 @@ from sim.scenario.sweep import axes as axes_of
 from sim.study.cases.points import limits
 from sim.study.fleets.run.compare import COST, Comparison, Contest, comparisons_of
 from sim.study.fleets.run.point import Point, fleets_of, has_money
+from sim.study.fleets.run.summary import standing_of
 from sim.study.fleets.run.sweep import Sweep
 from sim.study.fleets.run.year import RunYear, year_of
 from sim.study.metrics.service_level import slack
+from sim.study.metrics.statistics import FEWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +86,29 @@ def _lead(part: Comparison) -> str:
 
 def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
-        return _alone(part, part.fleets[0], slo)
-    if not any(part.fit(fleet) for fleet in part.fleets):
+        return joined([_alone(part, part.fleets[0], slo), _inconclusive(part)])
+    if not any(point.sure or point.doubtful for point in part.points):
         return _(
             "{none} {goal}{anywhere}.", none=none_of(part.fleets), goal=goal(part), anywhere=anywhere(part)
         ) + _nearest(part, slo)
     contests = part.contests
     if not contests:
-        return _by_reach(part)
-    return joined([_cheapest(part, contests), _beyond(part)])
+        return joined([_by_reach(part), _inconclusive(part)])
+    return joined([_cheapest(part, contests), _beyond(part), _inconclusive(part)])
 
 
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
-    fit = part.fit(fleet)
+    fit, missed = part.fit(fleet), part.missed(fleet)
+    if not fit and part.doubtful(fleet):
+        told = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
+        return told if missed else ""
     if not fit:
         return misses(part, fleet) + _nearest(part, slo)
-    best = next(point for point in reversed(part.points) if point.good)
+    best = next(point for point in reversed(part.points) if point.sure)
     cost = _cost(best)
     if part.sweep.single:
         price = _(" at {cost} per million output tokens", cost=cost) if cost else ""
         return _("{fleet} {goal}{price}.", fleet=fleet, goal=goal(part), price=price)
-    missed = [value for value in part.sweep.values if value not in fit]
     there = place(part.sweep.axis, fit[-1])
     price = _("; a million output tokens costs {cost} at {place}", cost=cost, place=there) if cost else ""
     rest = _(" It does not at {where}.", where=where_of(part, missed)) if missed else ""
@@ -123,14 +127,16 @@ def _by_reach(part: Comparison) -> str:
     texts = []
     for fleet in part.fleets:
         fit = part.fit(fleet)
+        if not fit and part.doubtful(fleet):
+            continue
         where = at(part, fit) if fit else ""
-        last = next((point for point in reversed(part.points) if point.fleet == fleet and point.good), None)
+        last = next((point for point in reversed(part.points) if point.fleet == fleet and point.sure), None)
         cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if last and _cost(last) else ""
         met = _("{fleet} {goal}{where}{cost}", fleet=fleet, goal=goal(part), where=where, cost=cost)
         texts.append(met if fit else misses(part, fleet, ""))
     shared = [value for value in part.sweep.values if len(part.at(value)) > 1]
     if not shared:
-        return _("{texts}.", texts=_("; ").join(texts))
+        return _("{texts}.", texts=_("; ").join(texts)) if texts else ""
     ranked = sorted(part.at(shared[-1]), key=lambda point: point.number("ttft_s_p95") or 0.0)
     times = _(" against ").join(_first_token(point) for point in ranked[:2])
     there = at(part, [shared[-1]])
@@ -227,6 +233,8 @@ def _beyond(part: Comparison) -> str:
     """Where one fleet alone, or none, meets the SLO."""
     texts = []
     fit = [(value, [point.fleet for point in part.at(value)]) for value in part.sweep.values]
+    open_ones = {value for fleet in part.fleets for value in part.doubtful(fleet)}
+    fit = [(value, names) for value, names in fit if value not in open_ones]
     for fleet in part.fleets:
         alone = [value for value, names in fit if names == [fleet]]
         if alone:
@@ -264,10 +272,10 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
 def _reach(part: Comparison, fleet: str) -> str:
     """How far the fleet goes, what a token costs there and what stops it."""
     points = [point for point in part.points if point.fleet == fleet]
-    fit = [point for point in points if point.good]
-    missed = [point for point in points if not point.good]
+    fit = [point for point in points if point.sure]
+    missed = [point for point in points if not point.good and not point.doubtful]
     if not fit:
-        return misses(part, fleet)
+        return "" if part.doubtful(fleet) else misses(part, fleet)
     last = fit[-1]
     cost = _(", {cost} per million output tokens there", cost=_cost(last)) if _cost(last) else ""
     numeric = part.sweep.numeric and missed and part.sweep.x(missed[0]) > part.sweep.x(last)
@@ -286,16 +294,20 @@ def _reach(part: Comparison, fleet: str) -> str:
     )
 
 
-def _unsure(part: Comparison, slo: Slo) -> str:
-    """Where a limit of the service level lies within the interval of what is attained."""
+def _inconclusive(part: Comparison) -> str:
+    """Where it is open whether fleets meet the SLO, with what a token costs there."""
     told = []
-    for point in part.points:
-        doubts = unsure(slo, point.row)
-        if doubts:
-            told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({_('; ').join(doubts)})")
+    for fleet in part.fleets:
+        if where := part.doubtful(fleet):
+            last = next(point for point in reversed(part.points) if point.fleet == fleet and point.doubtful)
+            cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
+            told.append(f"{fleet}{at(part, where)}{cost}")
+    return _open(part, told, _("the 95 % interval contains the target"))
+
+
+def _open(part: Comparison, told: Sequence[str], why: str) -> str:
     if not told:
         return ""
-    why = _("the 95 % interval contains the target; more replications narrow it")
     return ngettext(
         "Inconclusive whether {listing} {goal}: {why}.",
         "Inconclusive whether each of {listing} {goal}: {why}.",
@@ -306,12 +318,29 @@ def _unsure(part: Comparison, slo: Slo) -> str:
     )
 
 
+def _unsure(part: Comparison, slo: Slo) -> str:
+    """What is attained where a limit of the service level lies within its interval."""
+    told = []
+    for point in part.points:
+        if point.doubtful:
+            found = standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
+            doubts = _("; ").join(doubts_told(found))
+            told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
+    return _open(part, told, _("the 95 % interval contains the target; more replications narrow it"))
+
+
 def _significance(part: Comparison) -> str:
     contests = part.contests
     if not contests:
         return ""
     if all(contest.certain is None for contest in contests):
-        return _("One run each: the difference between the costs has no interval.")
+        if not any(point.row["intervals"] for contest in contests for point in (contest.winner, contest.second)):
+            return ""  # nothing depends on chance
+        return _(
+            "Fewer than {fewest} runs each: the difference between the costs has no interval; set replications to "
+            "{fewest} or more.",
+            fewest=FEWEST,
+        )
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:
         return _(
@@ -327,7 +356,7 @@ def _at_full_use(part: Comparison) -> str:
     best = [
         min(fit, key=lambda point: point.number(COST) or 0.0)
         for fleet in part.fleets
-        if (fit := [point for point in part.points if point.fleet == fleet and point.good and point.number(COST)])
+        if (fit := [point for point in part.points if point.fleet == fleet and point.sure and point.number(COST)])
     ]
     if len(best) < 2:
         return ""

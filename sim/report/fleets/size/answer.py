@@ -14,7 +14,7 @@ from sim.report.fleets.size.tables import details, front_table, losers, winners
 from sim.report.fleets.size.why import compared, why
 from sim.report.page.document import heading
 from sim.report.page.page import render_page, write_picture
-from sim.report.words.goals import latency_columns, share_beside, unsure
+from sim.report.words.goals import doubts_told, latency_columns, share_beside
 from sim.report.words.money import cash, rate_notes
 from sim.report.words.routing import routing_told
 from sim.report.words.text import percent, place, question_of
@@ -27,6 +27,7 @@ from sim.scenario.year import at_peak, year_plan
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
 from sim.study.fleets.size.tried import Sizing, TriedFleet, front
+from sim.study.metrics.statistics import FEWEST
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 
@@ -120,12 +121,13 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
         ]
     best = found.winner
     cost = best.usd_per_h or 0.0
-    first = _(
-        "{name} is the cheapest fleet that meets the service level{at}{within}",
-        name=best.name,
-        at=at,
-        within=within(scenario),
-    )
+    told = N_("{name} is the cheapest fleet that meets the service level{at}{within}")
+    if best.doubtful:
+        told = N_(
+            "Inconclusive whether {name} meets the service level{at}{within}: it is the cheapest fleet that does in "
+            "the mean of its runs"
+        )
+    first = _(told, name=best.name, at=at, within=within(scenario))
     first += _(": {cash} a month", cash=cash(cost * HOURS_PER_MONTH))
     nearest = found.rival
     if nearest is not None:
@@ -179,14 +181,19 @@ def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str
 
 def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
-    if scenario.replications == 1 and not scenario.workload.deterministic:
-        yield _("One replication each, so no interval: set replications to 5 or more.")
-    elif doubts := unsure(scenario.slo, {**(best.metrics or {}), **best.half_widths}):
+    found = best.standing
+    if best.doubtful and found is not None:
         more = _(
             "set replications to {replications} to halve the interval, or a longer horizon_s",
-            replications=4 * scenario.replications,
+            replications=4 * max(FEWEST, scenario.replications),
         )
-        yield _("It is near the limit: {doubts}; {more}.", doubts="; ".join(doubts), more=more)
+        yield _(
+            "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more
+        )
+        return
+    bare = found is None or any(one.attained.interval is None for one in found.readings)
+    if bare and scenario.replications < FEWEST and not scenario.workload.deterministic:
+        yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=FEWEST)
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:
@@ -248,6 +255,7 @@ def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
         {
             "fleet": one.name,
             "status": one.status,
+            "slo_verdict": None if one.standing is None else one.standing.verdict,
             "why": why(one, found, scenario),
             "gpu": one.gpu,
             "gpus": one.gpus,

@@ -23,7 +23,12 @@ def least(one: TriedFleet) -> float:
 
 
 def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
-    """Why *one* lost, in a few words."""
+    """Return why *one* lost, in a few words, and whether that is open."""
+    told = _why(one, found, scenario)
+    return _("{told} (inconclusive)", told=told) if told and one.doubtful else told
+
+
+def _why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
     best = found.winner.usd_per_h if found.winner is not None else None
     if one is found.winner:
         return _("the cheapest")

@@ -14,6 +14,7 @@ from sim.study.claims.figure import Figure, NoFigure
 from sim.study.claims.kinds.job import of_job
 from sim.study.claims.kinds.registry import finds
 from sim.study.fleets.run.summary import summarize
+from sim.study.metrics.statistics import FEWEST
 
 
 def simulated(fleet: str, values: Mapping[str, Any], asked: Asked) -> tuple[Scenario, list[StoredCase]]:
@@ -41,5 +42,5 @@ def run(spec: Run, asked: Asked) -> Figure:
         raise NoFigure(f"{spec.fleet}: {spec.metric} is empty")
     each = [summarize([case], (), level)[0].number(spec.metric) for case in stored]
     samples = tuple(one for one in each if one is not None)
-    whole = len(samples) == len(stored) > 1
-    return Figure(value, point.number(f"{spec.metric}_ci95") if whole else None, samples if whole else ())
+    half = point.number(f"{spec.metric}_ci95") if len(samples) == len(stored) > 1 else None
+    return Figure(value, half, samples if half is not None and len(samples) >= FEWEST else ())

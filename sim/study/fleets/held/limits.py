@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from sim.scenario.sections.slo import LATENCIES, Slo
 from sim.study.cases.store import StoredCase
-from sim.study.metrics.batches import percentile_half_width, rate_intervals, share_half_width
+from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, service_level, thin_tail
 from sim.study.metrics.cohort import Cohort, percentile
 
@@ -75,7 +75,7 @@ def _intervals(slo: Slo, before: dict[str, float], cohort: Cohort) -> dict[str, 
     good = cohort.good(slo)
     rates = rate_intervals(cohort, good)
     found = {name: rates.get(name) for name in OF_GOOD}
-    found["slo_attainment"] = share_half_width(good[cohort.measured].astype(float))
+    found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
     for one in slo.percentiles:
         if one.column not in before:
             values = getattr(cohort, one.latency)[cohort.members(one.latency)]

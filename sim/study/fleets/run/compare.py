@@ -21,7 +21,7 @@ class Contest:
     winner: Point
     second: Point
     certain: bool | None
-    """Whether the 95 % interval of the paired difference excludes zero; None with one replication."""
+    """Whether the 95 % interval of the paired difference excludes zero; None below three replications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,21 @@ class Comparison:
     """Model that these fleets serve, where others serve another; empty: all fleets are compared."""
 
     def fit(self, fleet: str) -> list[Any]:
-        """Where the fleet meets the SLO, in the order of the axis."""
-        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.good]
+        """Where the fleet meets the SLO for certain, in the order of the axis."""
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.sure]
+
+    def doubtful(self, fleet: str) -> list[Any]:
+        """Where it is inconclusive whether the fleet meets the SLO, in the order of the axis."""
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.doubtful]
+
+    def missed(self, fleet: str) -> list[Any]:
+        """Where the fleet misses the SLO for certain, or its queue grows without end, in the order of the axis."""
+        open_or_met = {*self.fit(fleet), *self.doubtful(fleet)}
+        return [value for value in self.sweep.values if value not in open_or_met]
 
     def at(self, value: Any) -> list[Point]:
-        """Fleets that meet the SLO there."""
-        return [point for point in self.points if point.good and self.sweep.value(point) == value]
+        """Fleets that meet the SLO there for certain."""
+        return [point for point in self.points if point.sure and self.sweep.value(point) == value]
 
     @property
     def fleets(self) -> list[str]:

@@ -24,7 +24,7 @@ class Difference:
     difference: float
     """nan where both are infinite."""
     half_width: float | None
-    """Of the 95 % interval; None for one pair, or where a value is infinite."""
+    """Of the 95 % interval; None for fewer than three pairs, or where a value is infinite."""
 
     @property
     def horizon_dependent(self) -> bool:

@@ -67,6 +67,16 @@ class Point:
         """Keeps up with the load and meets the SLO, where there is one."""
         return self.ok and not self.row["overloaded"] and self.row["meets_slo"] is not False
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether a limit of the SLO lies within the interval of what is attained, so that it may be met or missed."""
+        return self.ok and self.row["slo_verdict"] == "inconclusive"
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is good, and no limit of the SLO lies within the interval of what is attained."""
+        return self.good and not self.doubtful
+
     def number(self, column: str) -> float | None:
         """A column of the row as a number, None where it is empty."""
         value = self.row.get(column)

@@ -8,8 +8,8 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.point import FinishedCase, Point, group
 from sim.study.metrics.averages import TOKENS
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.columns import COLUMNS, LATENCY_COLUMNS, WHERE_KNOWN, column, named_percentiles
-from sim.study.metrics.service_level import standing
+from sim.study.metrics.columns import COLUMNS, ENDS, LATENCY_COLUMNS, WHERE_KNOWN, column, named_percentiles
+from sim.study.metrics.service_level import Standing, standing
 from sim.study.metrics.statistics import ratio
 
 LATENCIES = [one.name for one in LATENCY_COLUMNS]
@@ -58,21 +58,27 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
     for one in (*COLUMNS, *map(column, named_percentiles(cases[0].latencies.by_column))):
         figure = one.average.of(one.name, cases)
         row |= {one.name: figure.value, f"{one.name}_ci95": figure.half_width}
+        row |= {f"{one.name}_ci95_{end}": value for end, value in zip(ENDS, figure.ends or (), strict=False)}
     return row | _judged(cases, slo)
+
+
+def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> Standing:
+    """How a point with the replications *cases* fares; *slo* is the scenario's."""
+    # a sweep may be one of service levels: the case itself has its own
+    return standing(Slo.model_validate(cases[0].level.slo or slo), cases)
 
 
 def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
     """What the service level makes of a point."""
-    # a sweep may be one of service levels: the case itself has its own
-    level = Slo.model_validate(cases[0].level.slo or slo)
-    found, named = standing(level, cases), named_percentiles(cases[0].latencies.by_column)
+    level, found = Slo.model_validate(cases[0].level.slo or slo), standing_of(cases, slo)
+    named = named_percentiles(cases[0].latencies.by_column)
     endless = [name for name in (*LATENCIES, *named) if any(one[name] == inf for one in cases)]
     endless += [name for name in named if not name.startswith("tpot")]
     over = found.overloaded
     waiting_counts = over and any(name in level.per_request for name in ("ttft_s", "e2e_s"))
     dependent = dict.fromkeys([*UNBOUNDED, *endless] * over + UNBOUNDED_BY_SLO * waiting_counts)
     together = {"overloaded": over} if cases[0].services else {}
-    return together | {"meets_slo": found.met, "horizon_dependent": " ".join(dependent)}
+    return together | {"meets_slo": found.met, "slo_verdict": found.verdict, "horizon_dependent": " ".join(dependent)}
 
 
 def replication_costs(point: Point, tokens: str = TOKENS[0]) -> list[float]:

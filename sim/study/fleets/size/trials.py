@@ -16,8 +16,8 @@ from sim.study.fleets.availability.states import Counts, ServingStates, serving_
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.size.runner import Runner
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.service_level import slack, standing, values_of
-from sim.study.metrics.statistics import half_width, mean
+from sim.study.metrics.service_level import Standing, slack, standing
+from sim.study.metrics.statistics import mean
 from sim.study.money.price.rebill import Rebilling, usd_per_h_of_year
 from sim.units import NANO_PER_USD
 
@@ -55,21 +55,14 @@ class Trial:
     settled that the fleet misses."""
 
     @property
-    def overloaded(self) -> bool:
-        """Whether its queue grows without end."""
-        return standing(self.slo, [case.metrics for case in self.cases]).overloaded
+    def standing(self) -> Standing:
+        """The decision on the service level, as `gpufleet run` has it."""
+        return standing(self.slo, [case.metrics for case in self.cases])
 
     @property
     def slack(self) -> float:
         """How far it is within the service level (see `service_level.slack`)."""
         return slack(self.slo, [case.metrics for case in self.cases])
-
-    @property
-    def half_widths(self) -> dict[str, float]:
-        """Half of the 95 % interval over replications of what the service level is about, as in summary.csv."""
-        names = ["slo_attainment", *(one.column for one in self.slo.percentiles)]
-        halves = {f"{name}_ci95": half_width(values_of([one.metrics for one in self.cases], name)) for name in names}
-        return {name: half for name, half in halves.items() if half is not None}
 
     @property
     def metrics(self) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from sim.study.fleets.availability.standby import StandBy
 from sim.study.fleets.size.budget import Needs, operating_usd_per_month
 from sim.study.fleets.size.mixed import MixedSearch
 from sim.study.fleets.size.trials import Fared, Trial
+from sim.study.metrics.service_level import Standing
 
 Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"]
 
@@ -45,8 +46,8 @@ class TriedFleet:
     replications: int | None = None
     """Simulated ones, which the metrics are means over; None for a fleet that was not simulated."""
     fleet: Fleet | None = None
-    half_widths: Mapping[str, float] = field(default_factory=dict)
-    """Halves of 95 % intervals of what the service level is about; none of a single replication."""
+    standing: Standing | None = None
+    """The decision on the service level with what is attained of each goal; None for a fleet that was not simulated."""
     needs: Needs | None = None
     """What it asks of a budget; None where that is not known."""
     choice: str = ""
@@ -62,10 +63,15 @@ class TriedFleet:
             self,
             metrics=outcome.metrics,
             replications=len(outcome.cases),
-            half_widths=outcome.half_widths,
-            overloaded=outcome.overloaded,
+            standing=outcome.standing,
+            overloaded=outcome.standing.overloaded,
             services=outcome.services(levels or {}),
         )
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is inconclusive that it meets or misses the service level."""
+        return self.standing is not None and bool(self.standing.doubts)
 
     @property
     def total(self) -> int:

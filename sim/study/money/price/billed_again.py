@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from sim.case import CaseResult, of_services
 from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.replicas import held
 from sim.study.money.price.bill import bill
 
 
@@ -16,4 +17,8 @@ def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
 
 def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     site, money, carbon = bill(billed)
-    return replace(metrics, site=site, money=money, carbon=carbon)
+    having = held(billed)
+    machines = replace(
+        metrics.machines, gpus=having.gpus, servers=having.servers, gpu_hours_per_day=having.gpu_hours_per_day
+    )
+    return replace(metrics, machines=machines, site=site, money=money, carbon=carbon)

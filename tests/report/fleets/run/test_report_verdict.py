@@ -50,9 +50,39 @@ def test_of_three_fleets_at_one_load_it_says_how_many_meet(
     assert answer(cases, []).headline.startswith(f"a is cheapest per million output tokens, and {told}:")
 
 
-def test_one_run_says_that_there_is_no_interval(two_fleets: list[Any]) -> None:
-    said = answer([case for case in two_fleets if case.replication == 0], ["rate_rps"])
-    assert any(line.startswith("One run each") for line in said.findings)
+@pytest.mark.parametrize("runs", [1, 2])
+def test_one_run_or_two_say_that_there_is_no_interval(two_fleets: list[Any], runs: int) -> None:
+    said = answer([case for case in two_fleets if case.replication < runs], ["rate_rps"])
+    assert any(line.startswith("Fewer than 3 runs each") for line in said.findings)
+
+
+def test_what_is_inconclusive_is_neither_met_nor_missed_in_the_headline(make_case: Callable[..., Any]) -> None:
+    cases = [make_case("a", load, i, capacity=9.0, usd_per_h=1.0) for load in (1.0, 2.0, 4.0) for i in range(3)]
+    for case, share in zip(cases, [0.99, 0.99, 0.99, 0.93, 0.95, 0.98, 0.80, 0.81, 0.82], strict=True):
+        case.set(slo_attainment=share, slo_shares=[share])
+    said = answer(cases, ["rate_rps"])
+    assert said.headline.startswith("a meets the SLO at 1 req/s;")
+    assert " It does not at 4 req/s. Inconclusive whether a at 2 req/s (" in said.headline
+    assert said.headline.endswith("meets the SLO: the 95 % interval contains the target.")
+    detail = next(line for line in said.findings if line.startswith("Inconclusive"))
+    assert "a at 2 req/s (95.3\u00a0% of the requests, interval" in detail
+
+
+def test_a_fleet_whose_only_point_is_inconclusive_has_no_other_headline(make_case: Callable[..., Any]) -> None:
+    cases = [make_case("a", 1.0, i, capacity=9.0, usd_per_h=1.0) for i in range(3)]
+    for case, share in zip(cases, [0.93, 0.95, 0.98], strict=True):
+        case.set(slo_attainment=share, slo_shares=[share])
+    assert answer(cases, []).headline.startswith("Inconclusive whether a (")
+
+
+def test_what_is_missed_for_certain_leaves_nothing_inconclusive(make_case: Callable[..., Any]) -> None:
+    slo = SLO | {"ttft_s": {"p95": 0.001}, "tpot_s": 0.1}
+    cases = [make_case("a", 1.0, i, capacity=9.0, usd_per_h=1.0) for i in range(3)]
+    for case, share in zip(cases, [0.93, 0.95, 0.98], strict=True):
+        case.set(slo_attainment=share, slo_shares=[share, share], slo={})
+    said = answer(cases, [], slo)
+    assert said.headline.startswith("a does not meet the SLO")
+    assert not [line for line in said.findings if line.startswith("Inconclusive")]
 
 
 def test_one_fleet_alone(two_fleets: list[Any]) -> None:

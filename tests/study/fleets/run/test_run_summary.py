@@ -33,7 +33,10 @@ def test_columns_are_those_of_the_contract_and_then_the_intervals() -> None:
     assert [name for name in columns if name in expected] == expected
     marks = columns.index("thin_percentiles")
     assert columns[marks:][:3] == ["thin_percentiles", "horizon_dependent", "intervals"]
-    assert all(name.endswith("_ci95") for name in columns[marks + 3 :])
+    assert all(name.endswith(("_ci95", "_ci95_low", "_ci95_high")) for name in columns[marks + 3 :])
+    assert columns[marks - 1] == "slo_verdict"
+    ends = [name.removesuffix("_ci95_low") for name in columns if name.endswith("_low")]
+    assert ends == ["slo_attainment", "gpu_busy_fraction", "kv_used_peak_fraction"]
 
 
 def test_without_any_cost_there_are_no_money_columns() -> None:
@@ -104,7 +107,7 @@ def test_the_slo_is_met_by_the_mean_over_replications(make_case: Callable[..., A
 
 def test_what_grows_with_the_horizon_is_named(make_case: Callable[..., Any]) -> None:
     over, steady = (
-        summarize([make_case("a", load, i, capacity=2.0, usd_per_h=1.0) for i in range(2)], [], SLO)[0].row
+        summarize([make_case("a", load, i, capacity=2.0, usd_per_h=1.0) for i in range(3)], [], SLO)[0].row
         for load in (4.0, 1.0)
     )
     assert steady["horizon_dependent"] == ""
@@ -150,3 +153,28 @@ def test_a_warm_up_that_was_looked_for_has_columns(tmp_path: Path, make_case: Ca
         case.set(warmup_s=warmup_s, warmup_steady=steady)
     row = written(tmp_path / "found.csv", cases, [])[0]
     assert (row["warmup_s"], row["warmup_unsteady"]) == ("20.0", "1")
+
+
+def test_two_replications_have_batch_means_or_say_that_there_is_no_interval(make_case: Callable[..., Any]) -> None:
+    cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(2)]
+    bare = summarize(cases, [], SLO)[0].row
+    assert (bare["intervals"], bare["slo_attainment_ci95"], bare["cost_usd_per_h_ci95"]) == ("none", None, None)
+    for case, half in zip(cases, (0.03, 0.04), strict=True):
+        case.set(batch_ci95={"ttft_s_p95": half, "output_tokens_per_s": 0.01 * case.metrics["output_tokens_per_s"]})
+    row = summarize(cases, [], SLO)[0].row
+    assert (row["intervals"], row["ttft_s_p95_ci95"], row["ttft_s_p99_ci95"]) == ("batch means", 0.025, None)
+    # the tokens of each run are known to 1 %, those of both together to 1 % / sqrt(2)
+    relative = row["usd_per_million_output_tokens_ci95"] / row["usd_per_million_output_tokens"]
+    assert relative == pytest.approx(0.01 / 2**0.5)
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 5])
+def test_no_share_has_an_interval_beyond_0_and_100_percent(make_case: Callable[..., Any], runs: int) -> None:
+    cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(runs)]
+    for case, share in zip(cases, (0.999, 0.72, 1.0, 0.4, 0.97), strict=False):
+        case.set(slo_attainment=share, slo_shares=[share], batch_ci95={"slo_attainment": 0.5})
+    row = summarize(cases, [], SLO)[0].row
+    low, high = row["slo_attainment_ci95_low"], row["slo_attainment_ci95_high"]
+    assert 0 <= low < row["slo_attainment"] < high <= 1
+    assert row["slo_attainment_ci95"] == pytest.approx((high - low) / 2)
+    assert row["slo_verdict"] == "inconclusive"

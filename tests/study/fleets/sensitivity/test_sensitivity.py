@@ -156,7 +156,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
 
 
 def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
-    text = SCENARIO.replace("horizon_s: 10", "horizon_s: 10\nreplications: 2")
+    text = SCENARIO.replace("horizon_s: 10", "horizon_s: 10\nreplications: 3")
     done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n", "--no-report")
     assert done.code == 0, done.err
     moved = {row["of"]: row for row in rows(tmp_path / "out/sensitivity.csv")}

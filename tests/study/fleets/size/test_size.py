@@ -286,9 +286,11 @@ def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
     shares = [case.metrics["slo_attainment"] for case in first if case.fleet == found.winner.name]
     assert max(shares) < 0.9, "the target"
     told = sentences(found, scenario)
-    kept = "It is near the limit: 97 ± 9.8\u00a0% of the requests, 90\u00a0% asked for; "
-    kept += "set replications to 16 to halve the interval, or a longer horizon_s."
+    kept = "The 95 % interval contains the target: 97\u00a0% of the requests, interval 71 to 99.8\u00a0%, "
+    kept += "90\u00a0% asked for; set replications to 16 to halve the interval, or a longer horizon_s."
+    assert told[0].startswith("Inconclusive whether 1x rtx-4090 none, spot meets the service level at 3 req/s: it ")
     assert told[1] == kept
+    assert size_rows(found, scenario)[0]["slo_verdict"] == "inconclusive"
 
 
 def test_spares_are_paid_for(tmp_path: Path) -> None:
