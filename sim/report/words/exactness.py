@@ -1,6 +1,7 @@
 """What a run did to be exact: the warm-up that was found in each case, and whether the precision was reached."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from sim.language import N_, _, ngettext
@@ -90,14 +91,34 @@ def _places(held: Sequence[Held]) -> str:
     )
 
 
+def unsettled(found: Sequence[Capacity]) -> list[str]:
+    """The first line of an answer: capacities that a longer horizon would change, and the horizon that it takes."""
+    told = []
+    for one in found:
+        if one.check is None or one.check.stands:
+            continue
+        change = percent(one.check.change) if isfinite(one.check.change) else _("an unknown share")
+        told.append(
+            _(
+                "The capacity of {fleet} does not stand yet and is probably too high: runs of {horizon} s change it by "
+                "{change} ({allowed} at most is steady); set precision.max_horizon_s to about {needed}.",
+                fleet=one.fleet,
+                horizon=plain(one.check.horizon_s),
+                change=change,
+                allowed=percent(one.check.allowed),
+                needed=plain(one.check.needed_s),
+            )
+        )
+    return told
+
+
 def capacity_notes(found: Sequence[Capacity], precision: Precision | None, stated: bool = True) -> list[str]:
     """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set;
-    *stated*: by the scenario, else by default.
+    *stated*: by the scenario, else by default. Of those that do not stand, `unsettled` says more.
     """
     asked = (precision or Precision()).relative
-    return [
-        _imprecise(one, asked, precision, stated) for one in found if one.relative is not None and one.relative > asked
-    ]
+    steady = [one for one in found if one.stands and one.relative is not None and one.relative > asked]
+    return [_imprecise(one, asked, precision, stated) for one in steady]
 
 
 def _imprecise(one: Capacity, asked: float, precision: Precision | None, stated: bool) -> str:
