@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 from sim.language import N_, _, ngettext
-from sim.report.words.text import percent, place, plain, ranged
+from sim.report.words.text import listing, percent, place, plain, ranged
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.cases.store import StoredCase
@@ -93,23 +93,21 @@ def _places(held: Sequence[Held]) -> str:
 
 def unsettled(found: Sequence[Capacity]) -> list[str]:
     """The first line of an answer: capacities that a longer horizon would change, and the horizon that it takes."""
-    told = []
-    for one in found:
-        if one.check is None or one.check.stands:
-            continue
-        change = percent(one.check.change) if isfinite(one.check.change) else _("an unknown share")
-        told.append(
-            _(
-                "The capacity of {fleet} does not stand yet and is probably too high: runs of {horizon} s change it by "
-                "{change} ({allowed} at most is steady); set precision.max_horizon_s to about {needed}.",
-                fleet=one.fleet,
-                horizon=plain(one.check.horizon_s),
-                change=change,
-                allowed=percent(one.check.allowed),
-                needed=plain(one.check.needed_s),
-            )
+    short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
+    if not short:
+        return []
+    worst = max((check for _fleet, check in short), key=lambda check: check.needed_s)
+    return [
+        _(
+            "Capacity does not stand yet and is probably too high ({fleets}): runs of {horizon} s change it by "
+            "{change} ({allowed} at most is steady); set precision.max_horizon_s to about {needed}.",
+            fleets=listing([fleet for fleet, _check in short]),
+            horizon=plain(worst.horizon_s),
+            change=percent(worst.change) if isfinite(worst.change) else _("an unknown share"),
+            allowed=percent(worst.allowed),
+            needed=plain(worst.needed_s),
         )
-    return told
+    ]
 
 
 def capacity_notes(found: Sequence[Capacity], precision: Precision | None, stated: bool = True) -> list[str]:

@@ -22,7 +22,14 @@ from sim.study.cases.store import StoredCase, discard_unfinished
 from sim.study.fleets.availability.over_failures import OverFailures, why_no_availability
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import Goal
-from sim.study.fleets.capacity.horizon import HorizonCheck, at_horizon, can_be_lengthened, horizon_check, longest_s
+from sim.study.fleets.capacity.horizon import (
+    FINEST,
+    HorizonCheck,
+    at_horizon,
+    can_be_lengthened,
+    horizon_check,
+    longest_s,
+)
 from sim.study.metrics.precision import replications_next
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
@@ -222,6 +229,11 @@ class _Search:
         """The scenario at the horizon that was searched last."""
         self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
         self._relative, self._progress, self._precision = relative, progress, precision
+        if can_be_lengthened(scenario):
+            # brackets wider than the change that is looked for would hide it, or show one of their own
+            self._bracket = min(relative, FINEST)
+        else:
+            self._bracket = relative
         self._axis = LoadAxis.of(scenario)
         self._goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
         self._random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
@@ -233,7 +245,7 @@ class _Search:
         members = [(name, one) for one in replications for name in self._random if one == 0 or self._random[name]]
         starts = {name: _middle([one.capacity for one in found]) for name, found in near.items()}
         searches = [
-            _search(self._axis, self._goals[name], name, one, self._relative, starts.get(name)) for name, one in members
+            _search(self._axis, self._goals[name], name, one, self._bracket, starts.get(name)) for name, one in members
         ]
         self._total += len(members)
         found: FoundByFleet = {}

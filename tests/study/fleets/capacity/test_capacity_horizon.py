@@ -76,7 +76,7 @@ def test_an_answer_that_does_not_stand_says_so_first(tmp_path: Path) -> None:
     assert one.horizon_s == 20
     axis = LoadAxis.of(asked)
     told = headline([one], capacity_rows([one], axis, asked.slo), axis)
-    assert told.startswith("The capacity of queue does not stand yet")
+    assert told.startswith("Capacity does not stand yet and is probably too high (queue): runs of 20 s")
     assert "set precision.max_horizon_s to about" in told
 
 
