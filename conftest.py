@@ -16,6 +16,17 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _horizons_as_stated() -> Iterator[None]:
+    """Capacities of the stated horizon: most tests need any capacity, and one that stands takes many times as long.
+
+    Tests of the horizon itself take this back.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sim.study.fleets.capacity.search.can_be_lengthened", lambda _: False)
+        yield
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests wait for processes that they start, for disks and for a browser."""
     cores = os.cpu_count() or 1

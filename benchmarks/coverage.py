@@ -5,7 +5,6 @@ docs/statistics.md.
 """
 
 import argparse
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,19 +14,14 @@ from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import capacities
 from sim.study.fleets.run.summary import summarize
 from sim.study.metrics.case_metrics import measure
 from sim.study.metrics.columns import ENDS
-from sim.study.metrics.statistics import half_width, mean, wilson
+from sim.study.metrics.statistics import mean, wilson
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
 TRUTH_SEED = 1_000_000
-BRACKET = 0.05
-"""Width of the last bracket of a search."""
 METRICS = ("slo_attainment", "ttft_s_mean", "ttft_s_p95", "usd_per_million_output_tokens")
 Covered = list[tuple[bool, float]]
 """Whether an interval held the truth, and its half-width over the truth."""
@@ -75,24 +69,6 @@ def _held(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
     return low <= truth <= high, half / truth
 
 
-def of_capacity(scenario: Scenario, catalog: Any, seeds: int, truths: int) -> Iterator[tuple[str, float, Covered]]:
-    """The same of `capacity`, with five replications and with as many as its default precision takes."""
-
-    def found(seed: int, replications: int, asked: Precision | None) -> tuple[float, ...]:
-        with tempfile.TemporaryDirectory() as folder, Cores(1) as workplace:
-            seeded = scenario.model_copy(update={"seed": seed, "replications": replications})
-            (one,) = capacities(seeded, catalog, Path(folder), workplace, BRACKET, precision=asked)
-        return tuple(search.capacity for search in one.found)
-
-    truth = mean(found(TRUTH_SEED, truths, None))
-    every = [found(seed, FEWEST, Precision(max_replications=MOST_OF_CAPACITY)) for seed in range(seeds)]
-    for name, sets in (
-        (f"{FEWEST} replications", [values[:FEWEST] for values in every]),
-        (f"to 10 %, {mean([len(values) for values in every]):.1f} replications in the mean", every),
-    ):
-        yield f"rate_rps, {name}", truth, intervals(truth, [(mean(one), half_width(one) or 0.0) for one in sets])
-
-
 def intervals(truth: float, found: Sequence[tuple[float, float]]) -> Covered:
     """Whether each (value, half-width) holds the *truth*."""
     return [(abs(value - truth) <= half, half / truth) for value, half in found]
@@ -111,15 +87,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--truths", type=int, default=2000, help="Replications that stand for the truth.")
-    parser.add_argument("--only", choices=("run", "batches", "capacity"), default="")
+    parser.add_argument("--only", choices=("run", "batches"), default="")
     arguments = parser.parse_args()
     catalog = load_catalog()
     scenario = load(SCENARIO, (), catalog=catalog)
     print("| Figure | true value | mean half-width | intervals that hold it |\n| --- | --- | --- | --- |", flush=True)
-    for command, of in (("run", of_run), ("batches", of_batches), ("capacity", of_capacity)):
+    for command, of in (("run", of_run), ("batches", of_batches)):
         if arguments.only in ("", command):
-            truths = arguments.truths if command != "capacity" else arguments.truths // 5
-            for name, truth, covered in of(scenario, catalog, arguments.seeds, truths):
+            for name, truth, covered in of(scenario, catalog, arguments.seeds, arguments.truths):
                 print(line(f"`{command}`: {name}", truth, covered), flush=True)
 
 

@@ -9,6 +9,7 @@ def capacity(asked: Asked) -> None:
     from sim.deliver.capacity import deliver_capacity
     from sim.report.fleets.capacity.answer import capacity_document, capacity_rows, capacity_table
     from sim.report.fleets.capacity.page import findings
+    from sim.report.words.exactness import unsettled
     from sim.study.fleets.capacity.axis import LoadAxis
     from sim.study.fleets.capacity.goal import precision_of
     from sim.study.fleets.capacity.search import why_no_capacity
@@ -22,6 +23,7 @@ def capacity(asked: Asked) -> None:
     asked.show(
         lambda folder: capacity_document(scenario, found, axis, asked.relative, folder),
         lambda: [
+            *unsettled(found),
             capacity_table(rows, axis, scenario.slo),
             *findings(found, rows, axis, scenario, asked.relative),
             *asked.notes(),

@@ -1,10 +1,11 @@
 """What a run did to be exact: the warm-up that was found in each case, and whether the precision was reached."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from sim.language import N_, _, ngettext
-from sim.report.words.text import percent, place, plain, ranged
+from sim.report.words.text import listing, percent, place, plain, ranged
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.cases.store import StoredCase
@@ -90,14 +91,32 @@ def _places(held: Sequence[Held]) -> str:
     )
 
 
+def unsettled(found: Sequence[Capacity]) -> list[str]:
+    """The first line of an answer: capacities that a longer horizon would change, and the horizon that it takes."""
+    short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
+    if not short:
+        return []
+    worst = max((check for _fleet, check in short), key=lambda check: check.needed_s)
+    return [
+        _(
+            "Capacity does not stand yet and is probably too high ({fleets}): runs of {horizon} s change it by "
+            "{change} ({allowed} at most is steady); set precision.max_horizon_s to about {needed}.",
+            fleets=listing([fleet for fleet, _check in short]),
+            horizon=plain(worst.horizon_s),
+            change=percent(worst.change) if isfinite(worst.change) else _("an unknown share"),
+            allowed=percent(worst.allowed),
+            needed=plain(worst.needed_s),
+        )
+    ]
+
+
 def capacity_notes(found: Sequence[Capacity], precision: Precision | None, stated: bool = True) -> list[str]:
     """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set;
-    *stated*: by the scenario, else by default.
+    *stated*: by the scenario, else by default. Of those that do not stand, `unsettled` says more.
     """
     asked = (precision or Precision()).relative
-    return [
-        _imprecise(one, asked, precision, stated) for one in found if one.relative is not None and one.relative > asked
-    ]
+    steady = [one for one in found if one.stands and one.relative is not None and one.relative > asked]
+    return [_imprecise(one, asked, precision, stated) for one in steady]
 
 
 def _imprecise(one: Capacity, asked: float, precision: Precision | None, stated: bool) -> str:

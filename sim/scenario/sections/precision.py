@@ -56,6 +56,9 @@ class Precision(Spec):
     """0.05: plus or minus 5 %."""
     max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
     """Where to stop at a point that does not get there."""
+    max_horizon_s: Positive | None = None
+    """Longest horizon to which `capacity`, `breakeven` and `plan` lengthen `horizon_s` [s], which they do until no
+    capacity changes with it. Left out: until a run has 20,000 requests at its capacity."""
 
 
 def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterator[Complaint]:

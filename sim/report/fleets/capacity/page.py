@@ -9,7 +9,7 @@ from sim.report.charts.panels import style
 from sim.report.fleets.run.sections import swatches
 from sim.report.page.template import render as filled
 from sim.report.vega.figures import Drawn, PageFigure
-from sim.report.words.exactness import capacity_notes
+from sim.report.words.exactness import capacity_notes, unsettled
 from sim.report.words.goals import asked_for, latency_columns, name_of, seconds_beside, share_beside
 from sim.report.words.money import cash
 from sim.report.words.services import load_label, load_notes
@@ -26,9 +26,12 @@ Row = Mapping[str, Any]
 
 
 def headline(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> str:
-    """The capacity of every fleet in one sentence each."""
-    pairs = zip(found, rows, strict=True)
-    return joined(_("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis)) for one, row in pairs)
+    """What does not stand yet, then the capacity of every fleet, in one sentence each."""
+    takes = [
+        _("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis))
+        for one, row in zip(found, rows, strict=True)
+    ]
+    return joined([*unsettled(found), *takes])
 
 
 def _takes(one: Capacity, row: Row, axis: LoadAxis) -> str:

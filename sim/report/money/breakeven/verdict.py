@@ -5,6 +5,7 @@ from math import isclose, isfinite
 
 from sim.language import N_, _, retold
 from sim.report.words.compared import ranked_apart
+from sim.report.words.exactness import unsettled
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash
 from sim.report.words.text import difference, listing, percent, plain
@@ -20,7 +21,11 @@ ROUNDING = 1e-9
 
 
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
-    """The verdict first, then what it depends on."""
+    """The verdict first, then what it depends on; before both what its capacities still depend on."""
+    return [*unsettled(answer.capacities), *_sentences(answer, with_tips)]
+
+
+def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
     if not answer.usd_per_h:
         if not any(one.mean for one in answer.capacities):
             return [_("No fleet meets the service level at any load.")]

@@ -7,9 +7,9 @@ from math import fsum
 from sim.cost import MultiYear
 from sim.language import N_, _, ngettext, retold
 from sim.report.money.plan.tables import date
-from sim.report.words.exactness import capacity_notes
+from sim.report.words.exactness import capacity_notes, unsettled
 from sim.report.words.money import cash
-from sim.report.words.text import difference, listing, percent, plain
+from sim.report.words.text import difference, joined, listing, percent, plain
 from sim.scenario.sections.precision import Precision
 from sim.study.money.plan.api import LINE
 from sim.study.money.plan.existing import HeldUnits
@@ -36,7 +36,8 @@ def verdict(found: Sequence[Outlook], plan: MultiYear, precision: Precision | No
         for one in found
         if one.reason
     ]
-    return PlanVerdict(_headline(order, plan), tuple(findings))
+    first = [*unsettled([one.capacity for one in found if not one.api]), _headline(order, plan)]
+    return PlanVerdict(joined(first), tuple(findings))
 
 
 def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:

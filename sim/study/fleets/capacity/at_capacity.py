@@ -44,6 +44,7 @@ class AtCapacity:
             axis.label: known.mean,
             f"{axis.label}_ci95": known.half_width,
             "replications": len(known.found),
+            "horizon_s": known.horizon_s,
             "reason": known.reason or _why_none(known, axis),
             "limited_by": self.limited_by,
             **self.latencies_s,

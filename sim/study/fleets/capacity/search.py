@@ -1,18 +1,19 @@
 """How much load a fleet takes: the highest rate, or number of clients, at which it still meets its service level.
 
 Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every
-load, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
-interval are the answer, so the noise of the search and that of the traffic are one and the same.
+level, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
+interval are the answer, so the noise of the search and that of the traffic are one and the same. The horizon is
+lengthened until the capacity of a replication no longer changes with it (`horizon.py`).
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, log2, sqrt
+from math import inf, isfinite, log2, sqrt
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.precision import Precision
+from sim.scenario.sections.precision import FEWEST, Precision
 from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.cases.execute import Job, Progress, Workplace, together
@@ -21,6 +22,14 @@ from sim.study.cases.store import StoredCase, discard_unfinished
 from sim.study.fleets.availability.over_failures import OverFailures, why_no_availability
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.fleets.capacity.goal import Goal
+from sim.study.fleets.capacity.horizon import (
+    FINEST,
+    HorizonCheck,
+    at_horizon,
+    can_be_lengthened,
+    horizon_check,
+    longest_s,
+)
 from sim.study.metrics.precision import replications_next
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
@@ -29,6 +38,10 @@ from sim.workload import Profile
 
 WIDEST = 4096.0
 """The search leaves the load at which it begins by at most this factor either way."""
+STEP = 2.0
+"""Factor between the first loads of a search."""
+NEAR_STEP = 1.15
+"""Factor between the first loads of a search that begins at the capacity of a shorter horizon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +85,21 @@ class Capacity:
     fleet: str
     mean: float
     half_width: float | None
-    """Of the 95 % interval; None below two replications."""
+    """Half of the 95 % interval, what is left of the bias of a finite horizon included; None below two replications."""
     found: tuple[Found, ...]
     reason: str = ""
     """Why there is none: the model does not fit."""
     random: bool = True
     """False where every replication would be the same; there is one then."""
+    check: HorizonCheck | None = None
+    """Whether a longer horizon would change it; None where the load does not go on for ever."""
+    horizon_s: float | None = None
+    """Horizon of its runs [s]; None where the scenario has none."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the horizon is long enough, as far as one can tell."""
+        return self.check is None or self.check.stands
 
     @property
     def at_least(self) -> float:
@@ -146,6 +168,8 @@ def _sees_whole_days(scenario: Scenario) -> bool:
     return scenario.warmup_s != "auto" and measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
 
 
+FoundByFleet = dict[str, list[Found]]
+"""Fleet -> its capacity in every replication, in order."""
 Steps = Generator[Case, StoredCase, Found]
 """A search: asks for a case to be simulated and is sent it finished."""
 
@@ -161,35 +185,133 @@ def capacities(
 ) -> list[Capacity]:
     """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
 
+    The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
     The scenario's replications, and with a *precision* as many more as it takes, the same number for every fleet that
-    chance has a part in. *progress* counts the searches, one per fleet and replication.
+    chance has a part in. *progress* counts the searches, one per fleet, replication and horizon.
     """
-    axis = LoadAxis.of(scenario)
-    goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
-    random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
-    found: dict[str, list[Found]] = {name: [] for name in random}
-    have, target, done, total = 0, scenario.replications, 0, 0
+    search = _Search(scenario, catalog, out, workplace, relative, progress, precision)
     try:
-        while have < target:
-            wanted = [(name, one) for name in random for one in range(have, target) if one == 0 or random[name]]
-            searches = [_search(axis, goals[name], name, one, relative) for name, one in wanted]
-            total += len(wanted)
-            for one in _side_by_side(searches, scenario, catalog, out, workplace):
-                found[one.fleet].append(one)
-                done += 1
-                progress(done, total, 0)
-            known = [_capacity(name, members, random[name]) for name, members in found.items()]
-            have, target = target, _next_target(precision, known, target)
+        found, checks = search.until_it_stands()
+        while True:
+            known = [search.capacity(name, members, checks[name]) for name, members in found.items()]
+            have = max(len(members) for members in found.values())
+            target = _next_target(precision, known, have)
+            if target <= have:
+                return known
+            further = search.run(search.at, range(have, target), found)
+            found = {name: [*members, *further.get(name, ())] for name, members in found.items()}
     finally:
         discard_unfinished(out / POINTS)
-    return known
 
 
 def _next_target(precision: Precision | None, known: Sequence[Capacity], have: int) -> int:
-    relatives = [one.relative for one in known]
+    # replications make no answer better whose horizon is too short
+    relatives = [one.relative if one.stands else None for one in known]
     if precision is None or all(one is None for one in relatives):
         return have
     return replications_next(precision, relatives, have)
+
+
+class _Search:
+    """Searches for the capacities of all fleets of a scenario, at one horizon after the other."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        relative: float,
+        progress: Progress,
+        precision: Precision | None,
+    ) -> None:
+        self.at = scenario
+        """The scenario at the horizon that was searched last."""
+        self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
+        self._relative, self._progress, self._precision = relative, progress, precision
+        if can_be_lengthened(scenario):
+            # brackets wider than the change that is looked for would hide it, or show one of their own
+            self._bracket = min(relative, FINEST)
+        else:
+            self._bracket = relative
+        self._axis = LoadAxis.of(scenario)
+        self._goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
+        self._random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
+        self._done = self._total = 0
+
+    def run(self, at: Scenario, replications: Iterable[int], near: Mapping[str, Sequence[Found]]) -> FoundByFleet:
+        """Search in *replications* of *at*, each fleet around the capacities that it was *near*."""
+        self.at = at
+        members = [(name, one) for one in replications for name in self._random if one == 0 or self._random[name]]
+        starts = {name: _middle([one.capacity for one in found]) for name, found in near.items()}
+        searches = [
+            _search(self._axis, self._goals[name], name, one, self._bracket, starts.get(name)) for name, one in members
+        ]
+        self._total += len(members)
+        found: FoundByFleet = {}
+        for one in _side_by_side(searches, at, self._catalog, self._out, self._workplace):
+            found.setdefault(one.fleet, []).append(one)
+            self._done += 1
+            self._progress(self._done, self._total, 0)
+        return {name: sorted(each, key=lambda one: one.replication) for name, each in found.items()}
+
+    def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
+        """Lengthen the horizon; return what the last one gave, and how much each capacity still changes with it."""
+        scenario = self._scenario
+        count = scenario.replications if self._precision is None else max(scenario.replications, FEWEST)
+        own_s = scenario.horizon_s
+        if own_s is None or not can_be_lengthened(scenario):
+            return self.run(scenario, range(count), {}), dict.fromkeys(self._random)
+        at, found = at_horizon(scenario, own_s / 2), FoundByFleet()
+        runs: dict[str, list[tuple[float, Sequence[float]]]] = {name: [] for name in self._random}
+        while True:
+            found = self.run(at, range(count), found)
+            horizon_s = at.horizon_s or own_s
+            for name, members in found.items():
+                runs[name].append((horizon_s, [one.capacity for one in members]))
+            if horizon_s < own_s:
+                at = scenario
+                continue
+            checks = {name: self._check(name, runs[name], found[name]) for name in found}
+            longer_s = self._longer_s(horizon_s, [one for one in checks.values() if not one.stands])
+            if longer_s is None:
+                return found, checks
+            at = at_horizon(scenario, longer_s)
+
+    def _check(self, fleet: str, runs: Sequence[tuple[float, Sequence[float]]], found: Sequence[Found]) -> HorizonCheck:
+        tolerance = (self._precision or Precision(relative=max(Precision().relative, self._relative))).relative
+        requests = [one.at.metrics.traffic.requests for one in found if one.at is not None and one.at.status == "ok"]
+        levels = [one.slo for one in self._scenario.services] or [self._scenario.slo]
+        random = self._random[fleet]
+        return horizon_check(
+            runs, mean(requests) if requests else None, levels, tolerance if random else self._relative, random
+        )
+
+    def _longer_s(self, horizon_s: float, short: Sequence[HorizonCheck]) -> float | None:
+        """The horizon to search next [s]; None where none is *short*, or a longer one is not allowed."""
+        if not short:
+            return None
+        most = max(one.requests or 0.0 for one in short)
+        factor = longest_s(self._scenario, self._precision, horizon_s, most) / horizon_s
+        return horizon_s * min(max(one.stride for one in short), 2 ** int(log2(factor))) if factor >= 2 else None
+
+    def capacity(self, fleet: str, found: Sequence[Found], check: HorizonCheck | None) -> Capacity:
+        """Mean and interval over replications."""
+        reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
+        random, horizon_s = self._random[fleet], self.at.horizon_s
+        if reasons:
+            return Capacity(fleet, 0.0, None, tuple(found), reasons[0], random, None, horizon_s)
+        values = [one.capacity for one in found]
+        half = half_width(values)
+        if half is not None and check is not None and isfinite(check.bias):
+            half += check.bias * mean(values)
+        return Capacity(fleet, mean(values), half, tuple(found), "", random, check, horizon_s)
+
+
+def _middle(capacities: Sequence[float]) -> float | None:
+    """The median of those that are neither 0 nor infinite; None without any."""
+    known = sorted(one for one in capacities if 0 < one < inf)
+    return sqrt(known[(len(known) - 1) // 2] * known[len(known) // 2]) if known else None
 
 
 def _side_by_side(
@@ -226,8 +348,12 @@ def _side_by_side(
         jobs = [job for one in members for job in go_on(waiting.pop(one.folder), one.stored())]
 
 
-def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float) -> Steps:
-    """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm."""
+def _search(
+    axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float, near: float | None = None
+) -> Steps:
+    """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm; begins with small
+    steps where the capacity is known to be *near* a load.
+    """
     tried: dict[float, TriedLoad] = {}
     over: dict[float, OverFailures] = {}
     slo = goal.slo
@@ -250,11 +376,12 @@ def _search(axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: 
         return stored
 
     # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it
-    start = 2.0 ** round(log2(axis.start)) * 2.0 ** _offset(replication)
+    step = STEP if near is None else NEAR_STEP
+    start = (near or STEP ** round(log2(axis.start))) * step ** _offset(replication)
     best = yield from attempt(start)
     if best.status != "ok":
         return Found(fleet, replication, 0.0, best, 1)
-    low, high, kept = yield from _bracket(axis, start, attempt, meets, best)
+    low, high, kept = yield from _bracket(axis, start, step, attempt, meets, best)
     while low and high < inf and _apart(axis, low, high, relative):
         middle = sqrt(low * high)
         case = yield from attempt(middle)
@@ -287,6 +414,7 @@ def _between(axis: LoadAxis, low: float, high: float) -> float:
 def _bracket(
     axis: LoadAxis,
     start: float,
+    step: float,
     attempt: Callable[[float], Generator[Case, StoredCase, StoredCase]],
     meets: Callable[[StoredCase], bool],
     first: StoredCase,
@@ -296,20 +424,20 @@ def _bracket(
     if meets(first):
         kept = first
         while load < start * WIDEST:
-            case = yield from attempt(2 * load)
+            case = yield from attempt(step * load)
             if _idle(case) and not _idle(kept):
                 break  # all requests that there are arrive before the window
             if not meets(case):
-                return load, 2 * load, kept
-            load, kept = 2 * load, case
+                return load, step * load, kept
+            load, kept, step = step * load, case, min(step**2, STEP)
         return load, inf, kept
     while load > start / WIDEST and not (axis.whole and load <= 1):
-        case = yield from attempt(load / 2)
+        case = yield from attempt(load / step)
         if _idle(case):
             break
         if meets(case):
-            return load / 2, load, case
-        load /= 2
+            return load / step, load, case
+        load, step = load / step, min(step**2, STEP)
     return 0.0, load, None
 
 
@@ -323,12 +451,3 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
 def _idle(case: StoredCase) -> bool:
     """Whether no request arrived in the window: a load that says nothing of the fleet."""
     return case.metrics.traffic.requests == 0
-
-
-def _capacity(fleet: str, unordered: Sequence[Found], random: bool) -> Capacity:
-    found = sorted(unordered, key=lambda one: one.replication)
-    reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
-    if reasons:
-        return Capacity(fleet, 0.0, None, tuple(found), reasons[0], random)
-    values = [one.capacity for one in found]
-    return Capacity(fleet, mean(values), half_width(values), tuple(found), "", random)

@@ -18,6 +18,7 @@ from sim.study.cases.execute import Progress, Workplace, do_all
 from sim.study.cases.points import jobs_of
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.axis import LoadAxis
+from sim.study.fleets.capacity.horizon import at_horizon
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.expected import rate_per_load
 from sim.study.metrics.idle import idle_window
@@ -40,8 +41,10 @@ def part_loads(
     progress: Progress = lambda *_: None,
 ) -> dict[str, Quantities]:
     """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
-    axis = LoadAxis.of(scenario)
     usable = [one for one in found if 0 < one.mean < float("inf")]
+    # the cases at capacity are those of the search, so all are measured over its horizon
+    scenario = at_horizon(scenario, usable[0].horizon_s if usable else None)
+    axis = LoadAxis.of(scenario)
     jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis, scenario)], catalog, out)
     do_all(workplace, jobs, progress)
     result = {}
