@@ -158,7 +158,8 @@ def test_nobody_else_decides(root: Path) -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Compare) and "attainment" in ast.unparse(node)
     }
-    # the others compare names of columns, an interval with the target, and look for where a line crosses it
+    # the others compare names of columns, an interval with the target or a share with None, and look for where a
+    # line crosses it
     assert readers <= {
         "sim/study/metrics/service_level.py",
         "sim/report/fleets/run/figures.py",

@@ -353,8 +353,9 @@ def _simulated(
 def below(xs: Sequence[float], gap: Callable[[float], float]) -> list[tuple[float, float]]:
     """Return the ranges within *xs* in which *gap* is negative; between two of *xs* it changes its sign at most once.
 
-    >>> below([1.0, 2.0, 4.0], lambda x: 6 - 2 * x)
-    [(3.0, 4.0)]
+    >>> [(low, high)] = below([1.0, 2.0, 4.0], lambda x: 6 - 2 * x)
+    >>> (round(low, 9), high)
+    (3.0, 4.0)
     """
     found: list[tuple[float, float]] = []
     start = xs[0] if gap(xs[0]) < 0 else None
