@@ -161,6 +161,7 @@ def test_nobody_else_decides(root: Path) -> None:
     # the others compare names of columns, an interval with the target or a share with None, and look for where a
     # line crosses it
     assert readers <= {
+        "sim/study/fleets/run/year.py",
         "sim/study/metrics/service_level.py",
         "sim/report/fleets/run/figures.py",
         "sim/scenario/sections/precision.py",
