@@ -81,7 +81,7 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
         write_summary(file, found.points, found.axes)
         return
     panels = [in_words(panel) for panel in panels_of(found.points, found.axes, found.slo)]
-    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog))
+    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog), found.disputes)
     if form == "html":
         file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
     else:
