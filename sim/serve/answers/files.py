@@ -86,7 +86,7 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
         file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
     else:
         sweep = sweep_of(found.points, found.axes)
-        _draw(curves(panels, sweep, question_of(found.scenario), told.headline), form, file)
+        _draw(curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note), form, file)
 
 
 def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:

@@ -10,6 +10,7 @@ from sim.report.fleets.futures.sentences import disputed
 from sim.report.fleets.run.year import year_heads
 from sim.report.words.compared import (
     anywhere,
+    apart_on_charts,
     at,
     comparative,
     goal,
@@ -45,6 +46,8 @@ class Verdict:
     headline: str
     findings: tuple[str, ...]
     """Range of validity, significance, limits: one sentence or two each."""
+    chart_note: str = ""
+    """Note beside charts that show fleets of different models; empty without such fleets."""
 
 
 def verdict_of(
@@ -86,7 +89,7 @@ def verdict(
         findings.insert(0, _validity(comparisons[0].sweep, points))
     if models:
         findings.insert(0, ranked_apart(models))
-    return Verdict(headline, (*findings, *map(retold, notes)))
+    return Verdict(headline, (*findings, *map(retold, notes)), apart_on_charts(models or {}))
 
 
 def _lead(part: Comparison) -> str:

@@ -144,6 +144,6 @@ def _draw(
     out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
 ) -> None:
     """curves.png and, where something changes with time, timeline.png."""
-    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline))
+    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline), answer.chart_note)
     if timeline:
-        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline))
+        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline), answer.chart_note)
