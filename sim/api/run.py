@@ -18,6 +18,7 @@ from sim.report.charts.panels import Panel, panels_of
 from sim.report.fleets.run.frames import read_run
 from sim.report.fleets.run.terminal import brief_table
 from sim.report.page.document import run_document
+from sim.report.words.compared import apart_on_charts
 from sim.report.words.exactness import precision_notes
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
@@ -25,6 +26,7 @@ from sim.report.work.kinds import kind_of
 from sim.scenario.checks.hostless import hostless_notes
 from sim.scenario.job.load import has_job, load_job
 from sim.scenario.reading.given import options
+from sim.scenario.sections.compare import models_of
 from sim.scenario.sweep import axes
 from sim.study.cases.points import limits
 from sim.study.cases.store import StoredCase
@@ -48,7 +50,8 @@ class Run(Result):
             notes += [*hostless_notes(scenario, prepared.catalog), *futures_told(prepared.out)]
             document = run_document(scenario, prepared.catalog, cases, notes, str(prepared.out))
             table = brief_table(points, *told)
-        draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"])
+        note = apart_on_charts(models_of(scenario, scenario.compare))
+        draw = partial(_drawn, panels, sweep, question_of(scenario), document["verdict"]["headline"], note)
         super().__init__(prepared, document, [table], [panel.kind for panel in panels], draw)
         unable = dict.fromkeys(f"fleets.{case.fleet}: {case.reason}" for case in cases)
         if all(case.status == "infeasible" for case in cases):
@@ -155,8 +158,8 @@ class JobRun(Run):
         return _job_run(folder / SCENARIO_FILE, set, None, out, None, force)
 
 
-def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, name: str) -> Any:
-    return curves([panel for panel in panels if name in ("", panel.kind)], sweep, question, headline)
+def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, note: str, name: str) -> Any:
+    return curves([panel for panel in panels if name in ("", panel.kind)], sweep, question, headline, note)
 
 
 def run(

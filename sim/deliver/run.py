@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.shared.folder import MANIFEST, begin, written_together
+from sim.deliver.shared.folder import begin, written_together
 from sim.language import ENGLISH, speaking
 from sim.report.charts.marks import worths_by_key
 from sim.report.fleets.futures.sentences import sentences
@@ -22,9 +23,10 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.compare import models_of
 from sim.scenario.sweep import axes
 from sim.study.cases.execute import Workplace
-from sim.study.cases.points import limits, resolved_plans, run_points
+from sim.study.cases.points import MANIFEST, limits, resolved_plans, run_points
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.futures.draws import futures_of
+from sim.study.fleets.futures.settings import DISPUTES, disputes_of
 from sim.study.fleets.run.summary import summarize
 from sim.study.fleets.run.year import year_of
 from sim.study.money.price.reprice import keep_scenario, reprice
@@ -80,10 +82,12 @@ def _finish(
     """Tables, report and the scenario itself, all swapped in together."""
     futures = futures_of(scenario, catalog, cases)
     answers: list[str] = []
+    drawn: dict[str, Any] = {}
     if futures is not None:
+        points = summarize(cases, axes(scenario), limits(scenario))
         with speaking(ENGLISH):  # the manifest keeps them
-            answers = sentences(futures, summarize(cases, axes(scenario), limits(scenario)), axes(scenario))
-    drawn = {"futures": answers} if answers else {}
+            answers = sentences(futures, points, axes(scenario))
+        drawn = {"futures": answers, DISPUTES: [asdict(one) for one in disputes_of(futures, points)]}
     told = told | {"cases": len(cases)} | drawn | statistics_told(scenario, cases)
     with written_together(out, told, [case.folder.name for case in cases]) as folder:
         write_report(

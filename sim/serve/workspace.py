@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import data_root
-from sim.deliver.shared.folder import MANIFEST, is_finished, manifest_of
+from sim.deliver.shared.folder import is_finished, manifest_of
 from sim.scenario.reading.shipped import shipped_folder
 from sim.serve.refused import Refused
+from sim.study.cases.points import MANIFEST
 
 DEEPEST = 4
 """Folders below the workspace that are searched."""

@@ -132,7 +132,7 @@ def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
         assert 1200 < picture.width < 2400
     done = CliRunner().invoke(app, [*search, "--out", "out", "--no-report"])
     assert done.exit_code == 0
-    assert "slow less fast, paired by seed" in done.stdout
+    assert "Difference (slow minus fast)" in done.stdout
     assert not {"capacity.html", "capacity.png"} & {path.name for path in (folder / "out").iterdir()}
 
 

@@ -16,6 +16,7 @@ def run(asked: Asked) -> None:
     from sim.scenario.job.schema import WorkScenario
     from sim.scenario.sweep import axes
     from sim.study.cases.points import limits
+    from sim.study.fleets.futures.settings import stored_disputes
     from sim.study.fleets.run.summary import summarize
 
     scenario, folder = asked.scenario, asked.folder
@@ -32,7 +33,7 @@ def run(asked: Asked) -> None:
         return [*settled, *far, *aged, *asked.notes(), *futures_told(folder)]
 
     def verdict() -> Verdict:
-        return verdict_of(scenario, asked.catalog, summarize(*told))
+        return verdict_of(scenario, asked.catalog, summarize(*told), disputes=stored_disputes(folder))
 
     asked.show(
         lambda out: run_document(scenario, asked.catalog, cases, notes(), out),

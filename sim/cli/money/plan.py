@@ -10,9 +10,8 @@ def plan(asked: Asked) -> None:
     The scenario's section `plan` gives demand, orders and terms.
     """
     from sim.deliver.plan import deliver_plan
-    from sim.report.money.plan.answer import plan_document, plan_rate_notes
+    from sim.report.money.plan.answer import plan_document, plan_rate_notes, verdict_of_plan
     from sim.report.money.plan.tables import plan_table
-    from sim.report.money.plan.verdict import verdict
     from sim.report.words.services import load_notes
     from sim.study.fleets.capacity.search import why_no_capacity
     from sim.study.money.plan.plans import why_no_plan
@@ -22,7 +21,7 @@ def plan(asked: Asked) -> None:
     asked.refuse(why_no_capacity(scenario))
     asked.say_what_is_ignored()
     found = asked.delivered(deliver_plan)
-    answer = verdict(found, scenario.plan, scenario.precision)
+    answer = verdict_of_plan(scenario, found)
     asked.show(
         lambda folder: plan_document(scenario, found, folder),
         lambda: [

@@ -61,6 +61,7 @@ def price(
         from sim.scenario.checks.hostless import hostless_notes
         from sim.scenario.sweep import axes
         from sim.study.cases.points import limits
+        from sim.study.fleets.futures.settings import stored_disputes
         from sim.study.fleets.run.summary import summarize
 
         with owned(folder):
@@ -72,7 +73,7 @@ def price(
         typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
     elif not quiet:
         show_all(
-            *headed(verdict_of(loaded, catalog, summarize(*told)), loaded),
+            *headed(verdict_of(loaded, catalog, summarize(*told), disputes=stored_disputes(folder)), loaded),
             terminal_table(*told),
             *terminal_differences(*told),
             *bare,

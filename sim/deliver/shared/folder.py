@@ -18,10 +18,9 @@ from sim.deliver.shared.question import Question, differences, question_of
 from sim.infile import opened
 from sim.scenario.schema import Scenario
 from sim.study.cases.durable import flush, flush_folder, write_whole
-from sim.study.cases.points import POINTS
+from sim.study.cases.points import MANIFEST, POINTS
 from sim.study.cases.store import discard_unfinished
 
-MANIFEST = "manifest.json"
 LOCK = ".lock"
 ANSWER = ".answer"
 """A finished answer that is taking the place of the one before."""

@@ -39,18 +39,19 @@ class LegendEntry:
     line: int
 
 
-def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> None:
-    """One picture of all *panels* under the *question* and the *answer*."""
-    write_png(path, curves(panels, sweep, question, answer))
+def write_curves(path: Path, panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> None:
+    """Write one picture of all *panels* under the *question*, the *answer* and a *note* on the charts."""
+    write_png(path, curves(panels, sweep, question, answer, note))
 
 
-def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str) -> Any:
-    """A matplotlib figure of all *panels* under the *question* and the *answer*."""
+def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Any:
+    """A matplotlib figure of all *panels* under the *question*, the *answer* and a *note* on the charts."""
     columns = max(len(panels), 2) if len(panels) < 4 else -(-len(panels) // 2)
     rows = -(-len(panels) // columns)
     width = columns * PANEL_IN[0]
     lines = [(text, 14.0, INK, 0.26) for text in wrapped(question, 14.0, width)]
     lines += [(text, HEAD, SOFT, 0.2) for text in wrapped(answer, HEAD, width)]
+    lines += [(text, HEAD, INK, 0.2) for text in (wrapped(note, HEAD, width) if note else ())]
     entries = _entries(sweep, width)
     key = KEY_STEP * (entries[-1].line + 1)
     height = rows * PANEL_IN[1] + 2 * MARGIN + sum(step for *_, step in lines) + key

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from math import isinf, isnan
+from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import KINDS, Catalog
@@ -16,6 +17,7 @@ from sim.scenario.sweep import axes as axes_of
 from sim.spec import Spec
 from sim.study.cases.points import limits
 from sim.study.fidelity.marks import Worth
+from sim.study.fleets.futures.settings import stored_disputes
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, has_money
 from sim.study.fleets.run.summary import columns_where_known, summarize
@@ -52,7 +54,7 @@ def run_document(
     points = summarize(cases, axes, limits(scenario))
     wanted = summary_columns(axes, has_money(points), columns_where_known(points, axes))
     columns = [name for name in wanted if name not in axes]
-    answer = verdict_of(scenario, catalog, points)
+    answer = verdict_of(scenario, catalog, points, disputes=stored_disputes(Path(out)))
     return {
         **heading(scenario, out),
         "axes": list(axes),

@@ -57,15 +57,25 @@ def goal_of_all(has_slo: bool) -> str:
 
 def ranked_apart(models: Mapping[str, str]) -> str:
     """That fleets serve different *models*, fleet -> model, and how they are ranked together."""
-    by_model: dict[str, list[str]] = {}
-    for fleet, model in models.items():
-        by_model.setdefault(model, []).append(fleet)
-    served = [
-        _("{fleets}: {model}", fleets=listing(fleets), model=model or _("no model stated"))
-        for model, fleets in by_model.items()
-    ]
     return _(
         "The fleets serve different models and are ranked for each model on its own ({served}); "
         "compare: {{across_models: true}} ranks them as one product.",
-        served=_("; ").join(served),
+        served=_served(models),
+    )
+
+
+def apart_on_charts(models: Mapping[str, str]) -> str:
+    """Note beside charts whose fleets serve different *models*, fleet -> model; empty without any."""
+    if not models:
+        return ""
+    return _("Different models ({served}): compare curves of one model only.", served=_served(models))
+
+
+def _served(models: Mapping[str, str]) -> str:
+    by_model: dict[str, list[str]] = {}
+    for fleet, model in models.items():
+        by_model.setdefault(model, []).append(fleet)
+    return _("; ").join(
+        _("{fleets}: {model}", fleets=listing(fleets), model=model or _("no model stated"))
+        for model, fleets in by_model.items()
     )

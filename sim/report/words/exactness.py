@@ -6,8 +6,11 @@ from typing import Any
 
 from sim.language import N_, _, ngettext
 from sim.report.words.text import listing, percent, place, plain, ranged
+from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import SECTIONS, Scenario
+from sim.scenario.sections.load_profile import CLIENTS, RATE
 from sim.scenario.sections.precision import Precision
+from sim.scenario.sweep import as_data, points
 from sim.study.cases.store import StoredCase
 from sim.study.fleets.capacity.search import Capacity
 from sim.study.metrics.precision import Held, held_to, replications_wanted
@@ -159,14 +162,34 @@ def _setting(asked: float) -> str:
     )
 
 
+def undrawn(uncertain: bool) -> list[str]:
+    """Say that central values decide, where inputs are *uncertain* and the command draws none of them."""
+    if not uncertain:
+        return []
+    return [_("Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run.")]
+
+
 UNSWEPT = frozenset({"breakeven", "capacity", "plan", "sensitivity", "size"})
 """Commands that ask about the workload as it stands, or simulate loads of their own choice, and leave the sweep out."""
+
+
+YEARLY = frozenset({"breakeven", "plan", "size"})
+"""Commands that simulate the loads of a `load_profile` on their own."""
+
+
+def _has_more_than_its_year(command: str, scenario: Scenario) -> bool:
+    """Whether the sweep says more than the loads of a `load_profile`, which *command* simulates without it."""
+    if scenario.sweep is None or scenario.load_profile is None or command not in YEARLY:
+        return scenario.sweep is not None
+    data = as_data(scenario)
+    return any(place_of(data, path) not in (RATE, CLIENTS) for point in points(scenario.sweep) for path in point)
 
 
 def ignored(command: str, scenario: Scenario) -> str:
     """Which sections of *scenario* a *command* that asks about the workload as it stands leaves out; empty if none."""
     by_command = [name for name, section in SECTIONS.items() if command in section.ignored_by]
-    names = [name for name in ("sweep", *by_command) if getattr(scenario, name) is not None]
+    left_out = ["sweep"] if _has_more_than_its_year(command, scenario) else []
+    names = [*left_out, *(name for name in by_command if getattr(scenario, name) is not None)]
     if not names:
         return ""
     runs = ngettext("{count} replication", "{count} replications", scenario.replications)

@@ -81,12 +81,12 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
         write_summary(file, found.points, found.axes)
         return
     panels = [in_words(panel) for panel in panels_of(found.points, found.axes, found.slo)]
-    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog))
+    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog), found.disputes)
     if form == "html":
         file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
     else:
         sweep = sweep_of(found.points, found.axes)
-        _draw(curves(panels, sweep, question_of(found.scenario), told.headline), form, file)
+        _draw(curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note), form, file)
 
 
 def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:

@@ -8,11 +8,12 @@ from threading import Lock, Semaphore
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.shared.folder import MANIFEST, is_finished
+from sim.deliver.shared.folder import is_finished
 from sim.scenario.job.load import has_job
 from sim.serve.answers.work import WorkAnswer, WorkAnswers
 from sim.serve.refused import Refused
 from sim.serve.workspace import Workspace
+from sim.study.cases.points import MANIFEST
 from sim.study.fleets.diff.runs import StoredRun
 from sim.study.fleets.held.answer import Answer, Answers
 from sim.study.money.price.reprice import SCENARIO_FILE

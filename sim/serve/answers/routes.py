@@ -92,7 +92,7 @@ class AnswerRoutes:
             return Response(as_json(in_words(document)), media_type="application/json")
 
     def _verdict(self, found: Answer) -> dict[str, Any]:
-        told = verdict_of(found.scenario, self.runs.catalog, found.points)
+        told = verdict_of(found.scenario, self.runs.catalog, found.points, disputes=found.disputes)
         return {"headline": told.headline, "findings": list(told.findings)}
 
     def _answered(

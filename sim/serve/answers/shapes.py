@@ -38,7 +38,7 @@ READINGS = (
 def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
     """Verdict, charts, table, gap and what can be moved."""
     scenario, points = answer.scenario, answer.points
-    told, sweep = verdict_of(scenario, catalog, points), sweep_of(points, answer.axes)
+    told, sweep = verdict_of(scenario, catalog, points, disputes=answer.disputes), sweep_of(points, answer.axes)
     along = sweep.numeric and not sweep.single
     panels = panels_of(points, answer.axes, answer.slo)
     paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}

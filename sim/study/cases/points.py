@@ -14,6 +14,8 @@ from sim.study.cases.inputs import digest
 from sim.study.cases.store import StoredCase, discard_unfinished
 from sim.study.metrics.precision import key_of, next_cases
 
+MANIFEST = "manifest.json"
+"""File of a results folder that says how its answer came to be."""
 POINTS = "points"
 
 

@@ -84,7 +84,7 @@ def findings(
         text += f" ± {plain(one.half_width, 2)}" if one.half_width else ""
         told.append(
             _(
-                "{first} less {second}, paired by seed: {place} ({certain}).",
+                "Difference ({first} minus {second}): {place} ({certain}).",
                 first=one.first,
                 second=one.second,
                 place=place(axis.label, text),

@@ -13,6 +13,7 @@ from sim.report.terminal.fitted import FittedTable
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, listing, number, place, plain, short
 from sim.study.fleets.diff.runs import Compared, StoredRun
+from sim.study.fleets.futures.settings import stored_disputes
 from sim.study.fleets.run.paired import Difference
 from sim.study.fleets.run.point import Point
 
@@ -67,7 +68,7 @@ def in_words(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(run: StoredRun) -> dict[str, Any]:
-    told = verdict_of(run.scenario, run.catalog, run.points)
+    told = verdict_of(run.scenario, run.catalog, run.points, disputes=stored_disputes(run.folder))
     return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": told.headline}
 
 

@@ -85,11 +85,12 @@ class Tornado:
 
 
 def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
-    """Of the difference between the two cheapest fleets, then of each fleet; none without a cost to move."""
+    """Return the charts of the difference between the two cheapest fleets of each model, then those of each fleet; none
+    without a cost that changes.
+    """
     between = _("each input alone, 10 % (blue) to 90 % quantile (orange)")
     found = []
-    if setting.first_two is not None:
-        first, second = setting.first_two
+    for first, second in filter(None, (own.first_two for own in setting.apart(study.models))):
         base = shown(second.central[MILLION] - first.central[MILLION])
         title = _("What {fleet} costs more than {fleet_2}", fleet=second.fleet, fleet_2=first.fleet)
         found.append(Tornado(title, between, base, bars(study, second, first), zero=True))

@@ -8,11 +8,11 @@ import numpy as np
 from sim.language import N_, _
 from sim.report.charts.tornado import TornadoBar
 from sim.report.words.money import cash, shown
-from sim.report.words.text import AXIS_UNITS, joined, listing, percent, place, plain
+from sim.report.words.text import AXIS_UNITS, joined, listing, percent, place, plain, ranged
 from sim.scenario.sections.load_profile import RATE
 from sim.study.fleets.futures.draws import API, MILLION, FleetDraws, FutureStudy, cheapest
 from sim.study.fleets.futures.inputs import HIGH, LOW, UncertainInput
-from sim.study.fleets.futures.settings import Setting, settings_of
+from sim.study.fleets.futures.settings import Dispute, Setting, settings_of
 from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.sweep import sweep_of
 from sim.study.metrics.statistics import wilson
@@ -37,15 +37,48 @@ def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[s
 
 
 def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[str]:
-    """The answer at each setting shown: who, how far, what turns it around."""
-    found = []
-    for one in shown_settings(study, points, axes):
-        if len(one.outcomes) > 1:
-            parts = [_who(one, study), *_disputed(one), _range(one, _("them"))]
-        else:
-            parts = [_range(one, _("{draws:,} draws{where}", draws=study.draws, where=where(one.axes)))]
-        found.append(joined([*parts, *_against_api(one), *_missed(one, study, points), *_decides(one, study)]))
-    return found
+    """Return the answer at each setting shown, for each model on its own: which fleet is cheaper in which share of the
+    draws, how far costs range, and which inputs change the order.
+    """
+    return [
+        joined([_answer(own, study, points) for own in one.apart(study.models)])
+        for one in shown_settings(study, points, axes)
+    ]
+
+
+def _answer(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> str:
+    if len(setting.outcomes) > 1:
+        parts = [_who(setting, study), _range(setting, _("them"))]
+    else:
+        parts = [_range(setting, _("{draws:,} draws{where}", draws=study.draws, where=where(setting.axes)))]
+    told = joined([*parts, *_against_api(setting), *_missed(setting, study, points), *_decides(setting, study)])
+    return (_("{model}: ", model=setting.model) if setting.model else "") + told
+
+
+def disputed(disputes: Sequence[Dispute]) -> list[str]:
+    """Return what a verdict says of draws that favour another fleet than it does: a sentence for each two fleets."""
+    groups: dict[tuple[str, str, str], list[Dispute]] = {}
+    for one in disputes:
+        groups.setdefault((one.model, one.central, one.drawn), []).append(one)
+    return [_disputed(own) for own in groups.values()]
+
+
+def _disputed(own: Sequence[Dispute]) -> str:
+    first, shares = own[0], sorted(one.share for one in own)
+    places = [listing([place(axis, value) for axis, value in one.axes.items()]) for one in own if one.axes]
+    share = _(
+        "{share} of {draws:,} draws{where}",
+        share=ranged(exact(shares[0]), exact(shares[-1])),
+        draws=first.draws,
+        where=_(" at {listing}", listing=_("; ").join(places)) if places else "",
+    )
+    told = (
+        N_("Central values decide here; {drawn} is cheaper than {central} in {share}.")
+        if first.fleets == 2
+        else N_("Central values decide here; {drawn} is the cheapest in {share}, more often than {central}.")
+    )
+    lead = _("{model}: ", model=first.model) if first.model else ""
+    return lead + _(told, drawn=first.drawn, central=first.central, share=share)
 
 
 def _who(setting: Setting, study: FutureStudy) -> str:
@@ -81,23 +114,6 @@ def _who(setting: Setting, study: FutureStudy) -> str:
         rest=rest,
         same=same,
     )
-
-
-def _disputed(setting: Setting) -> Iterator[str]:
-    """Say which of the two the verdict rests on, where draws and central values name different fleets."""
-    wins = cheapest(setting.outcomes)
-    most = max(wins, key=lambda fleet: wins[fleet])
-    first = min(setting.outcomes, key=lambda one: one.central[MILLION])
-    drawn = next(one for one in setting.outcomes if one.fleet == most)
-    if wins[most] > wins[first.fleet] and drawn.central[MILLION] > first.central[MILLION]:
-        yield _(
-            "The verdict compares central values, at which {first} is cheaper ({cash} against {cash_2}); the draws "
-            "favour {most}.",
-            first=first.fleet,
-            cash=cash(first.central[MILLION]),
-            cash_2=cash(drawn.central[MILLION]),
-            most=most,
-        )
 
 
 def exact(share: float) -> str:

@@ -1,6 +1,6 @@
 """The tables of the futures: futures.csv, draws.csv, tornado.csv, and those of report.html."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,15 @@ def write_futures(out: Path, study: FutureStudy, axes: Sequence[str]) -> None:
     """
     settings = settings_of(study)
     shown = [axis for axis in axes if any(axis in one.axes for one in settings)]
-    _write(out / "futures.csv", [_quantiles(study, setting, one) for setting, one in _each(settings)], shown)
+    _write(
+        out / "futures.csv", [_quantiles(study, setting, one) for setting, one in _each(settings, study.models)], shown
+    )
     _write(out / "draws.csv", (row for setting in settings for row in _draws(study, setting)), shown)
     _write(out / "tornado.csv", (row for setting in settings for row in _tornado(study, setting)), shown)
 
 
-def _each(settings: Sequence[Setting]) -> Iterator[tuple[Setting, FleetDraws]]:
-    return ((setting, one) for setting in settings for one in setting.outcomes)
+def _each(settings: Sequence[Setting], models: Mapping[str, str]) -> Iterator[tuple[Setting, FleetDraws]]:
+    return ((own, one) for setting in settings for own in setting.apart(models) for one in own.outcomes)
 
 
 def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
@@ -106,7 +108,7 @@ def futures_table(study: FutureStudy, points: Sequence[Point], axes: Sequence[st
         "90 %",
     ]
     rows = []
-    for setting in shown_settings(study, points, axes):
+    for setting in [own for one in shown_settings(study, points, axes) for own in one.apart(study.models)]:
         wins = cheapest(setting.outcomes)
         for one in setting.outcomes:
             amounts = [float(v) for name in (MONTH, MILLION) for v in np.quantile(one.draws[name], (LOW, 0.5, HIGH))]

@@ -70,7 +70,7 @@ def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, A
             for row in rows.values()
             if row
         )
-        result.append(Block(_("{first} less {second}", first=first, second=second), heads, lines))
+        result.append(Block(_("Difference ({first} minus {second})", first=first, second=second), heads, lines))
     return result
 
 

@@ -96,9 +96,7 @@ def terminal_differences(
             else _("{note}; {left_out} more points in paired.csv", note=_(NOTE), left_out=left_out)
         )
         rows = block.rows[:MOST_IN_TERMINAL]
-        table = FittedTable(
-            block.heads, rows, frozenset(), len(axes), title=_("{title}, paired by seed", title=block.title)
-        )
+        table = FittedTable(block.heads, rows, frozenset(), len(axes), title=block.title)
         tables.append(Group("", table, Text(notes)))
     return tables
 

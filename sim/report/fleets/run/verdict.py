@@ -6,9 +6,11 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.language import _, ngettext, retold
+from sim.report.fleets.futures.sentences import disputed
 from sim.report.fleets.run.year import year_heads
 from sim.report.words.compared import (
     anywhere,
+    apart_on_charts,
     at,
     comparative,
     goal,
@@ -27,6 +29,7 @@ from sim.scenario.sections.compare import models_of
 from sim.scenario.sections.slo import Slo
 from sim.scenario.sweep import axes as axes_of
 from sim.study.cases.points import limits
+from sim.study.fleets.futures.settings import Dispute
 from sim.study.fleets.run.compare import COST, Comparison, Contest, comparisons_of
 from sim.study.fleets.run.point import Point, fleets_of, has_money
 from sim.study.fleets.run.summary import standing_of
@@ -43,12 +46,21 @@ class Verdict:
     headline: str
     findings: tuple[str, ...]
     """Range of validity, significance, limits: one sentence or two each."""
+    chart_note: str = ""
+    """Note beside charts that show fleets of different models; empty without such fleets."""
 
 
-def verdict_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], notes: Sequence[str] = ()) -> Verdict:
-    """Compare the fleets of a run of *scenario*, with its `load_profile` over a year."""
+def verdict_of(
+    scenario: Scenario,
+    catalog: Catalog,
+    points: Sequence[Point],
+    notes: Sequence[str] = (),
+    disputes: Sequence[Dispute] = (),
+) -> Verdict:
+    """Compare the fleets of a run of *scenario*, with its `load_profile` over a year; see `verdict`."""
     named, year = axes_of(scenario), year_of(scenario, catalog, points, axes_of(scenario))
-    return verdict(points, named, limits(scenario), notes, year, models_of(scenario, scenario.compare))
+    models = models_of(scenario, scenario.compare)
+    return verdict(points, named, limits(scenario), notes, year, models, disputes)
 
 
 def verdict(
@@ -58,24 +70,26 @@ def verdict(
     notes: Sequence[str] = (),
     year: RunYear | None = None,
     models: Mapping[str, str] | None = None,
+    disputes: Sequence[Dispute] = (),
 ) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load).
 
-    With a *year* the verdict is about its hours; *models* has the model of every fleet where they are ranked apart.
+    With a *year* the verdict is about its hours; *models* has the model of every fleet where they are ranked apart;
+    *disputes* are the settings where Monte Carlo draws favour another fleet than the central values, which decide.
     """
     comparisons, level = comparisons_of(points, axes, slo, models), Slo.model_validate(slo)
     heads = [
         *(year_heads(year, level, models or {}) if year is not None else ()),
         *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
     ]
-    headline = joined(heads) if heads else _("No fleet can run this.")
+    headline = joined([*heads, *disputed(disputes)]) if heads else _("No fleet can run this.")
     findings = [line for part in comparisons for line in _findings(part, level, year is not None)]
     findings += _infeasible(points)
     if comparisons:
         findings.insert(0, _validity(comparisons[0].sweep, points))
     if models:
         findings.insert(0, ranked_apart(models))
-    return Verdict(headline, (*findings, *map(retold, notes)))
+    return Verdict(headline, (*findings, *map(retold, notes)), apart_on_charts(models or {}))
 
 
 def _lead(part: Comparison) -> str:

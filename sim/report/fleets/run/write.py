@@ -27,6 +27,7 @@ from sim.report.words.text import first_sentence
 from sim.report.words.units import counted
 from sim.study.fidelity.marks import Worth
 from sim.study.fleets.futures.draws import FutureStudy
+from sim.study.fleets.futures.settings import disputes_of
 from sim.study.fleets.run.paired import differences
 from sim.study.fleets.run.point import FinishedCase, Point, has_money, service_points
 from sim.study.fleets.run.summary import summarize
@@ -79,7 +80,8 @@ def write_report(
         write_futures(out, futures, axes)
     (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if with_pictures:
-        told = partial(verdict, points, axes, slo, notes, of_year, models)
+        disputes = () if futures is None else disputes_of(futures, points)
+        told = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
         panels, timeline, answer = _pictures(out, points, axes, slo, told, question or scenario_name)
         section = None if futures is None else futures_section(out, futures, points, axes)
         page = render(
@@ -142,6 +144,6 @@ def _draw(
     out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
 ) -> None:
     """curves.png and, where something changes with time, timeline.png."""
-    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline))
+    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline), answer.chart_note)
     if timeline:
-        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline))
+        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline), answer.chart_note)

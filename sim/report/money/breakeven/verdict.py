@@ -5,10 +5,10 @@ from math import isclose, isfinite
 
 from sim.language import N_, _, retold
 from sim.report.words.compared import ranked_apart
-from sim.report.words.exactness import unsettled
+from sim.report.words.exactness import undrawn, unsettled
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash
-from sim.report.words.text import difference, listing, percent, plain
+from sim.report.words.text import difference, joined, listing, percent, plain
 from sim.report.words.text import place as place_text
 from sim.study.money.breakeven.candidates import Candidate
 from sim.study.money.breakeven.cash import payback_months
@@ -32,6 +32,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
         at = place_text(answer.axis, answer.load)
         return [_("No fleet meets the service level at {place}.", place=at)]
     told = [_cheapest(answer, names) for names in answer.products]
+    told[0] = joined([told[0], *undrawn(answer.uncertain)])
     told += [ranked_apart(answer.models)] if answer.models else []
     told += _crossings(answer)
     told += _paybacks(answer)
@@ -83,7 +84,9 @@ def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tup
         return _("never gets cheaper than {other}", other=other)
     if ranges == [(xs[0], xs[-1])]:
         return _(
-            "is cheaper than {other} from {percent} utilisation on, or before", other=other, percent=percent(xs[0])
+            "is cheaper than {other} at {percent} utilisation and above (lower loads were not simulated)",
+            other=other,
+            percent=percent(xs[0]),
         )
 
     def at(u: float) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 from sim.report.money.plan.page import render_plan
 from sim.report.money.plan.picture import write_plan_picture
 from sim.report.money.plan.tables import month_rows, summary_row, write_months, write_summary
-from sim.report.money.plan.verdict import verdict
+from sim.report.money.plan.verdict import PlanVerdict, verdict
 from sim.report.page.document import heading
+from sim.report.words.exactness import undrawn
 from sim.report.words.money import rate_notes
-from sim.report.words.text import question_of
+from sim.report.words.text import joined, question_of
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.compare import models_of
 from sim.study.cases.points import limits
 from sim.study.fleets.capacity.axis import LoadAxis
 from sim.study.money.plan.plans import Outlook, demand_of
@@ -21,15 +23,20 @@ from sim.study.money.plan.plans import Outlook, demand_of
 
 def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
-    assert scenario.plan is not None
-    answer = verdict(found, scenario.plan, scenario.precision)
+    answer = verdict_of_plan(scenario, found)
     return {
         **heading(scenario, out),
         "axis": LoadAxis.of(scenario).label,
         "verdict": verdict_in_units(answer.headline, (*answer.findings, *plan_rate_notes(scenario))),
         "fleets": [summary_row(one) for one in found],
-        "months": [row for one in found for row in month_rows(one, scenario.plan)],
+        "months": [row for one in found for row in month_rows(one, demand_of(scenario))],
     }
+
+
+def verdict_of_plan(scenario: Scenario, found: Sequence[Outlook]) -> PlanVerdict:
+    """Return what the plans *found* of *scenario* come to in sentences."""
+    told = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
+    return replace(told, headline=joined([told.headline, *undrawn(scenario.futures is not None)]))
 
 
 def plan_rate_notes(scenario: Scenario) -> list[str]:
@@ -52,7 +59,7 @@ def write_plan(
     write_summary(folder / "summary.csv", found)
     if not with_pictures:
         return
-    answer = verdict(found, plan, scenario.precision)
+    answer = verdict_of_plan(scenario, found)
     answer = replace(answer, findings=(*answer.findings, *remarks))
     asked = question_of(scenario)
     write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)

@@ -1,12 +1,13 @@
 """What the plans come to in sentences: which costs least, where it is short, and when one overtakes another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
 from sim.cost import MultiYear
 from sim.language import N_, _, ngettext, retold
 from sim.report.money.plan.tables import date
+from sim.report.words.compared import ranked_apart
 from sim.report.words.exactness import capacity_notes, unsettled
 from sim.report.words.money import cash
 from sim.report.words.text import difference, joined, listing, percent, plain
@@ -24,25 +25,45 @@ class PlanVerdict:
     findings: tuple[str, ...]
 
 
-def verdict(found: Sequence[Outlook], plan: MultiYear, precision: Precision | None = None) -> PlanVerdict:
-    """Sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and figures."""
-    order = list(ranked(found))
+def verdict(
+    found: Sequence[Outlook],
+    plan: MultiYear,
+    precision: Precision | None = None,
+    models: Mapping[str, str] | None = None,
+) -> PlanVerdict:
+    """Return sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and
+    figures. *models* has the model of every fleet where plans are ranked for each model on its own.
+    """
+    order, products = list(ranked(found)), _products(found, models or {})
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
     findings += [_sale(one, held, plan) for one in order for held in one.held]
     findings += capacity_notes([one.capacity for one in order if not one.api], precision)
-    findings += [text for one in order[1:] if (text := _overtakes(order[0], one, plan))]
+    findings += [text for own in products.values() for one in own[1:] if (text := _overtakes(own[0], one, plan))]
     findings += [
         _("{fleet} cannot be planned: {reason}.", fleet=one.fleet, reason=retold(one.reason))
         for one in found
         if one.reason
     ]
-    first = [*unsettled([one.capacity for one in found if not one.api]), _headline(order, plan)]
-    return PlanVerdict(joined(first), tuple(findings))
+    heads = [
+        (_("{model}: ", model=model) if model else "") + _headline(own, plan) for model, own in products.items()
+    ] or [_("No fleet can be planned: see the reasons.")]
+    if len(products) > 1:
+        findings.insert(0, ranked_apart(models or {}))
+    return PlanVerdict(joined([*unsettled([one.capacity for one in found if not one.api]), *heads]), tuple(findings))
+
+
+def _products(found: Sequence[Outlook], models: Mapping[str, str]) -> dict[str, list[Outlook]]:
+    """Return the plans that are ranked against each other, each list the cheapest first, by model; the API has the
+    tokens of the first fleet's.
+    """
+    usual, order = next(iter(models.values()), ""), list(ranked(found))
+    served = dict.fromkeys(models.get(one.fleet, usual) for one in order)
+    if len(served) < 2:
+        return {"": order} if order else {}
+    return {model: [one for one in order if models.get(one.fleet, usual) == model] for model in served}
 
 
 def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
-    if not order:
-        return _("No fleet can be planned: see the reasons.")
     best = order[0]
     told = N_("Over {span} {fleet} costs least: {costs}") if len(order) > 1 else N_("Over {span} {fleet} costs {costs}")
     first = _(told, span=span(plan), fleet=best.fleet, costs=_costs(best))

@@ -6,7 +6,7 @@ Modeling and Analysis", 5th ed., section 11.2.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sim.catalogue.catalog import Catalog
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
+from sim.scenario.sections.compare import models_of
 from sim.scenario.sections.load_profile import RATE
 from sim.scenario.sweep import Case, as_data, axis_labels, cases, points
 from sim.study.cases.store import StoredCase
@@ -55,6 +56,8 @@ class FutureStudy:
     outcomes: tuple[FleetDraws, ...]
     """Fleet by fleet, point by point; fleets without a cost and those that cannot run are left out."""
     load_drawn: bool
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Fleet -> model, where fleets that serve different models are ranked apart."""
 
     @property
     def draws(self) -> int:
@@ -75,7 +78,8 @@ def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase
     rows = zip(*(values.tolist() for values in drawn.values()), strict=True)
     worlds: list[World] = [central, *moved, *(dict(zip(drawn, row, strict=True)) for row in rows)]
     outcomes = _outcomes(_billers(scenario, catalog, stored), worlds, len(inputs), _load_axis(scenario, inputs))
-    return FutureStudy(inputs, drawn, tuple(outcomes), RATE in central)
+    models = models_of(scenario, scenario.compare)
+    return FutureStudy(inputs, drawn, tuple(outcomes), RATE in central, models)
 
 
 def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> list[tuple[Case, Biller]]:

@@ -1,6 +1,6 @@
 """What a held run answers under other terms and limits: its points, as a new run or `price` would have them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +13,7 @@ from sim.scenario.sections.other_limits import with_limits
 from sim.scenario.sweep import as_data, axes, points
 from sim.study.cases.points import limits
 from sim.study.cases.store import StoredCase
+from sim.study.fleets.futures.settings import Dispute, stored_disputes
 from sim.study.fleets.held.limits import under
 from sim.study.fleets.held.prices import HeldCase, HeldRun
 from sim.study.fleets.run.point import Point
@@ -32,6 +33,9 @@ class Answer:
     points: list[Point]
     axes: list[str]
     slo: dict[str, Any]
+    disputes: Sequence[Dispute] = ()
+    """Settings where the run's Monte Carlo draws favour another fleet than central values; empty under other terms,
+    for which nothing is drawn."""
 
 
 class Answers:
@@ -41,6 +45,7 @@ class Answers:
     """
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
+        self._folder = run
         self.run = HeldRun(run, catalog)
         self._data = as_data(self.run.scenario)
         self._cohorts: list[Cohort | None] | None = None
@@ -62,7 +67,8 @@ class Answers:
                 for one, judged in zip(cases, self._at_limits(scenario), strict=True)
             ]
         named, level = axes(scenario), limits(scenario)
-        return Answer(scenario, cases, summarize(cases, named, level), named, level)
+        disputes = () if values else stored_disputes(self._folder)
+        return Answer(scenario, cases, summarize(cases, named, level), named, level, disputes)
 
     def _at_prices(self, terms: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
         key = repr(sorted(terms.items()))

@@ -50,6 +50,8 @@ class BreakevenAnswer:
     models: Mapping[str, str] = field(default_factory=dict)
     """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
     nothing tips from one to another."""
+    uncertain: bool = False
+    """Whether inputs of the scenario are distributions; all costs are those of their central values."""
 
     @property
     def api_usd_per_million(self) -> float | None:
@@ -109,6 +111,7 @@ def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> B
         tipping=tipping,
         tipping_of_machines=tipping_of_machines,
         models=models,
+        uncertain=scenario.futures is not None,
     )
 
 

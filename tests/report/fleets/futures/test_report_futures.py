@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
+from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.report.charts.tornado import TornadoBar, draw_tornado
-from sim.report.fleets.futures.sentences import _disputed
-from sim.study.fleets.futures.draws import MILLION, FleetDraws
-from sim.study.fleets.futures.settings import Setting
+from sim.report.fleets.futures.sentences import disputed
+from sim.study.fleets.futures.draws import MILLION, FleetDraws, FutureStudy
+from sim.study.fleets.futures.settings import disputes_of
+from sim.study.fleets.held.answer import Answers
 from sim.yamlio import dump
 
 POOL = {"gpu": "rtx-4090", "server": "workstation-4x4090"}
@@ -85,15 +88,47 @@ def _drawn(fleet: str, central: float, draws: list[float]) -> FleetDraws:
     return FleetDraws(fleet, {}, {MILLION: central}, {MILLION: np.array(draws)}, {}, {})
 
 
-def test_a_verdict_names_what_it_rests_on_where_the_draws_differ() -> None:
+def _told(points: list[Any], *outcomes: FleetDraws, models: dict[str, str] | None = None) -> list[str]:
+    study = FutureStudy((), {(): np.zeros(100)}, outcomes, False, models or {})
+    return disputed(disputes_of(study, points))
+
+
+def test_a_verdict_says_that_central_values_decide_where_the_draws_favour_another_fleet() -> None:
     """A costs 1.00 against 1.10 at the centre, and less in 46 of 100 draws."""
-    rented = _drawn("R", 1.1, [1.1] * 100)
-    (told,) = _disputed(Setting({}, (_drawn("A", 1.0, [0.9] * 46 + [1.5] * 54), rented)))
-    assert told == (
-        "The verdict compares central values, at which A is cheaper ($1.00 against $1.10); the draws favour R."
-    )
-    assert list(_disputed(Setting({}, (_drawn("A", 1.0, [0.9] * 54 + [1.5] * 46), rented)))) == []
-    assert list(_disputed(Setting({}, (_drawn("A", 1.1, [0.9] * 46 + [1.5] * 54), rented)))) == []
+    points: list[Any] = [SimpleNamespace(fleet=name, axes={}, sure=True) for name in "AR"]
+    low, rented = _drawn("A", 1.0, [0.9] * 46 + [1.5] * 54), _drawn("R", 1.1, [1.1] * 100)
+    assert _told(points, low, rented) == [
+        "Central values decide here; R is cheaper than A in 54.0\u00a0% of 100 draws."
+    ]
+    assert _told(points, _drawn("A", 1.0, [0.9] * 54 + [1.5] * 46), rented) == []
+    assert _told(points, _drawn("A", 1.1, [0.9] * 46 + [1.5] * 54), rented) == []
+    assert _told(points, low, rented, models={"A": "one", "R": "other"}) == []
+    points[1].sure = False  # so the verdict does not compare it
+    assert _told(points, low, rented) == []
+
+
+def test_the_headline_says_on_what_it_rests(tmp_path: Path) -> None:
+    """Rent of 0.09 to 0.5 with its mode at 0.1 is dear in most draws: 0.21 in the middle."""
+    skewed = SCENARIO | {"sweep": None, "name": "skewed"}
+    skewed["workload"] = SCENARIO["workload"] | {"arrivals": {"process": "poisson", "rate_rps": 2}}
+    rents = [{"triangular": [0.09, 0.1, 0.5]}, 0.13]
+    skewed["fleets"] = [
+        {"name": name, "pools": [POOL], "cost": {"acquisition": "rent", "quotes": {"rtx-4090": rent}}}
+        for name, rent in zip("AR", rents, strict=True)
+    ]
+    (tmp_path / "skewed.yaml").write_text(dump({key: value for key, value in skewed.items() if value is not None}))
+    out = tmp_path / "out"
+    told = command("run", tmp_path / "skewed.yaml", "--workers", "1", "--out", out, "--format", "json")
+    headline, share = json.loads(told)["verdict"]["headline"], table(out / "futures.csv")[1]["cheapest_share"]
+    said = f"Central values decide here; R is cheaper than A in {100 * float(share):.1f}\u00a0% of 500 draws."
+    assert headline.startswith("A is cheaper")
+    assert headline.endswith(said)
+    assert said in (out / "report.html").read_text()
+    assert said in command("diff", out, out)
+    answers = Answers(out, load_catalog())
+    (own,) = answers.under({}).disputes
+    assert (own.central, own.drawn, own.share) == ("A", "R", pytest.approx(float(share)))
+    assert answers.under({"site.pue": 1.2}).disputes == ()  # nothing is drawn for other terms
 
 
 def test_tables_agree_with_one_another(out: Path) -> None:

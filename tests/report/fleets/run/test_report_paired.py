@@ -74,7 +74,7 @@ def test_the_block_fits_a_terminal(two_fleets: list[Any]) -> None:
     with console.capture() as captured:
         console.print(*terminal_differences(two_fleets, ["rate_rps"], SLO))
     lines = captured.get().strip().splitlines()
-    assert lines[0].startswith("4x RTX 4090 less 2x A100 80GB, paired by seed")
+    assert lines[0].startswith("Difference (4x RTX 4090 minus 2x A100 80GB)")
     assert sum("±" in line for line in lines) == 6
     assert "…" not in captured.get()
     one_fleet = [case for case in two_fleets if case.fleet == "4x RTX 4090"]

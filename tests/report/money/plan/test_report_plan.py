@@ -100,3 +100,14 @@ def test_nothing_can_be_planned() -> None:
 
 def test_the_only_plan_is_not_said_to_be_the_cheapest() -> None:
     assert verdict([outlook("bought", BOUGHT)], PLAN).headline.startswith("Over 0.5 years bought costs $46.00 in")
+
+
+def test_plans_of_different_models_are_ranked_apart() -> None:
+    found = [outlook("rented", RENTED), outlook("bought", BOUGHT), outlook("large", RENTED)]
+    models = {"rented": "small", "bought": "small", "large": "other"}
+    answer = verdict(found, PLAN, models=models)
+    assert "other: Over 0.5 years large costs $" in answer.headline
+    assert "small: Over 0.5 years bought costs least: $46.00" in answer.headline
+    assert "large costs" not in answer.headline.replace("large costs $", "")
+    assert answer.findings[0].startswith("The fleets serve different models and are ranked for each model on its own")
+    assert verdict(found, PLAN).headline.count("Over 0.5 years") == 1

@@ -28,7 +28,16 @@ def test_shares_and_quantiles_by_hand() -> None:
 
 
 def test_the_difference_of_the_first_two_comes_first() -> None:
-    study: Any = SimpleNamespace(inputs=["price of power"])
+    study: Any = SimpleNamespace(inputs=["price of power"], models={})
     found = list(turned(study, SETTING, [MILLION]))
     assert [one.of for one in found] == ["rented less own", "own", "rented"]
     assert found[0].measures[MILLION] == Ends(1.5, 3.5, 2.0)
+
+
+def test_fleets_of_different_models_are_ranked_apart() -> None:
+    study: Any = SimpleNamespace(inputs=["price of power"], models={"own": "small", "rented": "large"})
+    assert [(one.model, one.outcomes) for one in SETTING.apart(study.models)] == [
+        ("small", (OWN,)),
+        ("large", (RENTED,)),
+    ]
+    assert [one.of for one in turned(study, SETTING, [MILLION])] == ["own", "rented"]
