@@ -180,7 +180,7 @@ def _is_link(name: str, folder: int) -> bool:
 
 
 def json_objects(text: str) -> list[Any]:
-    """The objects of a JSON document (a list has several), or of one a line. Raises JSONDecodeError."""
+    """Return the objects of a JSON document (a list has several), or of JSON Lines. Raises JSONDecodeError."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -189,13 +189,13 @@ def json_objects(text: str) -> list[Any]:
 
 
 def _by_line(text: str, whole: json.JSONDecodeError) -> list[Any]:
-    """*whole* is what is wrong if already the first line is no object. Raises JSONDecodeError."""
+    """Return the objects of JSON Lines. Raises JSONDecodeError, *whole* where already the first line is no object."""
     found: list[Any] = []
     begin = 0
-    for line in text.splitlines(keepends=True):
+    for line in text.split("\n"):  # other ends of a line, U+2028 above all, may stand in JSON's texts
         try:
             found += [json.loads(line)] if line.strip() else []
         except json.JSONDecodeError as error:
             raise (json.JSONDecodeError(error.msg, text, begin + error.pos) if found else whole) from None
-        begin += len(line)
+        begin += len(line) + 1
     return found

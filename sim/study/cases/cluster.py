@@ -294,7 +294,8 @@ class Cluster:
     def _tend(self, group: Siblings, now: float) -> None:
         """Start work that was put aside or lost its workers, and copies of stragglers on idle workers."""
         assert self._client is not None
-        for work in [group.parked.pop() for _ in group.parked[:]]:
+        parked, group.parked = group.parked, []
+        for work in parked:
             self._start(group, work)
         if self._unfit and self._bound != self._fit:
             self._bind(group)
@@ -363,8 +364,13 @@ def _program() -> dict[str, str]:
 
 
 def program_there() -> dict[str, str]:
-    """On a worker: what it has of `_program`."""
+    """Return the program of the worker that calls this function."""
     return _program()
+
+
+def _unfit(program: dict[str, str]) -> Unfit | None:
+    """Return, on a worker, the answer where its program differs from *program*; None where it is the same."""
+    return Unfit(get_worker().address, _program()) if program != _program() else None
 
 
 def _policies(scenario: Scenario) -> list[Registration]:
@@ -397,11 +403,12 @@ Asked = tuple[Scenario, Case, str]
 def simulate_there(
     program: dict[str, str], inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
 ) -> tuple[bytes, ...] | Unfit:
-    """On a worker: the archive of the folder of each case *asked* for, which are one job; what each rests on stands in
-    *foundations*. Unfit where the worker has another program.
+    """Simulate, on a worker, the cases *asked* for, which are one job; *foundations* holds what each case rests on.
+
+    Return the archive of each case's folder; Unfit where the worker has another *program*.
     """
-    if program != _program():
-        return Unfit(get_worker().address, _program())
+    if (unfit := _unfit(program)) is not None:
+        return unfit
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
         jobs = []
         for scenario, case, point in asked:
@@ -418,11 +425,13 @@ def call_there(
     function: Callable[..., Any],
     scenario: Scenario,
     item: tuple[Any, ...],
-) -> tuple[Any]:
-    """On a worker that knows no *policies* yet: the value of *function*.
+) -> tuple[Any] | Unfit:
+    """Call *function*, on a worker, with the scenario, its catalogue and *item*; *policies* are registered before.
 
-    Raises ClusterError where the worker runs another program.
+    Return its value; Unfit where the worker has another *program*.
     """
+    if (unfit := _unfit(program)) is not None:
+        return unfit
     enter(policies)
     return (function(*_there(inputs, scenario), *item),)
 

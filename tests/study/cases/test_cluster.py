@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from dask_machines import START_S, Machines, contents
@@ -164,6 +165,13 @@ def test_a_worker_with_another_program_may_come_later(
     assert sorted(done) == sorted(job.folder for job in work)
     assert len(told) == 1
     assert "of yesterday" in told[0]
+
+
+def test_a_worker_computes_nothing_for_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "get_worker", lambda: SimpleNamespace(address="tcp://there"))
+    unfit, other = cluster.Unfit("tcp://there", cluster._program()), {"gpufleet": "1.0 (of yesterday)"}
+    assert cluster.simulate_there(other, b"", [], []) == unfit
+    assert cluster.call_there(other, b"", [], pytest.fail, SCENARIO, ("called",)) == unfit
 
 
 def test_workers_of_another_program_alone_end_the_run(
