@@ -233,7 +233,10 @@ class Cluster:
             if now - self._looked_s > LOOK_S:
                 if self._look():
                     alone_since = now
-                    self._tend(group, now)
+                    try:
+                        self._tend(group, now)
+                    except OSError:
+                        raise self._gone() from None
                 elif now - alone_since > self._wait_s and group.done.empty():
                     raise self._without_workers()
             try:
@@ -257,17 +260,17 @@ class Cluster:
         try:
             # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
             there = set(self._client.sync(scheduler.ncores_running, callback_timeout=LOOK_S))
+            new = sorted(there - self._fit - self._unfit.keys())
+            told = self._client.run(program_there, workers=new, on_error="return") if new else {}
         except TimeoutError:
             return self._fit  # slow, or gone: then the status says so soon
         except OSError:
             raise self._gone() from None
         self._looked_s = time.monotonic()
         self._any_joined |= bool(there)
-        if new := sorted(there - self._fit - self._unfit.keys()):
-            told = self._client.run(program_there, workers=new, on_error="return")
-            for address in new:
-                if told.get(address) != _program():
-                    self._leave_out(address, told.get(address))
+        for address in new:
+            if told.get(address) != _program():
+                self._leave_out(address, told.get(address))
         self._fit = there - self._unfit.keys()
         return self._fit
 
