@@ -173,7 +173,8 @@ class Ledgers:
         """
         if len(self.hours) > 1 or self.axis.whole:
             return False
-        shares = {one.fleet: load / self.units(load, one.capacity) for one in self.candidates}
+        able = [one for one in self.candidates if self.carries(one, load)]
+        shares = {one.fleet: load / self.units(load, one.capacity) for one in able}
         new = {
             name: [each]
             for name, each in shares.items()

@@ -100,14 +100,15 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
             path, now = found
             told = in_stated_currency(data, path, unit)
             yield TippingInput(name, told, float(now), (low, high), _by_override(ledgers, path))
+    usd_per_h = costs_at(ledgers, ledgers.load)
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)
         flows = cost.flows
         if flows.resold_usd:
-            moved = _scaled(ledgers, one, flows.resold_usd, cost.hardware_usd_per_h)
+            moved = _scaled(usd_per_h, one, flows.resold_usd, cost.hardware_usd_per_h)
             yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
         if flows.rent_usd_per_h:
-            moved = _scaled(ledgers, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
+            moved = _scaled(usd_per_h, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
             yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
     yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
@@ -138,12 +139,11 @@ def _by_override(ledgers: Ledgers, path: str) -> Costs:
     return costs
 
 
-def _scaled(ledgers: Ledgers, one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
-    """Return the costs with *one*'s hardware, or its rent, at another price than *paid*.
+def _scaled(now: dict[str, float], one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
+    """Return the costs *now* with the hardware of *one*, or its rent, at another price than *paid*.
 
     *part_usd_per_h* of its levelised cost is proportional to that price.
     """
-    now = costs_at(ledgers, ledgers.load)
     return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
 
 
@@ -152,7 +152,9 @@ def _tipping(one: TippingInput, with_api: bool) -> Tipping:
         return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
 
     winner = _cheapest(costs(one.now))
-    low, high = max(one.allowed[0], one.now / SPAN), min(one.allowed[1], one.now * SPAN)
+    # today's value may lie beyond the range: then only the way back is searched
+    low = min(one.now, max(one.allowed[0], one.now / SPAN))
+    high = max(one.now, min(one.allowed[1], one.now * SPAN))
     below, then_below = _tips(one.now, low, winner, costs)
     above, then_above = _tips(one.now, high, winner, costs)
     return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
