@@ -27,6 +27,7 @@ from sim.scenario.sweep import Case
 from sim.study.cases.cores import Cores
 from sim.study.fleets.capacity import search
 from sim.study.fleets.capacity.search import Capacity, capacities
+from sim.study.metrics.case_metrics import Samples
 from sim.study.metrics.overload import overloaded, queue_growth
 from sim.study.metrics.statistics import mean, wilson
 
@@ -98,6 +99,7 @@ class Measured:
 
     traffic: Any
     services: dict[str, Any] = field(default_factory=dict)
+    samples: Samples = field(default_factory=lambda: Samples(good_output_tokens=0.0, batch_ci95={}))
 
     def __getitem__(self, name: str) -> Any:
         """Return a figure by its column."""

@@ -78,7 +78,7 @@ def _writer(file: IO[str], header: Iterable[str]) -> Any:
 
 
 def _cells(values: Sequence[Any]) -> Iterable[Any]:
-    """Return *values* as cells; numbers are their own, and csv writes a float by its repr."""
+    """Return *values* as cells; numbers stay as they are, as csv writes a float by its repr."""
     kinds = set(map(type, values))
     numbers = kinds <= {int, float} and not (float in kinds and any(map(isnan, values)))
     return values if numbers else map(cell, values)

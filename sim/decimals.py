@@ -57,5 +57,5 @@ def numbers(cells: Sequence[object]) -> NDArray[np.float64]:
 
 
 def _only_decimals(text: str) -> bool:
-    """Whether `float` reads nothing in *text* that `DECIMAL` does not, infinities and nan apart."""
+    """Return whether `float` reads in *text* only what `DECIMAL` matches, infinities and nan apart."""
     return text.isascii() and "_" not in text

@@ -16,7 +16,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import IO, Any
 
 STAGE: ContextVar[str] = ContextVar("stage", default="starting")
-"""What a command is at, for the line of progress while it reads and checks."""
+"""Current stage of a command, for the progress line while it reads and checks."""
 ROOTS = "GPUFLEET_ROOTS"
 """Environment variable: folders, as a JSON list, that this process and those that it starts are confined to."""
 OUTSIDE = "names a file outside of the workspace, or behind a link, and those are not read"
@@ -26,7 +26,7 @@ _confined: ContextVar[tuple[Path, ...] | None] = ContextVar("confined", default=
 
 
 class Outside(OSError):
-    """A file that a confined program does not read."""
+    """Refusal of a confined program to read a file outside of its folders, or behind a link."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(errno.EACCES, OUTSIDE, str(path))
@@ -68,7 +68,7 @@ def opened(path: Path | str, mode: str = "rb", hidden: bool = False, **how: Any)
 
 
 def status(path: Path | str) -> os.stat_result:
-    """Size and times of the file that `opened` would read. Raises OSError as it does."""
+    """Return size and times of the file that `opened` would read. Raises OSError as `opened` does."""
     handle = _opened(Path(path), False)
     try:
         return os.fstat(handle)
@@ -77,7 +77,7 @@ def status(path: Path | str) -> os.stat_result:
 
 
 def why_outside(path: Path) -> str:
-    """Why a confined program does not read *path*, which need not exist; empty where it may."""
+    """Return why a confined program does not read *path*, which need not exist; empty where it may."""
     try:
         os.close(_opened(path, False))
     except Outside as error:
@@ -121,7 +121,7 @@ def _stated(text: str) -> tuple[Path, ...]:
 
 
 def _opened(file: Path, hidden: bool) -> int:
-    """The descriptor of *file*, which a pipe cannot make wait."""
+    """Open *file* without waiting on a pipe, and return its descriptor."""
     roots = _roots()
     try:
         return os.open(file, _READ) if roots is None else _inside(file, roots, hidden)
@@ -140,7 +140,7 @@ def _inside(file: Path, roots: tuple[Path, ...], hidden: bool) -> int:
 
 
 def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = False) -> tuple[int, str]:
-    """The descriptor of the folder of *file*, below one of *roots*, and the name in it; missing folders are *made*."""
+    """Return the descriptor of the folder of *file*, below one of *roots*, and its name; *made*: create folders."""
     whole = Path(os.path.normpath(file.absolute()))
     if not any(map(whole.is_relative_to, roots)):
         whole = Path(os.path.realpath(whole))  # a root may have other names above it
@@ -163,7 +163,7 @@ def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = Fals
 
 
 def _step(name: str, flags: int, folder: int, file: Path) -> int:
-    """The descriptor of *name* in *folder*. Raises Outside where it is a link."""
+    """Open *name* in *folder* and return its descriptor. Raises Outside where it is a link."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
@@ -180,7 +180,7 @@ def _is_link(name: str, folder: int) -> bool:
 
 
 def json_objects(text: str) -> list[Any]:
-    """The objects of a JSON document (a list has several), or of one a line. Raises JSONDecodeError."""
+    """Return the objects of a JSON document (a list has several), or of JSON Lines. Raises JSONDecodeError."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -189,13 +189,13 @@ def json_objects(text: str) -> list[Any]:
 
 
 def _by_line(text: str, whole: json.JSONDecodeError) -> list[Any]:
-    """*whole* is what is wrong if already the first line is no object. Raises JSONDecodeError."""
+    """Return the objects of JSON Lines. Raises JSONDecodeError, *whole* where already the first line is no object."""
     found: list[Any] = []
     begin = 0
-    for line in text.splitlines(keepends=True):
+    for line in text.split("\n"):  # other ends of a line, U+2028 above all, may stand in JSON's texts
         try:
             found += [json.loads(line)] if line.strip() else []
         except json.JSONDecodeError as error:
             raise (json.JSONDecodeError(error.msg, text, begin + error.pos) if found else whole) from None
-        begin += len(line)
+        begin += len(line) + 1
     return found

@@ -26,20 +26,20 @@ _CORE: list[tuple[str, str]] = [
 _TAG = "tag:yaml.org,2002:"
 
 MOST_BYTES = 8_000_000
-"""In a file."""
+"""Largest size of a file [bytes]."""
 MOST_VALUES = 100_000
-"""In a file, with every alias written out."""
+"""Most values in a file, with every alias written out."""
 MOST_LEVELS = 50
-"""Of lists and mappings within one another."""
+"""Most levels of lists and mappings within one another."""
 MOST_CHARACTERS = 10_000
-"""In one text, and in one number."""
+"""Most characters in one text, and in one number."""
 TOO_DEEP = f"nests lists and mappings more than {MOST_LEVELS} levels deep"
 TOO_MANY = f"more than {MOST_VALUES} values, aliases written out"
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 LARGEST = 10**308
-"""Of whole numbers: a larger one is no floating-point number."""
+"""Largest whole number: a larger one is no floating-point number."""
 SMALL_TEXT = 4000
-"""What is no longer than this cannot nest so deeply that libyaml's recursion leaves its stack."""
+"""Length of a text [characters] that cannot nest deeply enough for libyaml's recursion to leave its stack."""
 
 
 class YamlError(ValueError):
@@ -75,14 +75,14 @@ class Document:
     """Plain data (dict, list, scalars) of one file, with the line of every place in it."""
 
     path: str
-    """Empty: the data comes from Python, and no line is to blame for it."""
+    """Path of the file; empty where the data comes from Python and has no lines."""
     data: Any
     _root: yaml.Node | None
     faults: tuple["YamlError", ...] = ()
     """Mistakes in single values and keys, which stand in `data` as far as they can be read."""
 
     def line(self, place: tuple[str | int, ...]) -> int:
-        """Line, counted from 1, of the key or item at *place*, or of its nearest ancestor that stands in the file.
+        """Return the line, counted from 1, of the key or item at *place*, or of its nearest ancestor in the file.
 
         0 for data that comes from Python.
         """
@@ -129,7 +129,7 @@ def read(path: Path | str, patient: bool = False) -> Document:
 
 
 def read_text(text: str, name: str, patient: bool = False) -> Document:
-    """The document in *text*; *name* stands for the file in errors. Raises YamlError.
+    """Read the document in *text*; *name* stands for the file in errors. Raises YamlError.
 
     A *patient* reader finds mistakes in single values and keys among the document's `faults`.
     """
@@ -141,18 +141,18 @@ def read_text(text: str, name: str, patient: bool = False) -> Document:
 
 
 def parse(text: str) -> Any:
-    """One value as it would be typed in a file: `4` is a number, `[1, 2]` a list. Raises YamlError."""
+    """Read one value as it would be typed in a file: `4` is a number, `[1, 2]` a list. Raises YamlError."""
     return read_text(text, "value").data
 
 
 def dump(data: Any) -> str:
-    """YAML text of plain data, keys in their order, readable again by this module and by YAML 1.1 parsers."""
+    """Return plain data as YAML text, keys in their order, readable again by this module and by YAML 1.1 parsers."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
 def dump_line(data: Any) -> str:
-    """YAML text of plain data on one line: {policy: vllm, max_num_seqs: 8}."""
+    """Return plain data as YAML text on one line: {policy: vllm, max_num_seqs: 8}."""
     text: str = yaml.dump(
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
     )
@@ -181,7 +181,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
 
 
 def _refuse_bombs(text: str, name: str) -> None:
-    """Looks at the events of a long *text*, one after the other, before anything recurses into it."""
+    """Refuse a *text* of too many levels or values by its events, before anything recurses into it."""
     levels = values = 0
     for event in yaml.parse(text, Loader=_Loader):
         levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -192,13 +192,13 @@ def _refuse_bombs(text: str, name: str) -> None:
 
 
 class _Builder:
-    """Turns nodes into plain data; an anchor's data is built once and shared."""
+    """Builder of plain data from nodes; an anchor's data is built once and shared."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.built: dict[int, Any] = {}
         self.values: dict[int, int] = {}
-        """How many values each node stands for, aliases written out."""
+        """Node id -> number of values that the node stands for, aliases written out."""
         self.open: set[int] = set()
         self.faults: list[YamlError] = []
         """Mistakes that leave the rest readable, in order."""
@@ -288,7 +288,7 @@ def _whole(text: str) -> int:
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:
-    """Line and node of one key or item of *node*, None where there is no such child."""
+    """Return line and node of one key or item of *node*; None where there is no such child."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(step):

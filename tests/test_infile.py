@@ -1,5 +1,6 @@
-"""Files that a confined program reads, and those that it does not."""
+"""Files that a confined program reads, and those that it does not; JSON documents and JSON Lines."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from small_scenario import SMALL
 
 from sim.catalogue.catalog import data_root, load_catalog
-from sim.infile import Outside, confined, confined_also, opened, why_outside, write_below
+from sim.infile import Outside, confined, confined_also, json_objects, opened, why_outside, write_below
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 
@@ -119,3 +120,13 @@ def test_the_loader_itself_refuses_every_file_elsewhere(inside: Path, old: str, 
     (error,) = found.value.errors
     assert ("outside of the workspace" in error.message, error.line > 0) == (True, True)
     assert SECRET not in str(found.value)
+
+
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85"])
+def test_json_lines_end_at_line_feeds_alone(inside: str) -> None:
+    objects = [{"text": f"one{inside}two"}, {"text": "three"}]
+    lines = "\r\n".join(json.dumps(one, ensure_ascii=False) for one in objects)
+    assert json_objects(f"{lines}\n\n") == objects
+    with pytest.raises(json.JSONDecodeError) as found:
+        json_objects(f"{lines}\n{{oops")
+    assert (found.value.lineno, found.value.colno) == (3, 2)

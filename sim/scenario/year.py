@@ -146,8 +146,9 @@ def usual_load(scenario: Scenario, otherwise: float) -> float:
 
 
 def load_by_hour(scenario: Scenario) -> tuple[float, ...] | None:
-    """The load of each hour of the day or week, where `load_profile` has it by the hour: weights for what energy costs
-    over a year where one simulated load stands for all hours. None: evenly.
+    """Return the load of each hour of the day or week, where `load_profile` states it by the hour; else None.
+
+    The loads weight the price of energy over a year in which one simulated load stands for all hours.
     """
     plan = year_plan(scenario)
     if plan is None or any(hour is None for _, _, hour in plan.loads):

@@ -32,11 +32,11 @@ from sim.serve.workspace import Workspace, program_folders
 
 STATIC = Path(__file__).parent / "static"
 TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
-"""Of the page itself, as it has them."""
+"""Texts of the page itself, as the page writes them."""
 
 
 class App:
-    """What the requests of one server share."""
+    """State that the requests of one server share."""
 
     def __init__(self, workspace: Workspace, access: Access, limits: Limits) -> None:
         self.workspace, self.access = workspace, access
@@ -44,7 +44,7 @@ class App:
         self.runs, self.queue = HeldRuns(workspace, self.catalog), Queue(workspace, limits)
 
     def routes(self) -> list[BaseRoute]:
-        """By address."""
+        """Return all routes of the server."""
         return [
             Route(HEALTH, healthy),
             Route("/", self.page),
@@ -71,7 +71,7 @@ class App:
         return HTMLResponse(text if current() == ENGLISH else _translated(text))
 
     def listing(self, _request: Request) -> JSONResponse:
-        """What there is to open."""
+        """Return the files that can be opened."""
         found = self.workspace.listed()
         return JSONResponse(
             {

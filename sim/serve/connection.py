@@ -19,9 +19,9 @@ class BoundedConnection(H11Protocol):
     """HTTP connection that is cut off where its client takes too long to ask, or to read the answer."""
 
     _silent_since: float | None = None
-    """When the connection began to wait for a request; None while one is answered."""
+    """Time of the loop at which the connection began to wait for a request [s]; None while a request is answered."""
     _unread_since: float | None = None
-    """When the client stopped reading; None while it reads."""
+    """Time of the loop at which the client stopped reading [s]; None while the client reads."""
     _look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -40,17 +40,17 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and note whether a request is complete."""
+        """Read *data*, and record whether a request is complete."""
         super().data_received(data)
         self._note()
 
     def pause_writing(self) -> None:
-        """Note that the client does not read."""
+        """Record that the client does not read."""
         self._unread_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client reads again."""
+        """Record that the client reads again."""
         self._unread_since = None
         super().resume_writing()
 

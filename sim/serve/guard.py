@@ -1,4 +1,4 @@
-"""Who may ask the server: callers that know its token, on its own address, and nobody else.
+"""Access control of the server: only callers that know its token are answered, on its own address alone.
 
 Other users of the machine reach the address, but do not know the token. A page of another site can send requests, with
 the cookie even. It cannot name our host where its name was made to point here (DNS rebinding), cannot leave out its
@@ -24,9 +24,9 @@ CHANGE_HEADER = "x-csrf-token"
 HEALTH = "/healthz"
 READING = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 2_000_000
-"""Of a request: a scenario is text."""
+"""Largest body of a request [bytes]; a scenario is text."""
 LONGEST_ADDRESS = 16_000
-"""Characters of path and query."""
+"""Most characters of path and query."""
 LONGEST_BODY_S = 10
 """Time in which the body of a request has to arrive [s]."""
 MOST_AT_ONCE = 100
@@ -34,7 +34,7 @@ MOST_AT_ONCE = 100
 MOST_SENDING = 100
 """Requests whose bodies are still arriving."""
 MOST_FIELDS = 200
-"""Fields in the query of an address."""
+"""Most fields in the query of an address."""
 BUSY = "too many requests at once, and this one was not looked at; send it again in a second"
 TOO_LARGE = f"at most {MOST_BODY_BYTES / 1e6:g} MB can be sent"
 NO_TOKEN = (
@@ -53,22 +53,22 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer that does not say otherwise."""
+"""Headers of every answer, unless the answer sets its own value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """On what names the server answers, and what a caller has to know."""
+    """Host names that the server answers on, and the token that callers need."""
 
     hosts: frozenset[str]
-    """As browsers write them in the header Host: 127.0.0.1:8765."""
+    """Host names as browsers write them in the header Host: 127.0.0.1:8765."""
     port: int
     any_address: bool = False
-    """Whether it answers on every IP address of the machine; a name is still refused, as anybody can make one."""
+    """Whether the server answers on every IP address of the machine; other host names are refused all the same."""
     is_open: bool = False
     """Whether reading needs no token (`--no-token`); a change needs it all the same."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    """What every caller has to know: in the address, in a cookie, or as `Authorization: Bearer`."""
+    """Token of every caller: in the address, in a cookie, or as `Authorization: Bearer`."""
 
     @classmethod
     def of(cls, host: str, port: int, is_open: bool = False) -> "Access":
@@ -90,11 +90,11 @@ class Access:
         return hmac.new(self.token.encode(), b"change", "sha256").hexdigest()
 
     def knows_host(self, host: str) -> bool:
-        """Whether *host* is a name of this server."""
+        """Return whether *host* is a name of this server."""
         return host.lower() in self.hosts or (self.any_address and self._is_address(host))
 
     def knows_origin(self, origin: str) -> bool:
-        """Whether a page of *origin* is one of ours."""
+        """Return whether *origin* is that of this server's own pages."""
         scheme, _, host = origin.partition("://")
         return scheme == "http" and self.knows_host(host)
 
@@ -108,7 +108,7 @@ class Access:
 
 
 def is_local(host: str) -> bool:
-    """Whether nobody but this machine reaches *host*."""
+    """Return whether *host* is reached from this machine alone."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -125,7 +125,7 @@ def _with_port(names: Iterable[str], port: int) -> frozenset[str]:
 
 
 class Guard:
-    """Wraps the application: refuses callers without the token and pages of others, bounds what is sent in size, time
+    """Middleware that refuses callers without the token and pages of others, bounds what is sent in size, time
     and number, and states what browsers may do with the answers.
     """
 
@@ -168,7 +168,10 @@ class Guard:
         return _refused(503, BUSY, {"retry-after": "1"})
 
     async def _received(self, receive: Receive) -> tuple[Response | None, Receive]:
-        """The whole body, ready to be received again, before the request counts among those that are answered."""
+        """Receive the whole body, before the request counts among those being answered.
+
+        Return a refusal or None, and a function that receives the body again.
+        """
         if self._sending >= MOST_SENDING:
             return _refused(503, BUSY, {"retry-after": "1"}), receive
         body, more = bytearray(), True
@@ -246,7 +249,7 @@ def _of_cookie(headers: Headers, name: str) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether both are the same secret, in a time that does not depend on where they differ."""
+    """Return whether both texts are the same, in a time that does not depend on where they differ."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
 
 
@@ -256,5 +259,5 @@ def _length(headers: Headers) -> int:
 
 
 def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    """An answer that ends the connection: what else was to be sent is not read."""
+    """Return an answer that ends the connection: the rest of the request is not read."""
     return PlainTextResponse(f"gpufleet: {retold(text)}\n", status, {"connection": "close", **(headers or {})})

@@ -15,7 +15,7 @@ from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
 
 WRONG_INPUT = (ScenarioErrors, UnknownId, CatalogError, YamlError, CostError, FolderRefused, OSError)
-"""What the caller can put right: 422."""
+"""Mistakes that the caller can mend: status 422."""
 
 
 class Refused(Exception):

@@ -1,4 +1,4 @@
-"""From a folder to a server that listens, and a browser that shows it."""
+"""Start of the workspace: a server on a folder, and a browser that shows it."""
 
 import os
 import socket

@@ -31,7 +31,7 @@ def program_folders() -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What there is to open."""
+    """Files of the workspace that can be opened."""
 
     scenarios: list[str]
     runs: list[dict[str, Any]]
@@ -40,7 +40,7 @@ class Listed:
 
 
 class Workspace:
-    """One folder."""
+    """Workspace: one folder, with its scenarios and answers."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve(strict=True)
@@ -83,7 +83,7 @@ class Workspace:
         return found
 
     def name_of(self, path: Path) -> str:
-        """How the page calls *path*. Raises Refused where it lies elsewhere."""
+        """Return the name of *path* in the workspace. Raises Refused where it lies elsewhere."""
         try:
             return path.absolute().relative_to(self.root).as_posix()
         except ValueError:

@@ -237,6 +237,8 @@ def test_a_server_finds_what_outlived_the_one_before(
     assert "finished points are kept" in one["message"]
     third.again(one["id"])
     assert reached(third, "done")[0]["id"] == one["id"]
+    while any(job["state"] in jobs.OPEN for job in third.listed()):
+        time.sleep(0.05)
     third.close()
     assert [job["state"] for job in queues().listed()] == ["done", "done"]
 

@@ -17,7 +17,7 @@ from sim.records import Interval
 
 
 class Paid(Enum):
-    """When a charge is paid. The ledger books all of them by the hour; a cash flow does not."""
+    """Time of payment of a charge. The ledger books every charge by the hour; a cash flow does not."""
 
     AT_DELIVERY = "at delivery"
     """Once, when the machines come."""
@@ -37,7 +37,7 @@ class Paid(Enum):
 
     @property
     def monthly(self) -> bool:
-        """Whether it is paid month by month, as operating cost."""
+        """Whether the charge is paid month by month, as operating cost."""
         return self not in (Paid.AT_DELIVERY, Paid.AT_END)
 
 
@@ -54,7 +54,7 @@ class Follows(Enum):
 
 
 class Stated(NamedTuple):
-    """A figure of the scenario."""
+    """Figure of the scenario that a price is computed from."""
 
     path: str
     value: float
@@ -63,16 +63,16 @@ class Stated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnitPrice:
-    """USD per unit, and how it came about."""
+    """Price of one unit [USD], with its source."""
 
     usd: float
     unit: str
     source: str
     """A key of data/sources.yaml, or `scenario:` and the key in the scenario that states it."""
     currency: str = "USD"
-    """Of the price as it was stated."""
+    """Currency of the price as stated (ISO 4217)."""
     fx_rate: float = 1.0
-    """USD per unit of that currency."""
+    """Exchange rate of `currency` [USD per unit]."""
     offer: str = ""
     """`item/offer` where the price is the catalogue's."""
     value: Value | None = None
@@ -81,21 +81,21 @@ class UnitPrice:
     """The scenario's figures that it was computed from."""
 
     def derived(self, usd: float, unit: str, *stated: "Stated") -> "UnitPrice":
-        """A price computed from this one and the scenario's figures *stated*, the first of which is its source."""
+        """Return a price computed from this one and the scenario's figures *stated*; the first is its source."""
         source = f"scenario: {stated[0].path}"
         return replace(self, usd=usd, unit=unit, source=source, stated=(*stated, *self.stated))
 
     def discounted(self, discount: "Stated") -> "UnitPrice":
-        """A price lower by the fraction *discount*, with this one's origin."""
+        """Return this price lowered by the fraction *discount*, with the same origin."""
         return replace(self, usd=self.usd * (1 - discount.value), stated=(discount, *self.stated))
 
     def per(self, unit: str, usd: float) -> "UnitPrice":
-        """A price of *usd* for one *unit* of something else, with this one's origin."""
+        """Return a price of *usd* for one *unit* of another quantity, with this price's origin."""
         return replace(self, usd=usd, unit=unit)
 
 
 class Charge(Protocol):
-    """What the readers of a bill need of a cost component.
+    """Interface of a cost component to the readers of a bill.
 
     The amount in a window is `quantity(...)` times `price.usd`; its rows share it in proportion to `by_phase`.
     """
@@ -106,11 +106,11 @@ class Charge(Protocol):
 
     @property
     def pool(self) -> str:
-        """The pool that pays."""
+        """Name of the pool that pays."""
 
     @property
     def server(self) -> str:
-        """Catalogue id, empty without one."""
+        """Catalogue id of the server; empty without one."""
 
     @property
     def price(self) -> UnitPrice:
@@ -118,56 +118,57 @@ class Charge(Protocol):
 
     @property
     def paid(self) -> Paid:
-        """When it is paid."""
+        """Time of payment."""
 
     @property
     def once_usd(self) -> float:
-        """What is paid at delivery or at the end; 0 for what is paid month by month."""
+        """Amount paid at delivery or at the end [USD]; 0 for a charge that is paid month by month."""
 
     @property
     def resold(self) -> bool:
-        """Whether what was paid at delivery buys something that is sold again at the end of its life."""
+        """Whether the payment at delivery buys hardware that is sold again at the end of its life."""
 
     @property
     def follows(self) -> Follows:
-        """The market price that it follows."""
+        """Market price that the charge follows."""
 
     @property
     def follows_share(self) -> float:
-        """The part of it that does."""
+        """Fraction of the charge that follows that market price [1]."""
 
     @property
     def held_months(self) -> float:
-        """How long its price is agreed for: the term of a commitment; 0 where every month has its own price."""
+        """Months for which the price is agreed: the term of a commitment; 0 where every month has its own price."""
 
     @property
     def unused(self) -> Unused:
-        """Share of it that is paid for hardware which no replica can use."""
+        """Share of the charge that pays for hardware no replica can use."""
 
     @property
     def by_peak(self) -> bool:
-        """Whether it depends on when energy is drawn within an hour: meter readings must not be added up for it."""
+        """Whether the charge depends on when energy is drawn within an hour; its meter readings must not be summed."""
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
-        """What the charge follows in one interval of its pool; None where it has no part in the interval."""
+        """Return the metered quantity of one interval of the pool; None where the charge does not apply to it."""
 
     def quantity(self, followed: float, window: Window) -> float:
-        """Units in *window*, in which `by_phase` came to *followed*."""
+        """Return the billed units in *window*, over which `by_phase` sums to *followed*."""
 
     def least_usd_per_h(self, least_kw: float) -> float:
-        """Lower bound at any load, where the servers of the pool draw at least *least_kw* [USD/h]."""
+        """Return a lower bound of the charge at any load, where the pool's servers draw at least *least_kw* [USD/h]."""
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
-        """The charge at its mean price over the calendar: of *month* (1 to 12) or the whole year, the hours of the day
-        weighted by the 24 numbers *by_hour* (168: those of the week) or alike.
+        """Return the charge at its mean price over *month* (1 to 12) or the whole year.
+
+        Hours of the day are weighted by the 24 numbers *by_hour* (168: those of the week), or alike.
         """
 
     def scaled(self, part: float, pool: str) -> Self:
-        """The charge in *pool* for *part* times as much hardware, where it is paid for hardware."""
+        """Return the charge in *pool* for *part* times as much hardware, where it is paid for hardware."""
 
 
 def amount_usd(charge: Charge, window: Window) -> float:
-    """What *charge* comes to in *window* [USD]."""
+    """Return the amount of *charge* in *window* [USD]."""
     inside = window.intervals.get(charge.pool, ())
     followed = fsum(part for interval in inside for part in charge.by_phase(interval) or ())
     return charge.quantity(followed, window) * charge.price.usd
@@ -182,14 +183,14 @@ def purchase(
     usd: float,
     unused: Unused = ALL_USED,
 ) -> "FlatCharge":
-    """*units* of hardware that *price* recovers per hour: *usd* each, paid at delivery and sold again at the end."""
+    """Return the charge for *units* of hardware at *usd* each, paid at delivery and resold; *price* recovers it."""
     once = (Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
     return FlatCharge(component, pool, server, units, price, *once, unused=unused)
 
 
 @dataclass(frozen=True, slots=True)
 class FlatCharge:
-    """A charge that runs with the clock, whether anything is served or not; booked to phases by GPU time."""
+    """Charge per hour of service, independent of load; booked to phases by GPU time."""
 
     component: str
     pool: str
@@ -208,28 +209,28 @@ class FlatCharge:
     by_peak: ClassVar[bool] = False
 
     def by_phase(self, interval: Interval) -> ByPhase:
-        """GPU-seconds."""
+        """Return the GPU-seconds of *interval* by phase, the unused share apart."""
         return gpu_s_by_phase(interval).without_use(self.unused)
 
     def quantity(self, followed: float, window: Window) -> float:
-        """Units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
+        """Return the units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
         return self.units_per_h * window.hours
 
     def least_usd_per_h(self, least_kw: float) -> float:
-        """All of it."""
+        """Return the whole charge, which is the same at any load [USD/h]."""
         return self.units_per_h * self.price.usd
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
-        """Itself: its price is the same at all hours."""
+        """Return this charge unchanged: its price does not vary by hour."""
         return self
 
     def scaled(self, part: float, pool: str) -> Self:
-        """*part* times the units."""
+        """Return the charge in *pool* for *part* times the units."""
         return replace(self, pool=pool, units_per_h=part * self.units_per_h, once_usd=part * self.once_usd)
 
 
 class Metered:
-    """What all charges have in common that follow a meter: nothing is paid once, and hardware does not scale them."""
+    """Base of charges that follow a meter: nothing is paid once, and hardware does not scale them."""
 
     __slots__ = ()
 
@@ -243,15 +244,15 @@ class Metered:
     by_peak: ClassVar[bool] = False
 
     def least_usd_per_h(self, least_kw: float) -> float:
-        """Nothing: what an idle fleet is metered for is not known in general."""
+        """Return 0: the meter readings of an idle fleet are not known in general [USD/h]."""
         return 0.0
 
     def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
-        """Itself: its price is the same at all hours."""
+        """Return this charge unchanged: its price does not vary by hour."""
         return self
 
     def scaled(self, part: float, pool: str) -> Self:
-        """Itself: the price does not change, more hardware is metered more."""
+        """Return this charge in *pool*, unchanged: more hardware is metered more."""
         charge: Any = self
         moved: Self = replace(charge, pool=pool)
         return moved

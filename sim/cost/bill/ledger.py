@@ -28,7 +28,7 @@ class Ledger:
     start_s: float
     end_s: float
     capex_usd: float
-    """Purchase money up front; 0 when renting."""
+    """Purchase price of the hardware, paid up front [USD]; 0 when renting."""
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], plan: CostPlan, start_s: float, end_s: float) -> "Ledger":
@@ -51,12 +51,12 @@ class Ledger:
 
     @property
     def total_nano_usd(self) -> int:
-        """Everything that the window cost."""
+        """Total cost of the window [nano-USD]."""
         return sum(row.amount_nano_usd for row in self.rows)
 
     @property
     def usd_per_h(self) -> float:
-        """What the fleet costs per hour."""
+        """Cost of the fleet per hour of the window [USD/h]."""
         return self.total_nano_usd / NANO_PER_USD / self.window_h
 
     def by_component(self) -> dict[str, int]:
@@ -75,12 +75,11 @@ class Ledger:
 
 
 RARE = ("booting", "held", "failed", "reserve", "unused", "unused commitment")
-"""Few fleets start replicas, break down, stand beside jobs or reserve too much: the others have no empty rows of these
-phases."""
+"""Phases without empty rows: few fleets start replicas, fail, share a cluster with jobs or reserve too many GPUs."""
 
 
 class _Entry(NamedTuple):
-    """A ledger row before its amount is settled."""
+    """Ledger row before its amount is rounded."""
 
     charge: Charge
     start_s: float
@@ -118,7 +117,7 @@ def _entries(charge: Charge, window: Window) -> list[_Entry]:
 
 
 def _rows(entries: Sequence[_Entry]) -> list[LedgerRow]:
-    """Settle the amounts of one component."""
+    """Return the rows of one component, their amounts rounded so that they sum to the rounded total."""
     exact_usd = [entry.exact_usd for entry in entries]
     amounts = split(round(fsum(exact_usd) * NANO_PER_USD), exact_usd)
     return [_row(entry, amount) for entry, amount in zip(entries, amounts, strict=True)]

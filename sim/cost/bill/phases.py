@@ -1,4 +1,4 @@
-"""What a replica's time and energy went to. Money follows the same split."""
+"""Split of a replica's time and energy into phases; money follows the same split."""
 
 from typing import Literal, NamedTuple, get_args
 
@@ -20,32 +20,32 @@ OF_STATE: dict[str, Phase] = {
 
 
 class ByPhase(NamedTuple):
-    """One quantity, split; the fields stand in the order of PHASES."""
+    """Quantity split by phase; the fields stand in the order of PHASES."""
 
     prefill: float
     decode: float
     recompute: float
     idle: float
     booting: float = 0.0
-    """Of replicas that have been switched on and do not serve yet."""
+    """Part of replicas that have been switched on and do not serve yet."""
     held: float = 0.0
-    """Of GPUs that an inference service holds in a cluster of jobs."""
+    """Part of GPUs that an inference service holds in a cluster of jobs."""
     failed: float = 0.0
-    """Of replicas that have broken down or are under repair."""
+    """Part of replicas that have failed or are under repair."""
     reserve: float = 0.0
-    """Of spares, and of replicas that are asleep."""
+    """Part of spares and of replicas that are asleep."""
     unused: float = 0.0
-    """Of GPUs of rented instances, and of servers bought with theirs, that no replica uses."""
+    """Part of GPUs that no replica uses in rented instances and in servers bought with their GPUs."""
     unused_commitment: float = 0.0
-    """Of reserved GPUs that no replica uses."""
+    """Part of reserved GPUs that no replica uses."""
 
     @classmethod
     def only(cls, phase: Phase, amount: float) -> "ByPhase":
-        """All of *amount* in one phase."""
+        """Return all of *amount* in one phase."""
         return cls(*(amount if name == phase else 0.0 for name in PHASES))
 
     def scaled(self, factor: float) -> "ByPhase":
-        """Every part times *factor*."""
+        """Return every part times *factor*."""
         return ByPhase(*(part * factor for part in self))
 
     def without_use(self, unused: "Unused") -> "ByPhase":
@@ -56,7 +56,7 @@ class ByPhase(NamedTuple):
         return ByPhase(*(one + other for one, other in zip(self.scaled(1 - unused.share), apart, strict=True)))
 
     def dividing(self, amount: float) -> "ByPhase":
-        """*amount* divided in the proportions of the parts, whose sum is above zero."""
+        """Return *amount* divided in the proportions of the parts, whose sum is above zero."""
         total = sum(self)
         return ByPhase(*(part / total * amount for part in self))
 
@@ -75,12 +75,12 @@ class Unused(NamedTuple):
 
 
 ROUNDING = 1e-12
-"""Shares of servers and instances are quotients of GPUs."""
+"""Unused shares below this are rounding errors: shares of servers and instances are quotients of GPU counts."""
 ALL_USED = Unused(0.0)
 
 
 def seconds_by_phase(interval: Interval) -> ByPhase:
-    """Time of one replica in *interval* [s].
+    """Return the time of one replica in *interval*, by phase [s].
 
     Decode is the busy time that is neither prefill nor recompute; a step that mixes phases is split by its tokens.
     Where a part of the hardware is unused, that part of every second is idle.
@@ -99,13 +99,13 @@ def seconds_by_phase(interval: Interval) -> ByPhase:
 
 
 def gpu_s_by_phase(interval: Interval) -> ByPhase:
-    """GPU-seconds of *interval*; all GPUs of a replica are in the same phase. [GPU s]"""
+    """Return the GPU-seconds of *interval* by phase; all GPUs of a replica are in the same phase [GPU s]."""
     seconds = seconds_by_phase(interval)
     return seconds.dividing(interval.gpu_s) if any(seconds) else seconds
 
 
 def wall_j_by_phase(interval: Interval) -> ByPhase:
-    """Energy at the wall of *interval*, as its meters tell the phases apart [J].
+    """Return the energy at the wall of *interval*, by phase as its meters record it [J].
 
     A phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
     """

@@ -1,4 +1,4 @@
-"""What each request cost: its part of its pool's money, phase by phase."""
+"""Cost of each request: its part of its pool's cost, phase by phase."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from sim.cost.bill.split import split
 
 
 class RequestUse(NamedTuple):
-    """What a request took of a replica's busy time inside the window [s], named like the phases."""
+    """Busy time of a replica that a request used inside the window [s], named like the phases."""
 
     pool: str
     prefill: float
@@ -17,7 +17,7 @@ class RequestUse(NamedTuple):
 
 
 def request_costs(rows: Iterable[LedgerRow], uses: Sequence[RequestUse]) -> list[int]:
-    """Amount of each use [nano-USD], in the order of *uses*.
+    """Return the amount of each use [nano-USD], in the order of *uses*.
 
     A pool's money for prefill is split by the time that prompts took, that for decode and for recompute in the same
     way, each to the last nano-USD; prices are means over the window. What no use caused (idle time above all)

@@ -1,4 +1,4 @@
-"""A row of the bill."""
+"""Row of the bill."""
 
 from dataclasses import dataclass
 

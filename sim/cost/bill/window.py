@@ -1,4 +1,4 @@
-"""What was metered of a fleet in a window: all that a charge may know of it."""
+"""Meter readings of a fleet in a window, the input of every charge."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from sim.units import SECONDS_PER_HOUR
 NOT_RENTED = frozenset({"off", "provisioning", "repairing"})
 """States of a replica that a landlord who bills by the time switched on does not count."""
 DEMAND_INTERVAL_S = 900.0
-"""Over which utilities average power to find a peak."""
+"""Interval over which utilities average power to find a peak [s]."""
 
 
 class Stop(NamedTuple):
-    """The end of a replica's run."""
+    """End of a replica's run: its time [s], the length of the run [s] and the replica's GPUs."""
 
     at_s: float
     ran_s: float
@@ -26,7 +26,7 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of simulated time, or several of one fleet taken together."""
+    """Meter readings of one interval of simulated time, or of several of one fleet taken together."""
 
     hours: float
     intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
@@ -39,8 +39,8 @@ class Window:
 
     @classmethod
     def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "Window":
-        """[start, end) [s]. Intervals outside tell only how long a replica had run before it stopped inside; none may
-        straddle an edge.
+        """Return the readings in [start, end) [s]. Intervals outside show only how long a replica had run before it
+        stopped inside; none may straddle an edge.
         """
         every: dict[str, list[Interval]] = {}
         inside: dict[str, list[Interval]] = {}
@@ -52,7 +52,7 @@ class Window:
         return cls((end_s - start_s) / SECONDS_PER_HOUR, inside, due)
 
     def peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
-        """What each of *pools* draws at the servers' plugs in the demand interval in which all together draw most [kW].
+        """Return the power of each of *pools* at the servers' plugs in the demand interval with the highest total [kW].
 
         The window is divided into as many equal intervals as have 15 minutes or more; a shorter one is a single one.
         Within a meter interval power is taken as even.
@@ -78,11 +78,11 @@ class Window:
 
 
 ONE_HOUR = Window(1.0)
-"""Without meters: what runs with the clock is all that it costs."""
+"""Window of an hour without meter readings, in which only charges per hour have an amount."""
 
 
 def together(windows: Sequence[Window]) -> Window:
-    """Several windows of one fleet as one."""
+    """Return several windows of one fleet as one."""
     intervals: dict[str, list[Interval]] = {}
     ends: dict[str, list[Stop]] = {}
     for window in windows:
@@ -95,7 +95,7 @@ def together(windows: Sequence[Window]) -> Window:
 
 
 def stops(intervals: Sequence[Interval]) -> list[Stop]:
-    """The stops of one pool's replicas. A run that began before the first interval counts from there."""
+    """Return the stops of one pool's replicas. A run that began before the first interval counts from there."""
     if all(interval.state not in NOT_RENTED for interval in intervals):
         return []
     found = []

@@ -148,7 +148,7 @@ class _Owned(Spec):
         return self.sunk_usd_per_h(paid_usd * discount_factor(self.spread_rate_per_year, self.life_months))
 
     def growth_of(self, line: str) -> float:
-        """How much dearer *line* gets per year, a fraction."""
+        """Return the growth of the price of *line* per year, a fraction."""
         return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
 
 

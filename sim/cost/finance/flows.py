@@ -16,7 +16,7 @@ Lines = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """What a fleet costs while its load stays as it is, at the prices of today."""
+    """Cash flows of a fleet at constant load, at the prices of today."""
 
     booked_usd_per_h: Lines = field(default_factory=dict)
     """Every component, what is paid once spread over the life as the ledger does."""

@@ -38,7 +38,7 @@ class Failures(OwnerComponent):
         return self
 
     def at(self, mtbf_h: float) -> Self:
-        """With the rate that was looked up, as a mean time between failures of one GPU [h]."""
+        """Return these failures with the rate looked up, as a mean time between failures of one GPU [h]."""
         # the model is frozen and not validated again: both stand side by side
         return self.model_copy(update={"per_gpu_year": HOURS_PER_YEAR / mtbf_h})
 

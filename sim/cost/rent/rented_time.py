@@ -22,7 +22,7 @@ class Billing(Spec):
     """Least time that a start is paid for."""
 
     def billed_s(self, ran_s: float) -> float:
-        """What is paid for a replica that ran for *ran_s*.
+        """Return the time that is paid for a replica that ran for *ran_s* [s].
 
         >>> Billing(granularity_s=3600).billed_s(3700), Billing(minimum_s=600).billed_s(30)
         (7200.0, 600.0)

@@ -1,4 +1,4 @@
-"""Which fleets of a scenario are ranked against each other."""
+"""Section `compare`: the fleets of a scenario that are ranked against one another."""
 
 from collections.abc import Mapping
 

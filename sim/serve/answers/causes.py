@@ -1,4 +1,4 @@
-"""What makes one fleet dearer than another, by property: as `gpufleet sensitivity` leaves it, or for it to compute."""
+"""Properties that make one fleet dearer than another: as `gpufleet sensitivity` leaves it, or for it to compute."""
 
 import csv
 import json
@@ -43,13 +43,13 @@ class Asked(NamedTuple):
 
 
 class CauseRoutes:
-    """What is asked of the difference between two fleets."""
+    """Routes of the difference between two fleets."""
 
     def __init__(self, runs: HeldRuns, queue: Queue) -> None:
         self.runs, self.queue = runs, queue
 
     def routes(self) -> list[BaseRoute]:
-        """By address."""
+        """Return the routes of the difference, keyed by URL path."""
         return [
             Route("/api/causes", self.stored),
             Route("/api/causes", self.start, methods=["POST"]),
@@ -98,7 +98,7 @@ class CauseRoutes:
         return Asked(run, values, (between[0], between[1]), found)
 
     def _gaps(self, asked: Asked) -> list[dict[str, Any]]:
-        """Of the newest answer to the same question; an answer about the two in the other order counts, too."""
+        """Return the gaps of the newest answer to the same question, about the two fleets in any order."""
         wanted = question_of(COMMAND, asked.found.scenario)
         for one in self.runs.workspace.listed().runs:
             if one["finished"] and one["command"] == COMMAND:
@@ -120,7 +120,7 @@ def _is_the_same(stored: Question, wanted: Question, between: tuple[str, str]) -
 
 
 def _rows(folder: Path, between: tuple[str, str]) -> Iterator[dict[str, Any]]:
-    """Of gap.csv, signs as of the first of *between* less the second."""
+    """Return the rows of gap.csv, with the sign of the first of *between* less the second."""
     if not (folder / GAP_FILE).is_file():
         return
     with opened(folder / GAP_FILE, "r", encoding="utf-8", newline="") as file:

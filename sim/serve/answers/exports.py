@@ -25,13 +25,13 @@ LOCKED = "sandbox; default-src 'none'"
 
 
 class Kind(NamedTuple):
-    """One form of export."""
+    """Form of an export."""
 
     name: str
     ending: str
     media: str
     stored: str = ""
-    """In the folder of the answer; empty: it is made when asked for."""
+    """File in the folder of the answer; empty where it is written on request."""
 
 
 KINDS = {
@@ -47,13 +47,13 @@ OF_BILLS = ("xlsx", "focus")
 
 
 class ExportRoutes:
-    """What is asked of the folders of answers."""
+    """Routes of the exports of answers."""
 
     def __init__(self, runs: HeldRuns) -> None:
         self.runs = runs
 
     def routes(self) -> list[BaseRoute]:
-        """By address."""
+        """Return the routes of the exports, keyed by URL path."""
         return [Route("/api/exports", self.listed), Route("/export", self.export)]
 
     def listed(self, request: Request) -> JSONResponse:
@@ -63,7 +63,7 @@ class ExportRoutes:
         return JSONResponse({"exports": found})
 
     def export(self, request: Request) -> Response:
-        """One file, under the values `set`. Raises Refused where the answer has none of that form; ScenarioErrors."""
+        """Return one file under the values `set`. Raises Refused where the answer has no such form; ScenarioErrors."""
         folder, form, values = self._answer(request), asked_for(request, "format"), values_of(request)
         if form not in KINDS:
             raise Refused(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
@@ -103,7 +103,7 @@ class ExportRoutes:
 
 
 def _command(folder: Path) -> str:
-    """What made the answer in *folder*."""
+    """Return the command that wrote the answer in *folder*."""
     return str(((manifest_of(folder) or {}).get("question") or {}).get("command", ""))
 
 

@@ -28,7 +28,7 @@ LONGEST_WAIT_S = 60
 
 
 class HeldRuns:
-    """Those of one workspace."""
+    """Answers of one workspace."""
 
     def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
         self.workspace, self.catalog = workspace, catalog
@@ -36,7 +36,7 @@ class HeldRuns:
         self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
 
     def answer(self, run: str, values: Mapping[str, Any]) -> Answer | WorkAnswer:
-        """What the finished run in the folder *run* answers under *values*.
+        """Return the answer of the finished run in the folder *run* under *values*.
 
         Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
         """

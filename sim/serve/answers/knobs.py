@@ -1,4 +1,4 @@
-"""What can be moved on the page without a simulation: limits, prices and terms that the scenario has, each a number."""
+"""Inputs that the page can change without a simulation: limits, prices and terms of the scenario, each a number."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ Paid = Mapping[str, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One number to move."""
+    """Input that the page can change."""
 
     path: str
-    """What `--set` calls it."""
+    """Dotted path of the input, as in `--set`."""
     label: str
     unit: str
     value: float | None
-    """None: nothing is asked for, as of a limit that the scenario does not have."""
+    """Value of the scenario; None where it states none, as of a limit that it does not have."""
     least: float
     most: float
 
 
 def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[Knob]:
-    """Those of *scenario*; none that its sweep varies."""
+    """Return the inputs of *scenario* that its sweep does not vary."""
     data = as_data(scenario)
     swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
     limits = _limits(scenario) if isinstance(scenario, Scenario) else ()
@@ -86,7 +86,7 @@ def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> I
 
 
 class _Price(NamedTuple):
-    """What is paid for one item now."""
+    """Price of one item now."""
 
     value: float
     currency: str

@@ -29,13 +29,13 @@ MOST_VALUES = 60
 
 
 class AnswerRoutes:
-    """What is asked of runs."""
+    """Routes of the answers of runs."""
 
     def __init__(self, runs: HeldRuns) -> None:
         self.runs = runs
 
     def routes(self) -> list[BaseRoute]:
-        """By address."""
+        """Return the routes of the answers, keyed by URL path."""
         return [
             Route("/api/answer", self.answer),
             Route("/api/verdict", self.verdict),
@@ -58,11 +58,11 @@ class AnswerRoutes:
         return self._answered(request, self._verdict, work_verdict)
 
     def capacity(self, request: Request) -> JSONResponse:
-        """How far every fleet goes."""
+        """Return the capacity of every fleet within the sweep."""
         return self._answered(request, _capacity, lambda _: {"capacity": []})
 
     def gap(self, request: Request) -> JSONResponse:
-        """What the cost of every point consists of."""
+        """Return the components of the cost of every point."""
         return self._answered(
             request,
             lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))},

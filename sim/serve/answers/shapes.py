@@ -153,7 +153,7 @@ def table_data(answer: Answer) -> dict[str, Any]:
 
 
 def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
-    """How far a fleet goes: the highest load within the SLO below the first one beyond it, both simulated.
+    """Return the capacity of a fleet: the highest load within the SLO below the first load beyond it, both simulated.
 
     `about` is where attainment crosses the target on the straight line between the two.
     """
@@ -221,7 +221,7 @@ def _in_unit(value: float | None, unit: str) -> float | None:
 
 
 def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
-    """What a million output tokens cost in every point, and the components that it consists of, which sum to it."""
+    """Return the cost of a million output tokens in every point, and its components, which sum to it."""
     return [
         {
             "fleet": line.fleet,

@@ -1,1 +1,1 @@
-"""Runs that the page has asked for."""
+"""Queue of the workspace's runs, and its routes."""

@@ -1,8 +1,8 @@
-"""Runs that the page has asked for: one after the other, each a `gpufleet run` in a process of its own.
+"""Queue of the workspace's runs: one after the other, each a gpufleet command in a process of its own.
 
 A job lies on the disk: the scenario as it was checked, its state, and what its process said. A process holds the lock
-of its job for as long as it lives, so a server that is started after another was killed finds what still runs. What a
-process has finished stays on the disk, whoever is killed: the same run asked for again goes on from there.
+of its job until it ends, so a server that is started after another was killed finds what still runs. Finished
+points stay on the disk, whichever process is killed: the same run goes on from them when it is started again.
 """
 
 import fcntl
@@ -41,29 +41,29 @@ MOST_WAITING = 20
 MOST_KEPT = 100
 """Jobs that are remembered; finished ones are forgotten first, their results stay."""
 LOOKS_S = 0.3
-"""How often a running job is looked at [s]."""
+"""Interval at which a running job is checked [s]."""
 GRACE_S = 10.0
-"""Time that a process has to end after it was told to [s]."""
+"""Time that a process has to end after SIGTERM before it is killed [s]."""
 SIGNALLED = 128
 """Exit codes of a shell above this say that a signal has ended the command."""
 LAST_CHARACTERS = 2000
 LONGEST_SHOWN = 1000
-"""Characters of a value that was set, in the list of jobs."""
+"""Most characters of a value that was set, in the list of jobs."""
 OUTPUTS = "outputs"
 KEPT = ".gpufleet/queue"
 """Folder of the jobs in the workspace, one folder each."""
 SCENARIO, JOB, SAID, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
 COMMAND = (sys.executable, "-P", "-m", "sim")
-"""-P: a folder called sim in the workspace is not the program."""
+"""Start of the command of a run; -P: a folder called sim in the workspace is not the program."""
 OPTIONS = ("--quiet",)
 NOTED = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
-"""Runs the command behind it, and notes its process group and its exit code where any server finds them."""
+"""Wrapper of the command of a run that records its process group and its exit code in files."""
 STOPPED = "finished points are kept; the same run goes on from them"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use."""
+    """Limits of a run's time and memory."""
 
     hours: float = 24.0
     """Time on the clock [h]."""
@@ -73,7 +73,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Job:
-    """One run."""
+    """Run of a gpufleet command in the queue."""
 
     id: str
     scenario: str
@@ -84,15 +84,15 @@ class Job:
     cases: int
     """Cases to simulate; 0 where that is not known before."""
     command: str = "run"
-    """Of gpufleet."""
+    """Command of gpufleet: run, size, ..."""
     state: str = WAITING
     done: int = 0
     message: str = ""
     began: float = 0.0
-    """When its process was started, in seconds since 1970; 0 before."""
+    """Start of the job's process, in seconds since 1970; 0 before."""
 
     def as_data(self) -> dict[str, Any]:
-        """As the page gets it."""
+        """Return the job as JSON data for the page."""
         data = {name: value for name, value in asdict(self).items() if name != "began"}
         return data | {"message": retold(self.message), "again": self.state in AGAIN}
 
@@ -104,7 +104,7 @@ class Queue:
         self.workspace, self.limits = workspace, limits
         self.root, self.kept = workspace.root, workspace.root / KEPT
         self.language = current()
-        """What its runs say is for the reader of the page."""
+        """Language of the messages of runs: that of the page."""
         self.version = 0
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._changed = threading.Condition(threading.RLock())
@@ -129,7 +129,7 @@ class Queue:
         frozen: str,
         command: str = "run",
     ) -> Job:
-        """The job that gives the text *frozen* to the *command*; the same one where it waits or runs already.
+        """Return the job that gives the text *frozen* to the *command*: a new one, unless it waits or runs already.
 
         *name* and *question* name its folder: another question never meets the results of this one. *scenario* and
         *sets* say where the text comes from. Raises Refused.
@@ -172,7 +172,7 @@ class Queue:
         return job
 
     def listed(self) -> list[dict[str, Any]]:
-        """All jobs, the newest first."""
+        """Return all jobs as JSON data, the newest first."""
         with self._changed:
             return [job.as_data() for job in reversed(self._jobs.values())]
 
@@ -182,7 +182,7 @@ class Queue:
         return self._ends
 
     def close(self) -> None:
-        """End what runs; it waits for the next server."""
+        """End the running job; it waits for the next server."""
         with self._changed:
             self._ends = True
             self._changed.notify_all()
@@ -308,7 +308,7 @@ class Queue:
                 self._set(job, FAILED, _said(place) or "it ended before it was done")
 
     def _exceeded(self, job: Job, pid: int) -> str:
-        """Which limit the processes of *job* exceed; empty where none."""
+        """Return the limit that the processes of *job* exceed, as a message; empty where none."""
         if time.time() - job.began > 3600 * self.limits.hours:
             return f"it ran for longer than {self.limits.hours:g} h (--run-hours) and was stopped"
         if self.limits.gigabytes and _resident_bytes(pid) > 1e9 * self.limits.gigabytes:
@@ -342,12 +342,12 @@ class Queue:
 
 
 def question_text(data: Any, sets: Sequence[str]) -> str:
-    """What tells one run from another: all that its scenario says."""
+    """Return the text that identifies a run: all that its scenario states."""
     return json.dumps([data, sorted(sets)], sort_keys=True, default=str)
 
 
 def _read(folder: Path) -> Job | None:
-    """The job in *folder*; None where it holds none, as after a crash while it was written."""
+    """Return the job in *folder*; None where it holds none, as after a crash while it was written."""
     try:
         told = json.loads((folder / JOB).read_text(encoding="utf-8"))
         job = Job(**{one.name: told[one.name] for one in fields(Job)})
@@ -357,7 +357,7 @@ def _read(folder: Path) -> Job | None:
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor of the lock *path*; None where another process holds it."""
+    """Take the lock *path* and return its descriptor; None where another process holds it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -368,7 +368,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds the lock *path*."""
+    """Return whether a process holds the lock *path*."""
     handle = _locked(path)
     if handle is not None:
         os.close(handle)
@@ -376,7 +376,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _number(path: Path) -> int | None:
-    """The number in the file *path*; None where there is none yet."""
+    """Return the number in the file *path*; None where there is none yet."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -384,7 +384,7 @@ def _number(path: Path) -> int | None:
 
 
 def _said(place: Path) -> str:
-    """The end of what the process has written to its stderr."""
+    """Return the end of what the process has written to its stderr."""
     with suppress(OSError), (place / SAID).open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_CHARACTERS))
         return file.read().decode("utf-8", "replace").strip()
@@ -417,7 +417,7 @@ def _machine_bytes() -> int:
 
 
 def _resident_bytes(group: int) -> int:
-    """Memory of all processes of the *group*; 0 where the system does not say (anything but Linux)."""
+    """Return the resident memory of all processes of the *group* [bytes]; 0 on systems other than Linux."""
     pages = 0
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -427,7 +427,7 @@ def _resident_bytes(group: int) -> int:
 
 
 def _environment(language: str) -> dict[str, str]:
-    """So that the same program runs, wherever the server was started, and speaks *language*."""
+    """Return the environment in which the same program runs, wherever the server was started, in *language*."""
     above = str(Path(__file__).resolve().parents[3])
     found = os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": found, OWN: language}

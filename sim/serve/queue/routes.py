@@ -1,4 +1,4 @@
-"""The addresses of the queue: start, watch, cancel."""
+"""Routes of the queue: list, start, watch, restart and cancel jobs."""
 
 import asyncio
 import json
@@ -17,20 +17,20 @@ from sim.serve.workspace import Workspace
 
 MOST_WATCHERS = 20
 LOOKS_S = 0.25
-"""How often a watcher's connection looks for news [s]; it holds no thread."""
+"""Interval at which a watcher's connection looks for changes [s]; it holds no thread."""
 BEATS = 60
-"""Looks without news after which a watcher is told that the server is still there."""
+"""Looks without a change after which a watcher gets a sign of life."""
 
 
 class JobRoutes:
-    """What is asked of the queue."""
+    """Routes of the queue."""
 
     def __init__(self, workspace: Workspace, queue: Queue) -> None:
         self.workspace, self.queue = workspace, queue
         self._watchers = 0
 
     def routes(self) -> list[BaseRoute]:
-        """By address."""
+        """Return the routes of the queue, keyed by URL path."""
         return [
             Route("/api/jobs", self.listed),
             Route("/api/jobs", self.start, methods=["POST"]),
@@ -40,11 +40,11 @@ class JobRoutes:
         ]
 
     def listed(self, _: Request) -> JSONResponse:
-        """All jobs, the newest first."""
+        """Return all jobs, the newest first."""
         return JSONResponse({"jobs": self.queue.listed()})
 
     async def start(self, request: Request) -> JSONResponse:
-        """Runs the scenario file `path` with the values `set`; nothing runs twice at once."""
+        """Start a run of the scenario file `path` with the values `set`; no run is in the queue twice."""
         return await run_in_threadpool(self._start, await sent_scenario(request))
 
     def _start(self, sent: Sent) -> JSONResponse:
@@ -61,11 +61,11 @@ class JobRoutes:
         return JSONResponse({"job": self.queue.again(request.path_params["name"]).as_data()})
 
     def cancel(self, request: Request) -> JSONResponse:
-        """Stops a job; what it has finished is kept."""
+        """Stop a job; its finished points are kept."""
         return JSONResponse({"job": self.queue.cancel(request.path_params["name"]).as_data()})
 
     async def events(self, request: Request) -> StreamingResponse:
-        """All jobs, now and whenever one of them changes, as server-sent events."""
+        """Return all jobs, now and whenever one of them changes, as server-sent events."""
         if self._watchers >= MOST_WATCHERS:
             raise Refused(503, "too many pages watch the queue; close some")
         return StreamingResponse(self._news(request), media_type="text/event-stream")

@@ -47,7 +47,7 @@ class Wanted:
     root: Path
     """Folder of the workspace."""
     path: Path
-    """Where the scenario stands, or would."""
+    """Path of the scenario's file, which need not exist."""
     text: str | None
     """Text of the scenario; None: as the file has it."""
     sets: Sequence[str]

@@ -28,18 +28,18 @@ class Sent(NamedTuple):
     text: str
     sets: list[str]
     digest: str
-    """Of the text as the page has read it from the file; empty for a new file."""
+    """Digest of the text that the page has read from the file; empty for a new file."""
 
 
 class ScenarioRoutes:
-    """What is asked of scenario files."""
+    """Routes of scenario files."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._writing_schema = Lock()
 
     def routes(self) -> list[BaseRoute]:
-        """By address."""
+        """Return the routes of scenario files, keyed by URL path."""
         return [
             Route("/api/scenario", self.read),
             Route("/api/scenario", self.save, methods=["PUT"]),
@@ -97,7 +97,7 @@ class ScenarioRoutes:
 
 
 async def sent_scenario(request: Request) -> Sent:
-    """What the page has sent. Raises Refused."""
+    """Return the scenario that the page has sent. Raises Refused."""
     data = await json_body(request)
     texts = {name: data.get(name, "") for name in ("path", "text", "digest")}
     sets = data.get("set", [])

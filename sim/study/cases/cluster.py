@@ -39,8 +39,8 @@ TLS_SETTINGS = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT 
 LOOK_S = 2.0
 """Time between two looks at which workers there are and what they run."""
 LONG_FACTOR, LONG_LEAST_S, LEAST_SIBLINGS = 3.0, 10.0, 3
-"""A case is a straggler when it takes this many times the median of its finished siblings, and at least this time [s];
-no judgement is made before so many of these have finished."""
+"""Definition of a straggler: time of a case over the median of its finished siblings, at least; shortest time of such a
+case [s]; siblings that must have finished before."""
 PACKAGES = ("numpy", "scipy", "simpy", "pydantic")
 """Packages whose version may change a result."""
 
@@ -59,7 +59,7 @@ class Unfit:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One call, and its copies on the workers."""
+    """Call, and its copies on the workers."""
 
     what: Any
     """Job, or place among the items."""
@@ -67,13 +67,13 @@ class _Work:
     """Function and arguments."""
     futures: list[Future[Any]] = field(default_factory=list)
     since_s: float | None = None
-    """First look at which a worker had it."""
+    """Time of the first look at which a worker had the call [s]."""
     tries: int = 0
     """Attempts that ended on a worker with another program."""
 
 
 class Siblings:
-    """Calls of one kind, whose results come in any order."""
+    """Calls of one kind, with results in any order."""
 
     def __init__(self) -> None:
         self.done: SimpleQueue[Future[Any]] = SimpleQueue()
@@ -99,13 +99,13 @@ class Cluster:
         self._client: Client | None = None
         self._jobs = Siblings()
         self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
-        """What is read from files -> the archive that has been sent."""
+        """Paths of the files that a scenario names -> archive that has been sent."""
         self._fit: set[str] = set()
         """Addresses of the workers that are there and have this program."""
         self._unfit: dict[str, str] = {}
         """Address of a worker -> what is other about its program."""
         self._bound: set[str] = set()
-        """Addresses to which all open work is bound; empty: to none."""
+        """Addresses that all open work is bound to; empty where it is bound to none."""
         self._any_joined = False
         self._looked_s = 0.0
 
@@ -140,7 +140,7 @@ class Cluster:
         return job  # type: ignore[no-any-return]
 
     def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, value) of *call* for each of *items*, in any order."""
+        """Yield (place, value) of *call* for each of *items*, in any order."""
         if not items:
             return
         client = self._connected()
@@ -154,7 +154,7 @@ class Cluster:
             yield place, value
 
     def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
-        """What *scenario* rests on, as a task of its own, so that what was lost with a worker is made again.
+        """Send the files that *scenario* names and its catalogue, as a task, so that a lost copy is made again.
 
         The task is a builtin function, which a worker without this program computes as well.
         """
@@ -174,13 +174,13 @@ class Cluster:
         self._follow(group, work, self._client.submit(*work.call, pure=False, workers=workers))
 
     def _follow(self, group: Siblings, work: _Work, future: Future[Any]) -> None:
-        """Have *future*, a copy of *work*, among what is done once it is."""
+        """Put *future*, a copy of *work*, into the queue of finished calls once it is done."""
         work.futures.append(future)
         group.open[future] = work
         future.add_done_callback(group.done.put)
 
     def _answer(self, group: Siblings) -> tuple[Any, Any]:
-        """Return what was asked first to be answered among *group*, and the answer."""
+        """Wait for a call of *group*; return its job or place, and its result."""
         while True:
             future = self._next_done(group)
             work = group.open.pop(future, None)
@@ -233,7 +233,10 @@ class Cluster:
             if now - self._looked_s > LOOK_S:
                 if self._look():
                     alone_since = now
-                    self._tend(group, now)
+                    try:
+                        self._tend(group, now)
+                    except OSError:
+                        raise self._gone() from None
                 elif now - alone_since > self._wait_s and group.done.empty():
                     raise self._without_workers()
             try:
@@ -257,17 +260,17 @@ class Cluster:
         try:
             # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
             there = set(self._client.sync(scheduler.ncores_running, callback_timeout=LOOK_S))
+            new = sorted(there - self._fit - self._unfit.keys())
+            told = self._client.run(program_there, workers=new, on_error="return") if new else {}
         except TimeoutError:
             return self._fit  # slow, or gone: then the status says so soon
         except OSError:
             raise self._gone() from None
         self._looked_s = time.monotonic()
         self._any_joined |= bool(there)
-        if new := sorted(there - self._fit - self._unfit.keys()):
-            told = self._client.run(program_there, workers=new, on_error="return")
-            for address in new:
-                if told.get(address) != _program():
-                    self._leave_out(address, told.get(address))
+        for address in new:
+            if told.get(address) != _program():
+                self._leave_out(address, told.get(address))
         self._fit = there - self._unfit.keys()
         return self._fit
 
@@ -294,7 +297,8 @@ class Cluster:
     def _tend(self, group: Siblings, now: float) -> None:
         """Start work that was put aside or lost its workers, and copies of stragglers on idle workers."""
         assert self._client is not None
-        for work in [group.parked.pop() for _ in group.parked[:]]:
+        parked, group.parked = group.parked, []
+        for work in parked:
             self._start(group, work)
         if self._unfit and self._bound != self._fit:
             self._bind(group)
@@ -327,7 +331,7 @@ class Cluster:
 
 
 def _difference(program: Any) -> str:
-    """Return in words what is other about *program*, the answer of a worker."""
+    """Return the differences of *program*, the answer of a worker, in words."""
     if not isinstance(program, Mapping):
         return f"no gpufleet that could be asked ({type(program).__name__})"
     mine = _program()
@@ -347,12 +351,12 @@ def _connected(address: str) -> Client:
 
 
 def _at(job: Job) -> Scenario:
-    """Its scenario at its point, which may name files of its own."""
+    """Return the scenario of *job* at its sweep point, which may name files of its own."""
     return at_point(job.scenario, job.case.overrides)
 
 
 def _program() -> dict[str, str]:
-    """What must be the same on a worker for the same results: the program, to the last byte, Python and packages."""
+    """Return the versions that must be the same on a worker for the same results: program, Python and packages."""
     found = {"gpufleet": program_digest(), "Python": ".".join(platform.python_version_tuple()[:2])}
     for name in PACKAGES:
         try:
@@ -363,18 +367,23 @@ def _program() -> dict[str, str]:
 
 
 def program_there() -> dict[str, str]:
-    """On a worker: what it has of `_program`."""
+    """Return the program of the worker that calls this function."""
     return _program()
 
 
+def _unfit(program: dict[str, str]) -> Unfit | None:
+    """Return, on a worker, the answer where its program differs from *program*; None where it is the same."""
+    return Unfit(get_worker().address, _program()) if program != _program() else None
+
+
 def _policies(scenario: Scenario) -> list[Registration]:
-    """The registered policies that *scenario* names: those of its fleets would travel in it, those of its sweep not."""
+    """Return the registered policies that *scenario* names, those in its sweep too, which do not travel in it."""
     said = json.dumps(as_data(scenario))
     return [one for one in entered() if json.dumps(one.name) in said]
 
 
 def packed(files: Iterable[str], catalog: Catalog) -> bytes:
-    """An archive of the catalogue as `data` and of *files* as `files/<digest>`."""
+    """Return an archive of the catalogue as `data` and of *files* as `files/<digest>`."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
         for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
@@ -385,23 +394,24 @@ def packed(files: Iterable[str], catalog: Catalog) -> bytes:
 
 
 def _place(path: Path) -> str:
-    """Where a file lies on a worker: in a folder of its own, below one with the name of its folder here."""
+    """Return the path of a file on a worker: in a folder of its own, below a folder named as its folder is here."""
     folder = path.parent.name if path.parent.name not in ("", "..") else "_"
     return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
 
 
 Asked = tuple[Scenario, Case, str]
-"""A scenario at the point of a case, the case, and the name of its folder."""
+"""Scenario at the sweep point of a case, the case, and the name of its folder."""
 
 
 def simulate_there(
     program: dict[str, str], inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
 ) -> tuple[bytes, ...] | Unfit:
-    """On a worker: the archive of the folder of each case *asked* for, which are one job; what each rests on stands in
-    *foundations*. Unfit where the worker has another program.
+    """Simulate, on a worker, the cases *asked* for, which are one job; *foundations* holds what each case rests on.
+
+    Return the archive of each case's folder; Unfit where the worker has another *program*.
     """
-    if program != _program():
-        return Unfit(get_worker().address, _program())
+    if (unfit := _unfit(program)) is not None:
+        return unfit
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
         jobs = []
         for scenario, case, point in asked:
@@ -418,23 +428,25 @@ def call_there(
     function: Callable[..., Any],
     scenario: Scenario,
     item: tuple[Any, ...],
-) -> tuple[Any]:
-    """On a worker that knows no *policies* yet: the value of *function*.
+) -> tuple[Any] | Unfit:
+    """Call *function*, on a worker, with the scenario, its catalogue and *item*; *policies* are registered before.
 
-    Raises ClusterError where the worker runs another program.
+    Return its value; Unfit where the worker has another *program*.
     """
+    if (unfit := _unfit(program)) is not None:
+        return unfit
     enter(policies)
     return (function(*_there(inputs, scenario), *item),)
 
 
 def _there(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
-    """*scenario* with the paths of its files as they are on this worker, and its catalogue."""
+    """Return *scenario* with the paths of its files on this worker, and its catalogue."""
     root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
     return _relocated(scenario, root / "files"), catalog_of(root / "data")
 
 
 _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}
-"""Digest of inputs -> where they lie on this worker, until the process ends."""
+"""Digest of inputs -> their folder on this worker, until the process ends."""
 
 
 def _unpacked(digest: str, inputs: bytes) -> Path:
@@ -447,7 +459,7 @@ def _unpacked(digest: str, inputs: bytes) -> Path:
 
 
 def _relocated(scenario: Scenario, files: Path) -> Scenario:
-    """*scenario* with the paths of its files as they are on this worker."""
+    """Return *scenario* with the paths of its files on this worker."""
 
     def moved(data: Any, key: str = "") -> Any:
         if isinstance(data, dict):
@@ -464,7 +476,7 @@ def _relocated(scenario: Scenario, files: Path) -> Scenario:
 
 
 def archived(folder: Path) -> bytes:
-    """The files of *folder* as one archive."""
+    """Return the files of *folder* as one archive."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         for path in sorted(folder.iterdir()):
@@ -473,6 +485,6 @@ def archived(folder: Path) -> bytes:
 
 
 def unpack(archive: bytes, folder: Path) -> None:
-    """Puts the files of *archive* into *folder*, which appears complete or not at all."""
+    """Extract the files of *archive* to *folder*, which appears complete or not at all."""
     with whole_folder(folder) as building, zipfile.ZipFile(io.BytesIO(archive)) as files:
         files.extractall(building)

@@ -25,7 +25,7 @@ CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
 CATALOGUE_OF_REPORTS = ("fidelity",)
 """Parts of the catalogue that no case depends on: how far predictions are from measurements stands in reports only."""
 SCENARIO = "the scenario"
-"""Of what a case rests on, the name of its own part of the scenario."""
+"""Name, among the inputs of a case, of its own part of the scenario."""
 FILE_KEYS = ("path", "calibration", "model")
 """Keys of a scenario whose value may be the path of a file."""
 
@@ -51,7 +51,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
 
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
-    """What the simulated quantities of *case* rest on, in words, each with a digest; prices and terms left out."""
+    """Return the inputs of the quantities of *case*, in words, each with a digest; prices and terms left out."""
     data = _beside_money(*_asked(scenario, case))
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
@@ -87,7 +87,7 @@ def _asked(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
 
 
 def _beside_money(at: Scenario, fleet: Fleet) -> dict[str, Any]:
-    """What a scenario says of *fleet* at a point, prices and terms left out."""
+    """Return the scenario's data of *fleet* at a point, prices and terms left out."""
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
     whole = fleet.model_dump(mode="json")
     data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}

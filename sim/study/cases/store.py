@@ -48,7 +48,7 @@ class StoredCase:
 
     @property
     def metrics(self) -> CaseMetrics:
-        """What was measured, of a case that could run."""
+        """Metrics of a case that could run."""
         assert self.measured is not None, f"{self.fleet} could not run"
         return self.measured
 

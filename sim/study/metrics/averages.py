@@ -37,7 +37,7 @@ NOTHING = Figure(None)
 
 
 class Average(Protocol):
-    """One way to take figures of replications together."""
+    """Method to average figures over replications."""
 
     @property
     def words(self) -> str:

@@ -1,4 +1,4 @@
-"""What one finished case comes to: typed figures of one replication, under the names of summary.csv."""
+"""Typed figures of one replication of a case, under the names of summary.csv."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -25,7 +25,7 @@ THIN_TAIL = 20
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What was asked for and served in the window."""
+    """Requests and tokens that arrived and were served in the window."""
 
     requests: int
     completed: int
@@ -63,14 +63,14 @@ class ServiceLevel:
 
     slo: dict[str, Any]
     slo_shares: list[float | None]
-    """Of tenants without limits of their own, where some have them."""
+    """Shares of requests of tenants without limits of their own, where some tenants have limits."""
     tenant_shares: dict[str, list[float | None]] | None = None
     """Tenant with limits of its own -> the same of its requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What the GPUs did in the window."""
+    """Use of the GPUs in the window."""
 
     limited_by: str
     step_share: dict[str, float]
@@ -103,7 +103,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What intervals rest on, beside the figures themselves."""
+    """Inputs of intervals, beside the figures themselves."""
 
     good_output_tokens: float
     """Output tokens of the window that belong to requests within the limits."""
@@ -124,7 +124,7 @@ class CaseMetrics:
     samples: Samples
     site: SitePower
     money: Money | None
-    """None without a cost."""
+    """Cost figures; None without a cost."""
     carbon: Emissions | None
     """None where the scenario does not ask for it."""
     endings: Endings | None = None
@@ -184,7 +184,7 @@ class CaseMetrics:
 
 
 def _group(kind: type, data: Mapping[str, Any]) -> Any:
-    """What *data* has of the fields of *kind*; a missing mapping is empty."""
+    """Return the fields of *kind* in *data*; a missing mapping is empty."""
     return kind(*(data.get(one.name, {} if get_origin(one.type) is dict else None) for one in fields(kind)))
 
 
@@ -237,7 +237,7 @@ def measure(result: CaseResult) -> CaseMetrics:
 
 
 def good_requests(result: CaseResult, cohort: Cohort) -> NDArray[np.bool_]:
-    """Which requests finished within all limits of each request, those of their own service where there are several."""
+    """Return which requests finished within all limits, those of their own service where there are several."""
     plan = result.plan
     if not plan.services:
         return cohort.good(plan.slo)

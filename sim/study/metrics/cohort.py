@@ -22,7 +22,7 @@ COLUMNS: dict[str, type] = {
     **dict.fromkeys(("prompt_tokens", "output_tokens"), np.int64),
     **dict.fromkeys(("rejected", "given_up"), bool),
 }
-"""What is known of every request, and its type."""
+"""Columns of every request, with their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class Cohort:
 
     @classmethod
     def of(cls, result: CaseResult) -> "Cohort":
-        """Those of a case that was just simulated."""
+        """Return the cohort of a case that was just simulated."""
         columns = {name: _column(result.log.requests, name, kind) for name, kind in COLUMNS.items()}
         tenants = [request.tenant for request in result.log.requests]
         return cls(columns, result.window_s, result.plan.horizon_s is None, tenants if any(tenants) else ())
 
     @classmethod
     def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "Cohort":
-        """Those of a *table* as `StoredCase.requests` has it."""
+        """Return the cohort of a *table* as `StoredCase.requests` has it."""
         status = table.column("status").cast(pa.string())
         columns = {name: table.column(name).to_numpy() for name in COLUMNS if name not in ("rejected", "given_up")}
         columns["rejected"] = pc.equal(status, "rejected").to_numpy()
@@ -92,7 +92,7 @@ class Cohort:
         return cls(columns, window_s, open_end, tenants)
 
     def good(self, slo: Slo) -> NDArray[np.bool_]:
-        """Which requests finished within all limits of each request, *slo*'s or those of their tenant."""
+        """Return which requests finished within all limits of each request, *slo*'s or those of their tenant."""
         kept = self.within(slo.per_request)
         for name, level in (slo.tenants or {}).items():
             kept = np.where(self.of_tenants((name,)), self.within(level.per_request), kept)
@@ -100,7 +100,7 @@ class Cohort:
         return good
 
     def of_tenants(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Which requests are of the tenants *names*."""
+        """Return which requests are of the tenants *names*."""
         if not self._tenants.size:
             return np.zeros(len(self.arrived_s), bool)
         return np.isin(self._tenants, list(names))
@@ -115,7 +115,7 @@ class Cohort:
         return found
 
     def within(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
-        """Which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
+        """Return which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
         kept = np.ones(len(self.arrived_s), bool)
         for name, limit_s in limits.items():
             fits = getattr(self, name) <= limit_s
@@ -127,7 +127,7 @@ class Cohort:
         return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
 
     def served(self) -> NDArray[np.bool_]:
-        """Which requests finished in the window, half open except where the last finish itself ends it."""
+        """Return which requests finished in the window, half open except where the last finish itself ends it."""
         served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
         return served & (self.open_end | (self.finished_s < self.end_s))
 
@@ -142,7 +142,7 @@ class Cohort:
         return int(self.output_tokens[served & good].sum()) / every if every else 0.0
 
     def endings(self, requests: Sequence[Request], clients_ask: bool) -> Endings:
-        """How *requests*, those of the cohort, ended."""
+        """Return how *requests*, those of the cohort, ended."""
         chosen = [request for request, measured in zip(requests, self.measured.tolist(), strict=True) if measured]
         ways = Counter(request.gave_up for request in chosen)
         attempts = sum(request.attempts for request in chosen)

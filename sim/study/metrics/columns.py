@@ -37,7 +37,7 @@ WORDS = {"ttft_s": "time to first token, queueing included", "tpot_s": "time per
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column."""
+    """Column of summary.csv."""
 
     name: str
     unit: str
@@ -65,7 +65,7 @@ class Column:
 
 
 def unsteady(cases: Cases) -> int | None:
-    """In how many replications no steady part was found; None where the warm-up was given."""
+    """Number of replications without a steady part; None where the warm-up was given."""
     steady = [one.traffic.warmup_steady for one in cases]
     return None if any(one is None for one in steady) else steady.count(False)
 

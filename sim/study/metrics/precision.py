@@ -26,7 +26,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How exactly one fleet is known at one point."""
+    """Precision of one fleet at one point."""
 
     fleet: str
     axes: dict[str, object]
@@ -34,7 +34,7 @@ class Held:
     relative: float | None
     """Half-width over mean; None where the metric has no steady, finite value."""
     met: bool | None
-    """None where no precision can be asked for."""
+    """Whether the precision asked for is reached; None where no precision can be asked for."""
 
 
 def key_of(case: Case | StoredCase) -> Key:

@@ -1,4 +1,4 @@
-"""How many replicas serve over the window, and how many GPUs are held for them."""
+"""Number of replicas that serve over the window, and of GPUs held for them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

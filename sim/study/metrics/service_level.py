@@ -28,54 +28,54 @@ Verdict = Literal["met", "missed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is attained of one goal."""
+    """Attained value of one goal."""
 
     goal: Goal
     attained: Figure
-    """Share of the requests, or of a limit on a percentile that percentile [s]."""
+    """Share of the requests within the goal [1], or the percentile that the goal limits [s]."""
     by_share: bool
-    """Whether the share is what is attained, and not the percentile."""
+    """Whether `attained` is a share of requests, not a percentile."""
     of: str = ""
     """Service or tenant whose requests these are; empty: all."""
 
     @property
     def target(self) -> float:
-        """Share or latency [s] that is asked for."""
+        """Target of the goal: a share [1] or a latency [s]."""
         percentile = self.goal.percentile
         return self.goal.share if self.by_share or percentile is None else percentile.limit_s
 
     @property
     def met(self) -> bool:
-        """Whether the value keeps to the limit."""
+        """Whether the attained value keeps to the target."""
         value, limit = self.attained.value, self.target
         return bool(value >= limit * (1 - ROUNDING) if self.by_share else value <= limit * (1 + ROUNDING))
 
     @property
     def certain(self) -> bool:
-        """Whether the limit lies outside of the interval, or there is none."""
+        """Whether the target lies outside the interval, or there is no interval."""
         ends = self.attained.interval
         return ends is None or ends[0] == ends[1] or not ends[0] < self.target < ends[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one fleet fares at one load."""
+    """Service level that one fleet attains at one load."""
 
     met: bool | None
-    """None without a limit, and where no request was measured."""
+    """Whether every goal is met; None without a goal, and where no request was measured."""
     overloaded: bool
-    """The queue grows without end."""
+    """Whether the queue grows without end."""
     readings: tuple[Reading, ...] = ()
-    """What is attained of each goal."""
+    """Attained value of each goal."""
 
     @property
     def good(self) -> bool:
-        """Nothing speaks against it: no limit is broken, and it keeps up with the load."""
+        """Whether no goal is missed and the fleet keeps up with the load."""
         return self.met is not False and not self.overloaded
 
     @property
     def doubts(self) -> tuple[Reading, ...]:
-        """The goals that leave the verdict inconclusive; none where it is certain."""
+        """Goals that leave the verdict inconclusive; none where it is certain."""
         missed = any(one.certain and not one.met for one in self.readings)
         if self.overloaded or missed or self.met is None:
             return ()
@@ -83,15 +83,15 @@ class Standing:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The one decision on the service level; None without a limit."""
+        """Verdict on the service level; None without a goal."""
         if self.met is None:
             return None
         return "inconclusive" if self.doubts else "met" if self.good else "missed"
 
 
 def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
-    """The verdict over the *metrics* of all replications of a point; of several services, on all of them by their own
-    service levels.
+    """Return the standing over the *metrics* of all replications of a point; several services are judged together, each
+    by its own service level.
     """
     each = {name: standing(level, own) for name, level, own in _services(metrics)}
     if not each:
@@ -105,14 +105,14 @@ def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
 
 
 def _services(metrics: Sequence[CaseMetrics]) -> list[tuple[str, Slo, list[CaseMetrics]]]:
-    """Each of several services with its service level and its part of the *metrics*."""
+    """Return each of several services with its service level and its part of the *metrics*."""
     names = metrics[0].services if metrics else {}
     parts = ((name, [one.services[name] for one in metrics]) for name in names)
     return [(name, Slo.model_validate(own[0].level.slo), own) for name, own in parts]
 
 
 def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
-    """Whether the queue grows without end, over the *metrics* of all replications of a point."""
+    """Return whether the queue grows without end, over the *metrics* of all replications of a point."""
     traffic = [one.traffic for one in metrics]
     return overloaded(
         [one.queue_growth or 0 for one in traffic],
@@ -123,7 +123,7 @@ def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
 
 
 def _readings(slo: Slo, metrics: Sequence[CaseMetrics]) -> Iterator[Reading]:
-    """What is attained of each goal; none where no request was measured."""
+    """Yield the attained value of each goal; none where no request was measured."""
     asked = [one for one in metrics if one.traffic.slo_attainment is not None]
     if slo.tenants:
         yield from _shares_read(slo, asked)
@@ -138,7 +138,7 @@ def _readings(slo: Slo, metrics: Sequence[CaseMetrics]) -> Iterator[Reading]:
 
 
 def _shares_read(level: Level, metrics: Sequence[CaseMetrics], tenant: str = "") -> Iterator[Reading]:
-    """What is attained of each goal of *level* as a share of the requests of a *tenant*, or of all others."""
+    """Yield the attained share of each goal of *level*, over the requests of a *tenant* or of all others."""
     for goal, values in _shares(level, metrics, tenant):
         half = half_width(values)
         ends = share_interval(mean(values), half)
@@ -146,7 +146,7 @@ def _shares_read(level: Level, metrics: Sequence[CaseMetrics], tenant: str = "")
 
 
 def tenants_met(slo: Slo, metrics: Sequence[CaseMetrics]) -> dict[str, bool]:
-    """Whether each tenant with limits of its own has what it asks for; none where no such request was measured."""
+    """Return whether each tenant with limits of its own meets them; tenants without measured requests are absent."""
     found = {}
     for name, level in (slo.tenants or {}).items():
         readings = list(_shares_read(level, metrics, name))
@@ -156,12 +156,12 @@ def tenants_met(slo: Slo, metrics: Sequence[CaseMetrics]) -> dict[str, bool]:
 
 
 def values_of(metrics: Sequence[CaseMetrics], name: str) -> list[float]:
-    """The metric in every replication that has it."""
+    """Return the metric *name* of every replication that has it."""
     return [value for one in metrics if (value := one[name]) is not None]
 
 
 def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
-    """Share of the requests within the limits less the share asked for, of the goal that lacks most.
+    """Return the share of requests within the limits less the share asked for, of the goal with the smallest margin.
 
     A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
     """
@@ -173,7 +173,7 @@ def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
 
 
 def _gaps(slo: Slo, metrics: Sequence[CaseMetrics]) -> list[float]:
-    """Share within each goal less the share asked for, of tenants with limits of their own and of all others."""
+    """Return the share within each goal less the share asked for, of tenants with own limits and of all others."""
     asked = [one for one in metrics if one.traffic.requests]
     levels: dict[str, Level] = {"": slo, **(slo.tenants or {})}
     every = (pair for name, level in levels.items() for pair in _shares(level, asked, name))
@@ -181,7 +181,7 @@ def _gaps(slo: Slo, metrics: Sequence[CaseMetrics]) -> list[float]:
 
 
 def _shares(level: Level, metrics: Sequence[CaseMetrics], tenant: str) -> Iterator[tuple[Goal, list[float]]]:
-    """Each goal of *level* with the share within it in every replication that has one."""
+    """Yield each goal of *level* with the share of requests within it in every replication that has one."""
     own = [one.level for one in metrics]
     rows = [each[tenant] for one in own if (each := one.tenant_shares)] if tenant else [one.slo_shares for one in own]
     for goal, column in zip(level.goals, zip(*rows, strict=True), strict=True) if rows else ():

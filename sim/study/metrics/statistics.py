@@ -19,19 +19,19 @@ def normal_quantile(share: float) -> float:
 
 
 def student_t(degrees: int) -> float:
-    """The t that a Student variable with *degrees* >= 1 degrees of freedom stays within with 95 % probability."""
+    """Return the bound that Student's t with *degrees* >= 1 degrees of freedom stays within with 95 % probability."""
     from scipy.special import stdtrit  # slow to import
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; inf as soon as one value is."""
+    """Return the arithmetic mean; inf as soon as one value is."""
     return sum(values) / len(values) if all(map(isfinite, values)) else inf
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the mean; None below FEWEST values, or where one is infinite."""
+    """Return half of the 95 % interval of the mean; None below FEWEST values, or where one is infinite."""
     count = len(values)
     if count < FEWEST or not all(map(isfinite, values)):
         return None
@@ -41,8 +41,8 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def half_width_within(halves: Sequence[float | None]) -> float | None:
-    """Half of the 95 % interval of the mean over independent runs that each know their own *halves*; None where one
-    does not.
+    """Return half of the 95 % interval of the mean over independent runs from the half-widths *halves* of each; None
+    where one has none.
 
     The root of the sum of squares covers at least as often as each run's own interval: S. K. Banerjee, "Approximate
     confidence interval for linear functions of means of k populations when the population variances are not equal",
@@ -53,7 +53,7 @@ def half_width_within(halves: Sequence[float | None]) -> float | None:
 
 
 def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> tuple[float, float | None]:
-    """Sum of *tops* over sum of *bottoms*, and half of its 95 % interval.
+    """Return the sum of *tops* over the sum of *bottoms*, and half of its 95 % interval.
 
     The interval is that of the ratio estimator (Cochran, Sampling Techniques, section 6.4): it comes from the spread of
     top - ratio x bottom.
@@ -70,7 +70,7 @@ def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> tuple[float, float
 def ratio_difference(
     tops: tuple[Sequence[float], Sequence[float]], bottoms: tuple[Sequence[float], Sequence[float]]
 ) -> tuple[float, float | None]:
-    """The first ratio of sums less the second, and half of the 95 % interval, over paired replications.
+    """Return the first ratio of sums less the second, and half of the 95 % interval, over paired replications.
 
     Both ratios are linearised around their values, as in `ratio`, and the pairs' residuals subtracted.
     """
@@ -85,7 +85,7 @@ def ratio_difference(
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float | None]:
-    """Mean of *first* less mean of *second* over paired replications, and half of its 95 % interval."""
+    """Return the mean of *first* less that of *second* over paired replications, and half of its 95 % interval."""
     if not all(map(isfinite, [*first, *second])):
         return _difference(mean(first), mean(second)), None
     differences = [a - b for a, b in zip(first, second, strict=True)]
@@ -97,7 +97,7 @@ def _difference(first: float, second: float) -> float:
 
 
 def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Whether paired replications (same seeds, so same requests) differ at 95 %; None below FEWEST pairs."""
+    """Return whether paired replications (same seeds, so same requests) differ at 95 %; None below FEWEST pairs."""
     differences = [a - b for a, b in zip(first, second, strict=False)]
     spread = half_width(differences)
     return None if spread is None else abs(mean(differences)) > spread

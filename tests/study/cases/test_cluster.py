@@ -6,10 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from dask_machines import START_S, Machines, contents
 from distributed import Client
+from distributed.comm.core import CommClosedError
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -166,6 +169,13 @@ def test_a_worker_with_another_program_may_come_later(
     assert "of yesterday" in told[0]
 
 
+def test_a_worker_computes_nothing_for_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "get_worker", lambda: SimpleNamespace(address="tcp://there"))
+    unfit, other = cluster.Unfit("tcp://there", cluster._program()), {"gpufleet": "1.0 (of yesterday)"}
+    assert cluster.simulate_there(other, b"", [], []) == unfit
+    assert cluster.call_there(other, b"", [], pytest.fail, SCENARIO, ("called",)) == unfit
+
+
 def test_workers_of_another_program_alone_end_the_run(
     scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +262,21 @@ def test_a_scheduler_that_goes_leaves_what_is_finished(scenario: Scenario, machi
         run()
     assert 0 < len(seen) < len(work)
     assert set(seen) == set((tmp_path / POINTS).iterdir())
+
+
+@pytest.mark.parametrize("asked", ["run", "processing"])
+def test_a_scheduler_that_goes_while_it_is_asked_is_named(asked: str) -> None:
+    def gone(*_: Any, **__: Any) -> Any:
+        raise CommClosedError("ConnectionPool closing.")
+
+    found: dict[str, Any] = {"run": lambda *_, **__: {"tcp://there": cluster._program()}, asked: gone}
+    scheduler = SimpleNamespace(ncores_running=None)
+    place = Cluster("tcp://gone")
+    place._client = SimpleNamespace(
+        status="running", scheduler=scheduler, sync=lambda *_, **__: ["tcp://there"], **found
+    )
+    with pytest.raises(ClusterError, match=r"the scheduler at tcp://gone is gone; what was finished is kept"):
+        place._next_done(cluster.Siblings())
 
 
 def test_when_no_worker_is_left_the_run_ends(

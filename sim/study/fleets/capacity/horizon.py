@@ -14,7 +14,7 @@ Management Science 37(6), 1991 (few long runs rather than many runs that are sho
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, inf, isfinite, log, log2, sqrt
+from math import ceil, inf, isfinite, log, log2, log10, sqrt
 
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
@@ -40,13 +40,13 @@ LONGEST_STRIDE = 8
 
 @dataclass(frozen=True, slots=True)
 class HorizonCheck:
-    """How much the capacity of one run of a fleet still changes with its horizon, as fractions of the capacity."""
+    """Change of the capacity of one run of a fleet with its horizon, as fractions of the capacity."""
 
     horizon_s: float
     change: float
     """Standard deviation of the capacity of one run of this horizon, its bias included; inf where it is not known."""
     bias: float
-    """What the capacity would still change by with an endless horizon, as the last lengthening shows it."""
+    """Change of the capacity up to an endless horizon, extrapolated from the last lengthening."""
     allowed: float
     """Largest `change` with which the capacity stands."""
     requests: float | None
@@ -56,13 +56,13 @@ class HorizonCheck:
 
     @property
     def stands(self) -> bool:
-        """Whether a longer horizon would give the same capacity, within its interval."""
+        """Whether a longer horizon would give the same capacity, within the capacity's interval."""
         enough = self.requests is None or self.requests >= self.least_requests
         return self.change <= self.allowed and enough
 
     @property
     def _short_by(self) -> float:
-        """Least requests over those in the window."""
+        """Requests that the window needs over those in it [1]."""
         return self.least_requests / self.requests if self.requests else float(LONGEST_STRIDE)
 
     @property
@@ -78,7 +78,7 @@ class HorizonCheck:
         """Horizon at which the capacity would stand, to two digits [s]."""
         changes = (self.change / self.allowed) ** 2 if isfinite(self.change) and self.allowed else 0.0
         longer_s = self.horizon_s * max(2.0, changes, self._short_by)
-        digits = 10 ** (int(log2(longer_s) / log2(10)) - 1)
+        digits = 10 ** (int(log10(longer_s)) - 1)
         return float(ceil(longer_s / digits) * digits)
 
 
@@ -116,7 +116,7 @@ def horizon_check(
 
 
 def _change(before: float, after: float) -> float:
-    """Logarithm of *after* over *before*: 0 where both are 0 or both infinite, inf where one is."""
+    """Return the logarithm of *after* over *before*: 0 where both are 0 or both infinite, inf where one is."""
     if before == after:
         return 0.0
     if not before or not after or inf in (before, after):
@@ -125,7 +125,7 @@ def _change(before: float, after: float) -> float:
 
 
 def can_be_lengthened(scenario: Scenario) -> bool:
-    """Whether a longer horizon shows more of the same: not of a trace, a burst, a profile or a schedule."""
+    """Return whether a longer horizon shows more of the same: not for a trace, a burst, a profile or a schedule."""
     workload = scenario.workload
     scheduled = any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
     return scenario.horizon_s is not None and workload.stationary and workload.needs_horizon and not scheduled
@@ -144,7 +144,7 @@ def at_horizon(scenario: Scenario, horizon_s: float | None) -> Scenario:
 
 
 def longest_s(scenario: Scenario, precision: Precision | None, horizon_s: float, requests: float) -> float:
-    """Longest horizon that may be simulated [s], where one of *horizon_s* has *requests* in its window at capacity."""
+    """Return the longest horizon allowed [s], where one of *horizon_s* has *requests* in its window at capacity."""
     assert scenario.horizon_s is not None
     if precision is not None and precision.max_horizon_s is not None:
         return precision.max_horizon_s

@@ -1,4 +1,4 @@
-"""How much load a fleet takes: the highest rate, or number of clients, at which it still meets its service level.
+"""Capacity of a fleet: the highest rate, or number of clients, at which it still meets its service level.
 
 Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every
 level, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
@@ -46,55 +46,55 @@ NEAR_STEP = 1.15
 
 @dataclass(frozen=True, slots=True)
 class TriedLoad:
-    """One simulated load of a search."""
+    """Simulated load of a search."""
 
     load: float
     slo_attainment: float
     overloaded: bool
     meets: bool
     percentiles: Mapping[str, float | None] = field(default_factory=dict)
-    """Those that the service level names, by column of summary.csv."""
+    """Percentiles that the service level names, by column of summary.csv."""
     idle: bool = False
-    """Whether no request arrives in the window: such a load says nothing of the fleet."""
+    """Whether no request arrives in the window: such a load shows nothing of the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One fleet's capacity in one replication."""
+    """Capacity of one fleet in one replication."""
 
     fleet: str
     replication: int
     capacity: float
-    """Between the highest load that met the service level and the lowest that did not, a small fraction apart; of
-    neighbouring numbers of clients the former. 0 if the lowest one tried did not, inf if the highest did."""
+    """Load between the highest that met the service level and the lowest that did not, a small fraction apart; of
+    neighbouring numbers of clients the former. 0 if the lowest load tried did not meet it, inf if the highest did."""
     at: StoredCase | None
-    """The case at that load."""
+    """Simulated case at that load."""
     simulated: int
     tried: tuple[TriedLoad, ...] = ()
-    """What was simulated on the way, by load."""
+    """Loads simulated during the search, in ascending order."""
     met: float = 0.0
-    """The highest load tried that met the service level."""
+    """Highest load tried that met the service level."""
     over: OverFailures | None = None
-    """What is attained there over failures, where the service level asks for it."""
+    """Attainment over failures at that load, where the service level asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """One fleet's capacity over replications."""
+    """Capacity of one fleet over replications."""
 
     fleet: str
     mean: float
     half_width: float | None
-    """Half of the 95 % interval, what is left of the bias of a finite horizon included; None below two replications."""
+    """Half of the 95 % interval, plus the bias left by the finite horizon; None below three replications."""
     found: tuple[Found, ...]
     reason: str = ""
-    """Why there is none: the model does not fit."""
+    """Reason where the fleet has no capacity: the model does not fit."""
     random: bool = True
-    """False where every replication would be the same; there is one then."""
+    """Whether replications differ; without chance there is a single one."""
     check: HorizonCheck | None = None
-    """Whether a longer horizon would change it; None where the load does not go on for ever."""
+    """Check of the horizon; None where the load does not go on for ever."""
     horizon_s: float | None = None
-    """Horizon of its runs [s]; None where the scenario has none."""
+    """Horizon of the runs [s]; None where the scenario has none."""
 
     @property
     def stands(self) -> bool:
@@ -113,7 +113,7 @@ class Capacity:
 
     @property
     def relative(self) -> float | None:
-        """Half-width over mean; inf for a single replication, None where there is nothing to be precise about."""
+        """Half-width over mean; inf below three replications, None where there is no capacity or no chance."""
         if self.reason or not self.random or self.mean == inf:
             return None
         if self.half_width is None:
@@ -122,7 +122,7 @@ class Capacity:
 
 
 def why_no_capacity(scenario: Scenario) -> str:
-    """What the scenario lacks for a capacity, of one workload or several services, with its key; empty if nothing."""
+    """Return the reason why the scenario has no capacity, with the key to change; empty if it has one."""
     levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
     return _why_no_load(scenario, levels or [("", scenario.slo)])
 
@@ -145,7 +145,7 @@ def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
 
 
 def why_not_its_mean(scenario: Scenario) -> str:
-    """Why the window does not see the mean of a day, of an hourly profile or of a schedule; empty if it does."""
+    """Return why the window does not cover the mean of a day, a profile or a schedule; empty if it does."""
     if not _sees_whole_days(scenario):
         return (
             "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
@@ -169,9 +169,9 @@ def _sees_whole_days(scenario: Scenario) -> bool:
 
 
 FoundByFleet = dict[str, list[Found]]
-"""Fleet -> its capacity in every replication, in order."""
+"""Fleet -> capacity in every replication, in order."""
 Steps = Generator[Case, StoredCase, Found]
-"""A search: asks for a case to be simulated and is sent it finished."""
+"""Search that yields a case to simulate and is sent the finished case."""
 
 
 def capacities(
@@ -183,7 +183,7 @@ def capacities(
     progress: Progress = lambda *_: None,
     precision: Precision | None = None,
 ) -> list[Capacity]:
-    """The capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
+    """Return the capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
 
     The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
     The scenario's replications, and with a *precision* as many more as it takes, the same number for every fleet that
@@ -213,7 +213,7 @@ def _next_target(precision: Precision | None, known: Sequence[Capacity], have: i
 
 
 class _Search:
-    """Searches for the capacities of all fleets of a scenario, at one horizon after the other."""
+    """Search for the capacities of all fleets of a scenario, at one horizon after the other."""
 
     def __init__(
         self,
@@ -226,14 +226,11 @@ class _Search:
         precision: Precision | None,
     ) -> None:
         self.at = scenario
-        """The scenario at the horizon that was searched last."""
+        """Scenario at the horizon searched last."""
         self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
         self._relative, self._progress, self._precision = relative, progress, precision
-        if can_be_lengthened(scenario):
-            # brackets wider than the change that is looked for would hide it, or show one of their own
-            self._bracket = min(relative, FINEST)
-        else:
-            self._bracket = relative
+        # brackets wider than the change that is looked for would hide it, or show one of their own
+        self._bracket = min(relative, FINEST) if can_be_lengthened(scenario) else relative
         self._axis = LoadAxis.of(scenario)
         self._goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
         self._random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
@@ -279,7 +276,8 @@ class _Search:
             at = at_horizon(scenario, longer_s)
 
     def _check(self, fleet: str, runs: Sequence[tuple[float, Sequence[float]]], found: Sequence[Found]) -> HorizonCheck:
-        tolerance = (self._precision or Precision(relative=max(Precision().relative, self._relative))).relative
+        precision = self._precision
+        tolerance = precision.relative if precision else max(Precision().relative, self._relative)
         requests = [one.at.metrics.traffic.requests for one in found if one.at is not None and one.at.status == "ok"]
         levels = [one.slo for one in self._scenario.services] or [self._scenario.slo]
         random = self._random[fleet]
@@ -288,7 +286,7 @@ class _Search:
         )
 
     def _longer_s(self, horizon_s: float, short: Sequence[HorizonCheck]) -> float | None:
-        """The horizon to search next [s]; None where none is *short*, or a longer one is not allowed."""
+        """Return the horizon to search next [s]; None where no check is *short*, or a longer horizon is not allowed."""
         if not short:
             return None
         most = max(one.requests or 0.0 for one in short)
@@ -296,7 +294,7 @@ class _Search:
         return horizon_s * min(max(one.stride for one in short), 2 ** int(log2(factor))) if factor >= 2 else None
 
     def capacity(self, fleet: str, found: Sequence[Found], check: HorizonCheck | None) -> Capacity:
-        """Mean and interval over replications."""
+        """Return mean and interval of the capacity over the replications *found*."""
         reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
         random, horizon_s = self._random[fleet], self.at.horizon_s
         if reasons:
@@ -309,7 +307,7 @@ class _Search:
 
 
 def _middle(capacities: Sequence[float]) -> float | None:
-    """The median of those that are neither 0 nor infinite; None without any."""
+    """Return the median of the *capacities* that are neither 0 nor infinite; None without any."""
     known = sorted(one for one in capacities if 0 < one < inf)
     return sqrt(known[(len(known) - 1) // 2] * known[len(known) // 2]) if known else None
 
@@ -317,12 +315,12 @@ def _middle(capacities: Sequence[float]) -> float | None:
 def _side_by_side(
     searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
 ) -> Iterator[Found]:
-    """What the *searches* find, in any order: each goes on as soon as the case that it waits for is there."""
+    """Yield the results of the *searches*, in any order; each goes on as soon as its case is simulated."""
     waiting: dict[Path, Steps] = {}
     found: list[Found] = []
 
     def go_on(search: Steps, stored: StoredCase | None) -> Iterator[Job]:
-        """The next job that *search* waits for, if any."""
+        """Yield the next job that *search* waits for, if any."""
         while True:
             try:
                 case = next(search) if stored is None else search.send(stored)
@@ -351,7 +349,7 @@ def _side_by_side(
 def _search(
     axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float, near: float | None = None
 ) -> Steps:
-    """Doubles or halves the load until the service level is bracketed, then bisects on the logarithm; begins with small
+    """Double or halve the load until the service level is bracketed, then bisect on the logarithm; begin with small
     steps where the capacity is known to be *near* a load.
     """
     tried: dict[float, TriedLoad] = {}
@@ -397,14 +395,14 @@ def _search(
 
 
 def _offset(replication: int) -> float:
-    """Between -1/2 and 1/2 by the golden ratio, 0 for the first: replications that all searched on the same grid of
-    loads would agree by more than their traffic does.
+    """Return an offset of the grid of loads between -1/2 and 1/2 by the golden ratio, 0 for the first replication:
+    replications on the same grid would agree by more than their traffic does.
     """
     return (replication * (sqrt(5) - 1) / 2 + 0.5) % 1 - 0.5
 
 
 def _between(axis: LoadAxis, low: float, high: float) -> float:
-    """The capacity, of which is known that *low* meets and *high* does not: their geometric mean, so as not to lean."""
+    """Return the capacity where *low* meets the service level and *high* does not: their geometric mean."""
     if not low or high == inf:
         return high if low else 0.0
     neighbours = axis.whole and axis.value(high) - axis.value(low) <= 1
@@ -419,7 +417,10 @@ def _bracket(
     meets: Callable[[StoredCase], bool],
     first: StoredCase,
 ) -> Generator[Case, StoredCase, tuple[float, float, StoredCase | None]]:
-    """(a load that meets, one that does not, the case at the former); 0 and None where none meets, inf where all do."""
+    """Return a load that meets the goal, one that does not, and the case at the former.
+
+    0 and None stand for no load that meets it, inf for no load that does not.
+    """
     load = start
     if meets(first):
         kept = first
@@ -442,12 +443,12 @@ def _bracket(
 
 
 def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
-    """Whether there is still something between *low* and *high*."""
+    """Return whether *low* and *high* are further apart than *relative*, or than one client."""
     if axis.whole and axis.value(high) - axis.value(low) <= 1:
         return False
     return high / low > 1 + relative
 
 
 def _idle(case: StoredCase) -> bool:
-    """Whether no request arrived in the window: a load that says nothing of the fleet."""
+    """Return whether no request arrived in the window: such a load shows nothing of the fleet."""
     return case.metrics.traffic.requests == 0

@@ -15,7 +15,7 @@ COST = "usd_per_million_output_tokens"
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One place on the axis where two fleets or more are fit: the cheapest and the next."""
+    """Place on the axis where two fleets or more are fit: the cheapest and the next."""
 
     value: Any
     winner: Point
@@ -37,15 +37,15 @@ class Comparison:
     """Model that these fleets serve, where others serve another; empty: all fleets are compared."""
 
     def fit(self, fleet: str) -> list[Any]:
-        """Where the fleet meets the SLO for certain, in the order of the axis."""
+        """Values of the axis at which the fleet meets the SLO for certain, in order."""
         return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.sure]
 
     def doubtful(self, fleet: str) -> list[Any]:
-        """Where it is inconclusive whether the fleet meets the SLO, in the order of the axis."""
+        """Values of the axis at which it is inconclusive whether the fleet meets the SLO, in order."""
         return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.doubtful]
 
     def missed(self, fleet: str) -> list[Any]:
-        """Where the fleet misses the SLO for certain, or its queue grows without end, in the order of the axis."""
+        """Values of the axis at which the fleet misses the SLO for certain or its queue grows without end."""
         open_or_met = {*self.fit(fleet), *self.doubtful(fleet)}
         return [value for value in self.sweep.values if value not in open_or_met]
 
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def fleets(self) -> list[str]:
-        """Those that could run."""
+        """Fleets that could run."""
         return fleets_of(self.points)
 
     @property

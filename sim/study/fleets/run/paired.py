@@ -13,7 +13,7 @@ from sim.study.metrics.statistics import mean, paired_difference, ratio, ratio_d
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One metric of the first fleet less that of the second, at one point."""
+    """Difference of one metric between two fleets at one point, paired by seed."""
 
     first: Point
     second: Point
@@ -24,7 +24,7 @@ class Difference:
     difference: float
     """nan where both are infinite."""
     half_width: float | None
-    """Of the 95 % interval; None for fewer than three pairs, or where a value is infinite."""
+    """Half of the 95 % interval; None for fewer than three pairs, or where a value is infinite."""
 
     @property
     def horizon_dependent(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the report needs to know of finished cases, and how they are grouped into points of a sweep."""
+"""Finished cases as a report reads them, and their grouping into points of a sweep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from sim.study.metrics.case_metrics import CaseMetrics
 
 
 class FinishedCase(Protocol):
-    """One fleet at one sweep point, one replication, read back from where it was stored."""
+    """Case of one fleet at one sweep point, one replication, read back from where it was stored."""
 
     @property
     def fleet(self) -> str:
@@ -34,7 +34,7 @@ class FinishedCase(Protocol):
 
     @property
     def metrics(self) -> CaseMetrics:
-        """What was measured, of a case that could run."""
+        """Metrics of a case that could run."""
 
     def requests(self) -> pa.Table:
         """One row per request."""
@@ -48,7 +48,7 @@ class FinishedCase(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One fleet at one sweep point: its replications and the row of summary.csv that they come to."""
+    """Fleet at one sweep point: its replications and their row of summary.csv."""
 
     fleet: str
     axes: Mapping[str, Any]

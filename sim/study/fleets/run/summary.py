@@ -14,9 +14,9 @@ from sim.study.metrics.statistics import ratio
 
 LATENCIES = [one.name for one in LATENCY_COLUMNS]
 UNBOUNDED = [*(name for name in LATENCIES if not name.startswith("tpot")), "queue_s_p95"]
-"""What grows with the horizon where the queue does."""
+"""Columns that grow with the horizon where the queue does."""
 UNBOUNDED_BY_SLO = ["goodput_rps", "slo_attainment", "usd_per_million_good_tokens"]
-"""What does so, too, where waiting breaks the service level."""
+"""Columns that grow with the horizon, too, where waiting breaks the service level."""
 assert {*UNBOUNDED, *UNBOUNDED_BY_SLO} <= {one.name for one in COLUMNS}
 
 
@@ -28,7 +28,7 @@ def columns_where_known(points: Sequence[Point], axes: Sequence[str]) -> list[st
 
 
 def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
-    """One Point per fleet and sweep point, in order of first appearance in *cases*; *slo* is the scenario's."""
+    """Return one Point per fleet and sweep point, in order of first appearance in *cases*; *slo* is the scenario's."""
     points = []
     for members in group(cases, axes).values():
         first = members[0]
@@ -63,7 +63,7 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
 
 
 def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> Standing:
-    """How a point with the replications *cases* fares; *slo* is the scenario's."""
+    """Return the standing of a point with the replications *cases*; *slo* is the scenario's."""
     # a sweep may be one of service levels: the case itself has its own
     return standing(Slo.model_validate(cases[0].level.slo or slo), cases)
 

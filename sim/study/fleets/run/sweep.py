@@ -12,13 +12,13 @@ Setting = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One fleet along the axis, everything else held."""
+    """Points of one fleet along the axis, everything else held."""
 
     fleet: str
     setting: Setting
     """Empty where there is no other axis."""
     points: tuple[Point, ...]
-    """Those that could run, in the order of the axis."""
+    """Points that could run, in the order of the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Sweep:
     """Empty where nothing is swept."""
     numeric: bool
     values: tuple[Any, ...]
-    """What was simulated along the axis: in order where numeric, else as it first appears."""
+    """Simulated values of the axis: in order where numeric, else in order of appearance."""
     lines: tuple[Line, ...]
     chosen: Any = None
     """Place that examples are taken from; None: `reference` looks for one."""

@@ -143,7 +143,7 @@ def year_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], axes:
 
 
 def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBasis]:
-    """One for each fleet and setting of the axes beside the load's."""
+    """Return one year for each fleet and setting of the axes beside the load's."""
     resolver, found = Resolver(scenario, catalog), dict[str, YearBasis]()
     for case in cases(scenario):
         others = {axis: value for axis, value in case.axes.items() if axis != plan.axis}
@@ -319,7 +319,7 @@ class _Year:
         self._parts = parts_of_year(plan.hours, self._loads, plan.mean)
 
     def around(self, load: float) -> list[tuple[_Load, float]]:
-        """What is known at *load*, or at the two loads around it, with their weights."""
+        """Return the results at *load*, or at the two simulated loads around it, with their weights."""
         return [(self._known[at], weight) for at, weight in around(self._loads, load)]
 
     def hours_where(self, holds: Callable[[float, Sequence[tuple[_Load, float]]], bool]) -> float:

@@ -156,7 +156,7 @@ class Trials:
         if year is None or not fleet.is_priced:
             return None
         scenario = self._scenario.model_copy(update={"fleets": (fleet,)})
-        billing = {0.0: Rebilling.idle(scenario, self._catalog, Case(fleet.name, {}, {}, 0))}
+        billing = {0.0: Rebilling(scenario, self._catalog, [(Case(fleet.name, {}, {}, 0), None)])}
         axis, count = LoadAxis.of(scenario), self._scenario.replications
         for load in year.simulated:
             axes, point = {axis.label: load}, axis.overrides(axis.value(load))

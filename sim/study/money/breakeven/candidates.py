@@ -49,9 +49,9 @@ from sim.study.money.price.rebill import Bill, Rebilling
 from sim.units import SECONDS_PER_HOUR
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
-"""Where a fleet's cost is simulated; between two of them it is a straight line."""
+"""Utilisations at which a fleet's cost is simulated; between two of them it is a straight line."""
 API = "api"
-"""Its line in a bill."""
+"""Component of the API in a bill."""
 SAME_LOAD = 1e-4
 """Relative distance of two loads of which one is simulated."""
 HALVINGS = 40
@@ -60,7 +60,7 @@ HALVINGS = 40
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A fleet and a way to pay for it."""
+    """Fleet and a way to pay for it."""
 
     name: str
     fleet: str
@@ -71,12 +71,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a candidate costs at one load, means over replications."""
+    """Cost of a candidate at one load, means over replications."""
 
     load: float
     units: int
     flows: Flows
-    """Of all units."""
+    """Flows of all units."""
     finance: Annuity | StraightLine | None
     horizon: Horizon
     output_tokens_per_h: float
@@ -84,7 +84,7 @@ class Cost:
 
     @property
     def usd_per_h(self) -> float:
-        """Everything, purchases spread over their life and inflation levelled out."""
+        """Levelised cost: purchases spread over their life, inflation levelled out [USD/h]."""
         return self.flows.levelised_usd_per_h(self.finance, self.horizon)
 
     @property
@@ -109,15 +109,15 @@ class Cost:
 
     @property
     def usd_per_million_output_tokens(self) -> float:
-        """Infinite where nothing was answered."""
+        """Levelised cost per million output tokens [USD]; infinite without output tokens."""
         return 1e6 * self.usd_per_h / self.output_tokens_per_h if self.output_tokens_per_h else float("inf")
 
 
 class Tokens(NamedTuple):
-    """Per hour, of all units."""
+    """Tokens per hour, of all units."""
 
     prompt: float
-    """Computed ones."""
+    """Computed prompt tokens."""
     cached: float
     output: float
 
@@ -137,7 +137,7 @@ class Ledgers:
         found: Sequence[Capacity],
         progress: Progress = lambda *_: None,
     ) -> None:
-        """Simulates what is not yet in *out*/points."""
+        """Simulate the points that are not yet in *out*/points."""
         self.scenario, self.axis = scenario, LoadAxis.of(scenario)
         self.hours = hours_of(scenario)
         self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
@@ -154,16 +154,16 @@ class Ledgers:
         self._billing = {place: self._rebilling(cases) for place, cases in self._simulate(loads).items()}
         self._loads = loads
         if not self.beside_others:  # others that hold their load leave a fleet busy at a load of 0
-            plain = scenario.model_copy(update={"sweep": None})
             self._loads = {name: [0.0, *values] for name, values in loads.items()}
-            self._billing |= {
-                (name, 0.0): Rebilling.idle(plain, catalog, Case(name, {}, {}, 0), levelised) for name in loads
-            }
+            self._billing |= {(name, 0.0): self._rebilling([(Case(name, {}, {}, 0), None)]) for name in loads}
         self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
         self._tokens_per_h, self._held_per_h = _tokens_per_h(scenario), _held_per_h(scenario)
 
     def carries(self, candidate: Candidate, load: float) -> bool:
-        """Whether it serves a mean *load*: in whole units any, beside services that hold theirs up to its capacity."""
+        """Return whether *candidate* serves a mean *load*: any load in whole units.
+
+        Beside services with a load of their own, a single unit serves loads up to its capacity.
+        """
         return not self.beside_others or load <= candidate.capacity * (1 + 1e-9)
 
     def simulate_at(self, load: float) -> bool:
@@ -173,7 +173,8 @@ class Ledgers:
         """
         if len(self.hours) > 1 or self.axis.whole:
             return False
-        shares = {one.fleet: load / self.units(load, one.capacity) for one in self.candidates}
+        able = [one for one in self.candidates if self.carries(one, load)]
+        shares = {one.fleet: load / self.units(load, one.capacity) for one in able}
         new = {
             name: [each]
             for name, each in shares.items()
@@ -184,11 +185,11 @@ class Ledgers:
         return bool(new)
 
     def share(self, capacity: float) -> float:
-        """Mean load of one unit where whole units carry the scenario's load evenly."""
+        """Return the mean load of one unit where whole units share the scenario's load evenly."""
         return self.load / self.units(self.load, capacity)
 
     def units(self, load: float, capacity: float) -> int:
-        """Whole units that carry the busiest hours of a mean *load*."""
+        """Return the number of units that serve the busiest hours of a mean *load*."""
         return max(1, ceil(load * peak_to_mean(self.hours) / capacity - 1e-9))
 
     def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
@@ -217,7 +218,7 @@ class Ledgers:
         parts: Mapping[tuple[float, Calendar], float],
         overrides: Overrides,
     ) -> tuple[Cost, CostPlan]:
-        """On straight lines through the simulated loads: (load of one unit, hours) -> weight; and the prices."""
+        """Return the mean cost over *parts*, (simulated load of one unit, hours) -> weight, and the prices."""
         bills: list[tuple[Bill, float]] = []
         for (at, hours), weight in parts.items():
             billing = self._billing[candidate.fleet, at]
@@ -240,9 +241,9 @@ class Ledgers:
         return cost, first.costs
 
     def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
-        """Tokens per hour at *load*: those that the workload brings, where every simulated request was taken.
+        """Return the tokens per hour at *load*: those of the workload, where no simulated request was rejected.
 
-        At a few hundredths of a capacity a window has few requests, and their lengths are luck.
+        At a few hundredths of a capacity a window has too few requests for their mean lengths.
         """
         simulated = Tokens(
             *(
@@ -284,11 +285,11 @@ class Ledgers:
         return mine.usd_per_h - theirs.usd_per_h if theirs is not None and mine.output_tokens_per_h else nan
 
     def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
-        """(utilisation, cost) of one unit at a steady load."""
+        """Return (utilisation, cost) of one unit at a steady load."""
         return [(u, self.steady(candidate, u * candidate.capacity)) for u in UTILISATIONS]
 
     def api(self, costs: Sequence[Cost]) -> Cost | None:
-        """The API at the load of *costs*, the candidates', for the tokens of the first; None without one."""
+        """Return the API's cost for the tokens of the first of *costs*, all at one load; None without an API."""
         for cost in costs:
             if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
                 of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
@@ -299,7 +300,7 @@ class Ledgers:
 
 
 def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
-    """Prompt and output tokens that arrive in an hour at a load of 1; None for a closed loop, where answers decide."""
+    """Return prompt and output tokens that arrive in an hour at a load of 1; None for a closed loop."""
     rate_rps = rate_per_load(scenario)
     if rate_rps is None:
         return None
@@ -308,7 +309,7 @@ def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
 
 
 def _held_per_h(scenario: Scenario) -> tuple[float, float] | None:
-    """Prompt and output tokens per hour of services that hold their load; None where answers decide."""
+    """Return prompt and output tokens per hour of services that hold their load; None for a closed loop."""
     held = held_tokens_per_s(scenario)
     return None if held is None else (SECONDS_PER_HOUR * held[0], SECONDS_PER_HOUR * held[1])
 
@@ -337,7 +338,7 @@ def _simulated(
     progress: Progress,
     loads: Mapping[str, Sequence[float]],
 ) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
-    """The cases of every fleet at its loads, taken from *out* where they are finished."""
+    """Return the cases of every fleet at its loads, taken from *out* where they are finished."""
     plain = scenario.model_copy(update={"sweep": None})
     found: dict[tuple[str, float], list[Job]] = {}
     for fleet, values in loads.items():

@@ -40,13 +40,13 @@ class BreakevenAnswer:
     shown_months: int
     """`breakeven.months`."""
     horizon: Horizon
-    """Over which net present costs are compared: the life of the hardware."""
+    """Horizon over which net present costs are compared: the life of the hardware."""
     api: Cost | None
     """The API at the load; None without one."""
     tipping: Sequence[Tipping]
-    """What would make another candidate, or the API, the cheapest."""
+    """Input values at which another candidate, or the API, becomes the cheapest."""
     tipping_of_machines: Sequence[Tipping]
-    """What would make another machine the cheapest of them, where the API is cheaper than all."""
+    """Input values at which another machine becomes the cheapest machine, where the API is cheaper than all."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
     nothing tips from one to another."""
@@ -55,7 +55,7 @@ class BreakevenAnswer:
 
     @property
     def api_usd_per_million(self) -> float | None:
-        """What a million output tokens and their prompts cost at the API; None without one."""
+        """Cost of a million output tokens and their prompts at the API [USD]; None without an API."""
         return self.api.usd_per_million_output_tokens if self.api is not None else None
 
     @property
@@ -141,7 +141,7 @@ def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
 
 
 def why_no_breakeven(scenario: Scenario) -> list[str]:
-    """What keeps the fleets of *scenario* from being compared, one line each; empty if nothing does."""
+    """Return the reasons why the fleets of *scenario* cannot be compared, one line each; empty where they can."""
     refusals = []
     for position, fleet in enumerate(scenario.fleets):
         if fleet.has_own_costs:

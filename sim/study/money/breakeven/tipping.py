@@ -1,4 +1,4 @@
-"""How far one input may move before another candidate is the cheapest: tipping points by bisection on the ledger."""
+"""Tipping points: values of one input beyond which another candidate is the cheapest, by bisection on the ledger."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from sim.study.money.breakeven.candidates import Candidate, Ledgers
 
 API = api.NAME
 SPAN = 20.0
-"""An input is moved by at most this factor either way."""
+"""Largest factor that an input is changed by, either way."""
 STEPS = 12
-"""Places looked at on either side before the bisection; a verdict that tips twice in between is missed."""
+"""Values tried on either side before the bisection; a verdict that tips twice in between is missed."""
 HALVINGS = 24
+"""Steps of the bisection."""
 LOAD = "load"
 REFINEMENTS = 6
 """Most times that a load at which the verdict tips is simulated and looked for again."""
@@ -34,7 +35,7 @@ price in another currency is moved in that currency."""
 
 
 def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, float]]:
-    """Return the inputs that change what `run` books: without the discount rate where purchases bear no interest."""
+    """Return the inputs that change the ledger of `run`: no discount rate where purchases carry no interest."""
     finance = data.get("finance")
     free = isinstance(finance, dict) and finance.get("method") == "straight_line"
     return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}
@@ -42,7 +43,7 @@ def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, f
 
 @dataclass(frozen=True, slots=True)
 class Tipping:
-    """One input of the verdict."""
+    """Tipping points of one input."""
 
     name: str
     unit: str
@@ -53,8 +54,9 @@ class Tipping:
     """Nearest value over which another candidate is the cheapest; None: there is none in range."""
     searched: tuple[float, float]
     then_below: str = ""
-    """Who is the cheapest there."""
+    """Cheapest candidate just below `below`."""
     then_above: str = ""
+    """Cheapest candidate just above `above`."""
 
 
 Costs = Callable[[float], dict[str, float]]
@@ -64,7 +66,7 @@ ANY = (0.0, float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class TippingInput:
-    """One thing that may be otherwise."""
+    """Input whose break-even value is searched for."""
 
     name: str
     unit: str
@@ -74,7 +76,7 @@ class TippingInput:
 
 
 def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
-    """Cost of *load* with every candidate that serves it, and with the API where the scenario has one [USD/h]."""
+    """Return the cost of *load* with every candidate that serves it, and with the API where there is one [USD/h]."""
     able = [one for one in ledgers.candidates if ledgers.carries(one, load)]
     found = {one.name: ledgers.cost(one, load, overrides) for one in able}
     api = ledgers.api(list(found.values()))
@@ -82,7 +84,7 @@ def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = N
 
 
 def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:
-    """For the cheapest candidate at the scenario's load, one input after the other, the others as they are.
+    """Yield the tipping points of one input after the other, at the scenario's load, the other inputs unchanged.
 
     Without the API the machines are compared among themselves.
     """
@@ -100,21 +102,22 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
             path, now = found
             told = in_stated_currency(data, path, unit)
             yield TippingInput(name, told, float(now), (low, high), _by_override(ledgers, path))
+    usd_per_h = costs_at(ledgers, ledgers.load)
     for one in ledgers.candidates:
         cost = ledgers.cost(one, ledgers.load)
         flows = cost.flows
         if flows.resold_usd:
-            moved = _scaled(ledgers, one, flows.resold_usd, cost.hardware_usd_per_h)
+            moved = _scaled(usd_per_h, one, flows.resold_usd, cost.hardware_usd_per_h)
             yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
         if flows.rent_usd_per_h:
-            moved = _scaled(ledgers, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
+            moved = _scaled(usd_per_h, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
             yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
     yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
 
 
 def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
-    """The number that the scenario has at *path* and its own path, which ends in `price` where a currency is stated."""
+    """Return the number at *path* and its own path, which ends in `price` where a currency is stated."""
     try:
         return number_at(path, value_at(data, place_of(data, path)))
     except LookupError:
@@ -122,7 +125,7 @@ def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
 
 
 def in_stated_currency(data: Mapping[str, Any], path: str, unit: str) -> str:
-    """*unit*, written for US dollars, in the currency that is stated beside the number at *path*."""
+    """Return *unit*, written for US dollars, in the currency that is stated beside the number at *path*."""
     place = place_of(data, path)
     held = value_at(data, place[:-1]) if place[-1] == "price" else None
     return unit.replace("USD", held.get("currency", "USD")) if isinstance(held, dict) else unit
@@ -138,12 +141,11 @@ def _by_override(ledgers: Ledgers, path: str) -> Costs:
     return costs
 
 
-def _scaled(ledgers: Ledgers, one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
-    """Return the costs with *one*'s hardware, or its rent, at another price than *paid*.
+def _scaled(now: dict[str, float], one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
+    """Return the costs *now* with the hardware of *one*, or its rent, at another price than *paid*.
 
     *part_usd_per_h* of its levelised cost is proportional to that price.
     """
-    now = costs_at(ledgers, ledgers.load)
     return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
 
 
@@ -152,7 +154,9 @@ def _tipping(one: TippingInput, with_api: bool) -> Tipping:
         return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
 
     winner = _cheapest(costs(one.now))
-    low, high = max(one.allowed[0], one.now / SPAN), min(one.allowed[1], one.now * SPAN)
+    # today's value may lie beyond the range: then only the way back is searched
+    low = min(one.now, max(one.allowed[0], one.now / SPAN))
+    high = max(one.now, min(one.allowed[1], one.now * SPAN))
     below, then_below = _tips(one.now, low, winner, costs)
     above, then_above = _tips(one.now, high, winner, costs)
     return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
@@ -169,7 +173,7 @@ def _simulated(ledgers: Ledgers, one: TippingInput, found: Tipping, with_api: bo
 
 
 def _tips(now: float, end: float, winner: str, costs: Costs) -> tuple[float | None, str]:
-    """(the value nearest to *now* on the way to *end* at which *winner* loses, who wins there)."""
+    """Return the value nearest to *now*, towards *end*, at which *winner* loses, and the cheapest candidate there."""
     before = now
     for step in range(1, STEPS + 1):
         value = exp(log(now) + (log(max(end, now / SPAN)) - log(now)) * step / STEPS)

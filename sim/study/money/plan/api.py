@@ -30,14 +30,14 @@ class Elsewhere:
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
     cached_fraction: float
-    """Of prompt tokens: found in a prefix cache."""
+    """Fraction of prompt tokens found in a prefix cache [1]."""
     rate_per_load: float
     """Requests per second at a load of 1."""
     bills: Bills
-    """Of the units that exist."""
+    """Bills of the units that exist."""
 
     def usd(self, requests: float, month: int) -> float:
-        """What a number of *requests* costs in *month*."""
+        """Return the cost of a number of *requests* in *month* [USD]."""
         prompt, output = (requests * count for count in self.tokens)
         cached = prompt * self.cached_fraction
         growth = self.finance.growth_of(LINE) if self.finance is not None else 0.0

@@ -66,21 +66,21 @@ class PlanTerms:
     kind: UnitKind
     """Units that are bought; all new ones, where the fleet rents."""
     rented: UnitCosts
-    """Of rented ones: the same, or the terms that bridge the time until bought ones come."""
+    """Costs of rented units: those of bought ones, or the terms that bridge the time until bought units come."""
     discount_rate: float
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
     bills: Bills
     held: tuple[HeldUnits, ...] = ()
-    """What exists at the start."""
+    """Units in service at the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One month of one fleet; the closing row has no month of its own, only what is sold at the end."""
+    """Month of one fleet; the closing row has no month of its own, only the sales at the end."""
 
     month: int
-    """From 0."""
+    """Month, counted from 0."""
     demand: float
     """Mean load; 0 in the closing row."""
     peak: float
@@ -91,7 +91,7 @@ class Row:
     """Existing ones included."""
     rented: int
     retired: int
-    """Since the start."""
+    """Units retired since the start."""
     capacity: float
     """Load that all units in service serve within the service level."""
     served: float
@@ -117,7 +117,7 @@ class Row:
     existing_resale_usd: float = 0.0
     """Received for those: a part of `resale_usd`."""
     gain_usd: float = 0.0
-    """What their sale brings over their book value; not a payment."""
+    """Proceeds of sales over the book value of the units sold [USD]; not a payment."""
     elsewhere: float = 0.0
     """Mean load that an API serves."""
 
@@ -227,7 +227,7 @@ class Sold(NamedTuple):
 
 
 def sold_in(month: int, held: Sequence[HeldUnits]) -> Sold:
-    """What of *held* is sold in *month*."""
+    """Return the number and proceeds of the units of *held* that are sold in *month*."""
     gone = [one for one in held if one.sold == month]
     return Sold(
         sum(one.units for one in gone),
@@ -303,7 +303,7 @@ def crew_of(stands: Sequence[Stand]) -> Crew:
 
 
 def stands_of(held: Sequence[HeldUnits], month: int) -> list[Stand]:
-    """What of *held* is in service, by the price that was paid for it."""
+    """Return the units of *held* in service, by the price that was paid for them."""
     return [Stand(one.units, one.bought) for one in standing(held, month)]
 
 

@@ -1,4 +1,4 @@
-"""What one unit does between idle and its capacity: a few simulated loads, with straight lines between them.
+"""Quantities of one unit between idle and its capacity: a few simulated loads, with straight lines between them.
 
 With a `load_profile` the loads of its hours in the plan's first month are among them.
 """

@@ -37,7 +37,7 @@ TOKENS_PER_PRICE = 1e6
 
 
 def why_no_plan(scenario: Scenario) -> str:
-    """What the scenario lacks for a plan, with its key; empty if nothing."""
+    """Return what the scenario lacks for a plan, with its key; empty if nothing."""
     if scenario.plan is None:
         return "plan: is missing: years, starts and what else is known of the years to come"
     if scenario.tenant is not None:
@@ -64,21 +64,21 @@ def usual_demand(scenario: Scenario) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """One fleet over the years; without rows where no unit of it meets the service level."""
+    """Plan of one fleet over the years; without rows where no unit of it meets the service level."""
 
     fleet: str
     capacity: Capacity
-    """Of one unit."""
+    """Capacity of one unit."""
     gpus: int
-    """Of one unit."""
+    """GPUs of one unit."""
     rows: tuple[Row, ...] = ()
-    """One a month, and the closing one."""
+    """Rows of the months, and the closing row."""
     stock: Supply | None = None
     discount_rate: float = 0.0
     reason: str = ""
     """Why there are no rows."""
     held: tuple[HeldUnits, ...] = ()
-    """What exists at the start, with the months in which it is sold."""
+    """Units in service at the start, with the months in which they are sold."""
     api: bool = False
     """Whether tokens are bought from an API in place of new units."""
     owed_usd: float = 0.0
@@ -161,7 +161,7 @@ def outlook(
     usual_load: float,
     held: tuple[HeldUnits, ...] = (),
 ) -> Outlook:
-    """One fleet's plan around what is *held*, from the *capacity* and the quantities of one unit."""
+    """Return one fleet's plan around the units *held*, from the *capacity* and the quantities of one unit."""
     built = resolve_fleet(scenario, fleet, catalog)
     gpus = int(gpus_of(built.pools))
     if reason := _no_plan(measured, built, capacity, held):
@@ -248,7 +248,7 @@ def _kind(
 def existing_units(
     scenario: Scenario, catalog: Catalog, found: Mapping[str, Capacity], measured: Mapping[str, Quantities]
 ) -> tuple[HeldUnits, ...]:
-    """What exists at the start, kept as long as it may be; by the capacities *found* of one unit of each fleet."""
+    """Return the units in service at the start, kept as long as allowed, by the capacities *found* of one unit each."""
     plan = scenario.plan
     assert plan is not None
     fleets = {fleet.name: fleet for fleet in scenario.fleets}
@@ -266,13 +266,13 @@ def existing_units(
 
 
 NOTHING = Quantities((0.0,), (), (0.0,))
-"""Of a unit that serves nothing within the service level."""
+"""Quantities of a unit that serves nothing within the service level."""
 
 
 def _unit_costs(
     scenario: Scenario, fleet: Fleet, built: FleetPlan, measured: Quantities, catalog: Catalog
 ) -> UnitCosts:
-    """What units of *fleet* cost; the machines are those *built*."""
+    """Return the costs of units of *fleet*; the machines are those *built*."""
 
     @cache
     def priced(units: int) -> CostPlan:
@@ -284,7 +284,7 @@ def _unit_costs(
 
 
 def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:
-    """How units are rented; None where none is."""
+    """Return how units are rented; None where none is."""
     if not isinstance(cost, Rent):
         return None
     if cost.commitment is None:

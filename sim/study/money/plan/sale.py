@@ -1,4 +1,4 @@
-"""In which month each group of existing units is best sold."""
+"""Best month of sale of each group of existing units."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Sales:
     """A plan around what exists."""
 
     held: tuple[HeldUnits, ...]
-    """With the months of sale."""
+    """Existing units, with the months of sale."""
     rows: Sequence[Row]
 
     @property

@@ -1,4 +1,4 @@
-"""One unit of a plan: what it is metered for between idle and its capacity, and what units of it cost.
+"""Unit of a plan: its meter readings between idle and its capacity, and the cost of its units.
 
 Quantities come from simulation, prices from the charges that the ledger uses; a month multiplies the two.
 """
@@ -20,11 +20,11 @@ from sim.scenario.year import ALL_HOURS, Calendar, Hours
 
 @dataclass(frozen=True, slots=True)
 class Quantities:
-    """What one unit does at several loads, from 0 to its capacity."""
+    """Quantities of one unit at several loads, from 0 to its capacity."""
 
     loads: tuple[float, ...]
     windows: tuple[Window, ...]
-    """What it is metered for at each."""
+    """Meter readings at each load."""
     requests_per_s: tuple[float, ...]
 
     def served_rps(self, load: float) -> float:
@@ -48,7 +48,7 @@ class BillLine(NamedTuple):
     by_peak: bool
     """Paid for the month's peak."""
     committed: bool
-    """Its price is agreed for the term of a commitment."""
+    """Whether the price is agreed for the term of a commitment."""
 
 
 class Loads(NamedTuple):
@@ -80,19 +80,19 @@ class Crew(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declines:
-    """How prices move over the years."""
+    """Change of prices over the years."""
 
     hardware_per_year: float
     rent_per_year: float
     finance: StraightLine | Annuity | None
-    """For the inflation of each line."""
+    """Terms of finance, which hold the inflation of each line."""
 
     def hardware(self, month: int) -> float:
         """Price of new hardware in *month* over that of today."""
         return price_factor(self.hardware_per_year, month)
 
     def factor(self, line: BillLine, month: int, agreed: int) -> float:
-        """What *line* costs in *month* over today, for units whose price was *agreed* then."""
+        """Return the price of *line* in *month* over today's, for units whose price was *agreed* then."""
         growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
         if line.follows is Follows.RENT:
             return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
@@ -105,7 +105,7 @@ class Declines:
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """What units of one fleet cost under one way to pay."""
+    """Costs of units of one fleet under one way to pay."""
 
     priced: Callable[[int], CostPlan]
     """Number of units -> their charges: what is agreed once, such as a commitment, is not one of each."""
@@ -127,7 +127,7 @@ class UnitCosts:
 
     @property
     def removal_usd(self) -> float:
-        """What one unit costs when it goes."""
+        """Cost of removing one unit at the end of its service [USD]."""
         return sum(one.once_usd for one in self.priced(1).charges if one.paid is Paid.AT_END)
 
     @property
@@ -163,7 +163,7 @@ class UnitCosts:
         return found
 
     def _factor(self, line: BillLine, crew: Crew, month: int, declines: Declines) -> float:
-        """What *line* costs in *month* over today; units with different prices count by their number."""
+        """Return the price of *line* in *month* over today's; units with different prices count by their number."""
         stands = [Stand(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
         count = sum(stand.units for stand in stands)
         if not count:
@@ -171,7 +171,7 @@ class UnitCosts:
         return sum(stand.units * declines.factor(line, month, stand.agreed) for stand in stands) / count
 
     def _clock_usd_per_h(self, units: int) -> dict[BillLine, float]:
-        """Of what runs with the clock, for all *units* together."""
+        """Return the cost of charges per hour, for all *units* together [USD/h]."""
         if units not in self._by_clock:
             charges = [one for one in self.priced(units).charges if one.paid.by_the_clock and one.paid.monthly]
             self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
@@ -183,7 +183,7 @@ class UnitCosts:
         return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
 
     def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[BillLine, float]:
-        """Of what a meter counts, for one unit: each hour of the profile at its own load and price."""
+        """Return the metered cost of one unit: each hour of the profile at its own load and price [USD/h]."""
         found: dict[BillLine, float] = {}
         for one in self.hours:
             load = min(one.relative * loads.mean, loads.peak)
@@ -215,7 +215,7 @@ MOST_COMMITTED = 100_000
 def value_of(
     finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int
 ) -> float:
-    """What a used machine fetches in month *now*, over today's price when new: no more than a new one costs then."""
+    """Return the resale value in month *now* over today's price when new: no more than a new machine costs then."""
     if finance is None:
         return 0.0
     own = declines.hardware(agreed) * finance.value_fraction((now - delivered) / MONTHS_PER_YEAR)

@@ -1,4 +1,4 @@
-"""Finished cases under other prices and terms, many times over and in memory: what decisions and futures are made of.
+"""Bills of finished cases under other prices and terms, computed in memory from their meters.
 
 A case's meters are added up once, by pool and, where electricity is priced by the hour, by hour. A bill is then a
 plan's prices times these sums: a millisecond, against seconds for a simulation and tenths of one for a full ledger.
@@ -28,7 +28,7 @@ SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one fleet cost and made in the window of one case."""
+    """Cost and tokens of one fleet in the window of one case."""
 
     fleet: str
     axes: dict[str, Any]
@@ -36,28 +36,28 @@ class Bill:
     window_h: float
     flows: Flows
     prompt_tokens: int
-    """Computed ones; these and the others of all copies together."""
+    """Computed prompt tokens; this and the other counts are of all copies together."""
     cached_tokens: int
     output_tokens: int
     rejected: int
-    """Requests that no replica took."""
+    """Requests rejected by all replicas."""
     costs: CostPlan
-    """The prices that it was made with."""
+    """Prices of the bill."""
 
     @property
     def usd_per_h(self) -> float:
-        """Everything, per hour of the window."""
+        """Total cost per hour of the window [USD/h]."""
         return self.flows.usd_per_h
 
     @property
     def usd_per_million_output_tokens(self) -> float:
-        """Infinite where nothing was answered."""
+        """Cost per million output tokens [USD]; infinite without output tokens."""
         tokens = self.output_tokens / self.window_h
         return 1e6 * self.usd_per_h / tokens if tokens else float("inf")
 
     @property
     def api_usd_per_h(self) -> float | None:
-        """What the same tokens cost at the API that the scenario compares with; None without one."""
+        """Cost of the same tokens at the API that the scenario compares with [USD/h]; None without an API."""
         if self.costs.api is None:
             return None
         usd = self.costs.api.usd(self.prompt_tokens, self.cached_tokens, self.output_tokens)
@@ -65,44 +65,32 @@ class Bill:
 
 
 class Rebilling:
-    """Stored cases of one scenario, ready to be billed again and again."""
+    """Stored cases of one scenario, ready to be billed under changing prices."""
 
     def __init__(
         self,
         scenario: Scenario,
         catalog: Catalog,
-        stored: Sequence[tuple[Case, StoredCase]],
+        stored: Sequence[tuple[Case, StoredCase | None]],
         terms: Callable[[Scenario], Scenario] = lambda scenario: scenario,
     ) -> None:
         """Keep of *stored* the cases that could run; bills are made with what *terms* makes of the scenario.
 
-        Raises ValueError where the fleet of a case has no `cost`.
+        A case without a stored one stands for its fleet without load. Raises ValueError where a fleet has no `cost`.
         """
         self.scenario, self.catalog, self._terms = scenario, catalog, terms
         resolver = Resolver(scenario, catalog)
-        self._cases = [_Metered.of(case, one, resolver) for case, one in stored if one.status == "ok"]
-
-    @classmethod
-    def idle(
-        cls,
-        scenario: Scenario,
-        catalog: Catalog,
-        case: Case,
-        terms: Callable[[Scenario], Scenario] = lambda scenario: scenario,
-    ) -> "Rebilling":
-        """Simulate the fleet of *case* without load. Raises ValueError where it has no `cost`."""
-        found = cls(scenario, catalog, (), terms)
-        found._cases = [_Metered.idle(case, Resolver(scenario, catalog))]
-        return found
+        able = [(case, one) for case, one in stored if one is None or one.status == "ok"]
+        self._cases = [_Metered.of(case, one, resolver) for case, one in able]
 
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
     ) -> list[Bill]:
-        """One bill per stored case, with the values at the dotted paths *overrides* in place of the scenario's.
+        """Return one bill per stored case, with the values at the dotted paths *overrides* in place of the scenario's.
 
-        Of *copies* of the fleet, each as the one simulated; at the prices of the simulated hours, or at the mean ones
-        of the year's *hours*. Only prices and terms may change: whoever sets a physical value gets the bill of the old
-        quantities. Raises CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
+        Bills are for *copies* of the fleet, each as the simulated one, at the prices of the simulated hours or at the
+        mean prices of the year's *hours*. Only prices and terms may change: a physical value changes no quantity.
+        Raises CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
         """
         priced: dict[str, CostPlan] = {}
         found = []
@@ -114,11 +102,11 @@ class Rebilling:
         return found
 
     def costs(self, overrides: Mapping[str, Any], copies: int, hours: Calendar) -> CostPlan:
-        """The charges of the first case under such terms, which hold for all of one fleet. Raises as `bills` does."""
+        """Return the charges of the first case under such terms, valid for all of one fleet. Raises as `bills` does."""
         return self._costs(self._cases[0], overrides, copies, hours)
 
     def at(self, costs: CostPlan, copies: int) -> list[Bill]:
-        """One bill per stored case under *costs*."""
+        """Return one bill per stored case under *costs*."""
         return [case.bill(costs, copies) for case in self._cases]
 
     def _costs(self, case: "_Metered", overrides: Mapping[str, Any], copies: int, hours: Calendar | None) -> CostPlan:
@@ -135,7 +123,7 @@ def usd_per_h_of_year(hours: Sequence[Hours], mean_load: float, billing: Mapping
     known = sorted(billing)
     parts = parts_of_year(hours, known, mean_load)
     year = _mean_bill(billing, parts)
-    if not any(charge.by_peak for charge in year[1].charges):
+    if not year[1].by_peak:
         return year[0].usd_per_h
     busiest = {(at, YEAR): weight for at, weight in around(known, peak_to_mean(hours) * mean_load)}
     return with_peak(year[0], _mean_bill(billing, busiest)[0], year[1]).usd_per_h
@@ -144,7 +132,7 @@ def usd_per_h_of_year(hours: Sequence[Hours], mean_load: float, billing: Mapping
 def _mean_bill(
     billing: Mapping[float, Rebilling], parts: Mapping[tuple[float, Calendar], float]
 ) -> tuple[Flows, CostPlan]:
-    """Mean of the bills at the loads and hours *parts*, with their weights; and the prices of one of them."""
+    """Return the mean of the bills at the loads and hours *parts*, with their weights, and the prices of one bill."""
     flows: list[tuple[Flows, float]] = []
     prices: dict[Calendar, CostPlan] = {}
     for (at, calendar), weight in parts.items():
@@ -157,7 +145,7 @@ def _mean_bill(
 
 @dataclass(frozen=True, slots=True)
 class _Metered:
-    """One case's meters, added up as far as its bill allows."""
+    """Meters of one case, summed as far as its bill allows."""
 
     case: Case
     machines: Machines
@@ -165,28 +153,23 @@ class _Metered:
     rejected: int
 
     @classmethod
-    def of(cls, case: Case, stored: StoredCase, resolver: Resolver) -> "_Metered":
-        plan = resolver.plan(case)
+    def of(cls, case: Case, stored: StoredCase | None, resolver: Resolver) -> "_Metered":
+        """Return the meters of *case*, simulated without load where nothing is *stored* of it."""
+        plan, machines = resolver.plan(case), resolver.fleet(case).machines
         if plan.costs is None:
             raise ValueError(f"fleet {case.fleet} has no cost")
-        machines = resolver.fleet(case).machines
+        if stored is None:
+            return cls(case, machines, idle_window(plan), 0)
         return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
 
-    @classmethod
-    def idle(cls, case: Case, resolver: Resolver) -> "_Metered":
-        plan = resolver.plan(case)
-        if plan.costs is None:
-            raise ValueError(f"fleet {case.fleet} has no cost")
-        return cls(case, resolver.fleet(case).machines, idle_window(plan), 0)
-
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
-        """Charges under the scenario *at* this case's point of the sweep."""
+        """Return the charges under the scenario *at* this case's point of the sweep."""
         costs = FleetTerms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
         assert costs is not None  # `of` has seen to it, and no override takes it away
         return costs
 
     def bill(self, costs: CostPlan, copies: int) -> Bill:
-        """Of *copies*, which *costs* are for."""
+        """Return the bill of *copies* of the fleet, which *costs* are for."""
         inside = [row for rows in self.window.intervals.values() for row in rows]
         return Bill(
             fleet=self.case.fleet,
@@ -207,7 +190,7 @@ def _fleet(scenario: Scenario, case: Case) -> Fleet:
 
 
 def metered(stored: StoredCase, plan: CasePlan) -> Window:
-    """The measured window of a finished case of *plan*, its intervals added up as far as a bill allows."""
+    """Return the measured window of a finished case of *plan*, its intervals summed as far as a bill allows."""
     rows = [Interval(**row) for row in stored.usage().to_pylist()]
     whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics.traffic.warmup_s), rows))
     # a demand charge asks the parts, whose intervals are not added up
@@ -219,12 +202,12 @@ def metered(stored: StoredCase, plan: CasePlan) -> Window:
 
 
 def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, float]:
-    """[start, end) of what is measured [s]; a run without a horizon ends with its last interval."""
+    """Return start and end of the measured window [s]; a run without a horizon ends with its last interval."""
     return plan.window_s(max((interval.end_s for interval in intervals), default=0.0))
 
 
 def added_up(intervals: Iterable[Interval], clock: Clock | None) -> list[Interval]:
-    """*intervals* added up by replica and state, and by hour of the *clock*."""
+    """Return *intervals* summed by replica and state, and by hour of the *clock*."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:
         hour = None if clock is None else clock.hour_at(interval.middle_s)

@@ -107,6 +107,21 @@ def test_a_rent_that_rises_tips_at_the_rent_of_today(ledgers_of: Any, growth: fl
     assert costs["own"] == pytest.approx(costs["let"], rel=WITHIN)
 
 
+@pytest.mark.parametrize(("years", "usd", "own_first"), [(20.0, 0.431, True), (0.25, 2.0, False)])
+def test_a_life_beyond_the_range_tips_on_the_way_back(
+    ledgers_of: Any, years: float, usd: float, own_first: bool
+) -> None:
+    """Lives of 0.5 to 15 years are searched: 20 years can only be too long, and a quarter of a year too short."""
+    finance = {"method": "straight_line", "life_years": years}
+    ledgers = ledgers_of(scenario_of(bought(), rented(usd=usd), finance=finance))
+    costs, found = fresh(ledgers), tips(ledgers)["life"]
+    assert (costs["own"] < costs["let"]) == own_first
+    assert found.searched[0] <= found.now <= found.searched[1]
+    assert found.below is None or found.below < found.now
+    assert found.above is None or found.above > found.now
+    assert found.then_above == ("" if own_first else "own")
+
+
 share = st.floats(0, 1).map(lambda x: round(x, 3))
 growth = st.floats(-0.2, 0.25).map(lambda x: round(x, 3))
 LINES = ["energy", "hosting", "maintenance", "failures", "staff", "rental", "rental_reserved", "unused commitment"]
