@@ -17,7 +17,7 @@ from sim.study.cases.cores import Cores
 from sim.study.fleets.diff.runs import StoredRun, compare
 from sim.study.money.price.reprice import load_repriced
 
-SHORT = {"horizon_s": 20, "warmup_s": 2, "sweep": {"workload.arrivals.rate_rps": [0.5, 1]}, "replications": 2}
+SHORT = {"horizon_s": 20, "warmup_s": 2, "sweep": {"workload.arrivals.rate_rps": [0.5, 1]}, "replications": 3}
 DEAR = {"site.electricity_usd_per_kwh": 0.9}
 
 
