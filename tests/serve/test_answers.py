@@ -1,6 +1,7 @@
 """What a run answers, under other prices and limits."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from io import BytesIO
@@ -16,6 +17,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.serve.answers.held import MOST_WAITING, HeldRuns
 from sim.serve.answers.knobs import knobs
+from sim.serve.app import STATIC
 from sim.study.fidelity.marks import MARKS
 
 RUN = "outputs/demo"
@@ -65,6 +67,20 @@ def test_each_chart_says_what_its_line_sets(client: TestClient) -> None:
     assert "is no limit" in only_percentile[0]["message"]
     named = asked(client, "slo.ttft_s={p90: 2.0}").json()["charts"][0]["limit"]
     assert named == {"path": "slo.ttft_s", "percentile": "p90", "scale": 1.0}
+
+
+def test_charts_have_the_fields_that_their_script_declares(client: TestClient) -> None:
+    script = (STATIC / "answer" / "chart.js").read_text(encoding="utf-8")
+
+    def declared(name: str) -> set[str]:
+        (block,) = re.findall(rf"@typedef {{object}} {name}\n(.*?)\*/", script, re.S)
+        return set(re.findall(r"@property \{(?:[^{}]|\{[^{}]*\})*\} (\w+)", block))
+
+    added_by_view = {"symbol", "judged"}
+    for chart in asked(client).json()["charts"]:
+        assert declared("ChartData") - added_by_view <= set(chart)
+        for curve in chart["curves"]:
+            assert declared("Curve") == set(curve)
 
 
 def test_sliders_are_prices_and_limits_of_the_scenario(client: TestClient) -> None:

@@ -60,10 +60,12 @@ def served(workspace: Path) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(application(Workspace(workspace), access), log_level="error", ws="none"))
     thread = threading.Thread(target=copy_context().run, args=(server.run, [waiting]))
     thread.start()
-    yield f"http://127.0.0.1:{access.port}"
-    server.should_exit = True
-    thread.join()
-    waiting.close()
+    try:
+        yield f"http://127.0.0.1:{access.port}"
+    finally:  # a failed test leaves no server behind, which would hold the whole process
+        server.should_exit = True
+        thread.join()
+        waiting.close()
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +193,7 @@ OFF_THE_SCALE = """async () => {
     document.body.append(chart.box);
     const curve = {
         name: "a", fleet: "a", color: "blue", dark: "blue", marker: "o", dashed: false, filled: false,
-        x: [1, 2, 40, 90, 0.01], y: [100, 2, 0.001, 1e6, 50], half: [0, 0, 0, 0, 0],
+        x: [1, 2, 40, 90, 0.01], y: [100, 2, 0.001, 1e6, 50], band: [[90, 110], null, null, null, [40, 55]],
         good: [true, true, true, true, true], steady: [true, true, false, false, false],
         keys: ["a", "b", "c", "d", "e"], tags: ["", "", "", "", ""],
     };
@@ -204,13 +206,15 @@ OFF_THE_SCALE = """async () => {
         const [x, y] = one.getAttribute("transform").match(/[-\\d.]+/g).map(Number);
         return [x >= left && x <= right && y >= 0 && y <= bottom, one.querySelector(".name")?.textContent ?? ""];
     });
-    return [points, [...chart.plot.querySelectorAll(".line")].map((one) => one.classList.contains("loose"))];
+    const told = chart.plot.querySelector(".point").getAttribute("aria-label").split(";")[0];
+    return [points, told, [...chart.plot.querySelectorAll(".line")].map((one) => one.classList.contains("loose"))];
 }"""
 
 
 def test_overloaded_points_off_the_scale_stand_at_its_edge_with_their_value(page: Any, address: str) -> None:
     page.goto(address)
-    found, loose = page.evaluate(OFF_THE_SCALE)
+    found, told, loose = page.evaluate(OFF_THE_SCALE)
+    assert told == "a at 1: $100 ($90 to $110)", "the interval of a point stands behind its value"
     assert [inside for inside, _ in found] == [True] * 5
     assert [told for _, told in found] == ["", "", "▸ 40", "▸ 90", "◂ 0.01"]
     assert loose == [False, True, True, True], "the line is dotted where an end of it is off the chart"

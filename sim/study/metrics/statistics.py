@@ -81,7 +81,7 @@ def ratio_difference(
     for value, top, bottom in zip(values, tops, bottoms, strict=True):
         scale = sum(bottom) / len(bottom)
         residuals.append([(t - value * b) / scale for t, b in zip(top, bottom, strict=True)])
-    return values[0] - values[1], half_width([a - b for a, b in zip(*residuals, strict=True)])
+    return values[0] - values[1], _paired_half_width([a - b for a, b in zip(*residuals, strict=True)])
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float | None]:
@@ -89,7 +89,12 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[
     if not all(map(isfinite, [*first, *second])):
         return _difference(mean(first), mean(second)), None
     differences = [a - b for a, b in zip(first, second, strict=True)]
-    return mean(differences), half_width(differences)
+    return mean(differences), _paired_half_width(differences)
+
+
+def _paired_half_width(differences: Sequence[float]) -> float | None:
+    """Return the half-width over pairs; 0 for two pairs without any difference: both sides are the same numbers."""
+    return 0.0 if len(differences) == 2 and not any(differences) else half_width(differences)
 
 
 def _difference(first: float, second: float) -> float:

@@ -203,6 +203,14 @@ def test_pairs_take_out_what_they_share() -> None:
     assert half > 1.0
 
 
+def test_two_pairs_without_any_difference_are_the_same_and_others_have_no_interval() -> None:
+    assert paired_difference([1.0, 2.0], [1.0, 2.0]) == (0.0, 0.0)
+    assert paired_difference([1.0, 2.0], [2.0, 1.0]) == (0.0, None)
+    assert paired_difference([1.0], [1.0]) == (0.0, None)
+    same = ([2.0, 4.0], [2.0, 4.0]), ([1.0, 2.0], [1.0, 2.0])
+    assert ratio_difference(*same) == (0.0, 0.0)
+
+
 def test_difference_of_ratios_by_hand() -> None:
     # ratios 2 and 1; residuals (0, 0) and ((1 - 2) / 2, (3 - 2) / 2) = (-0.5, 0.5)
     value, half = ratio_difference(([2.0, 4.0], [1.0, 3.0]), ([1.0, 2.0], [2.0, 2.0]))

@@ -8,7 +8,8 @@ import { rangeOf, roundMarks, scale } from "./scale.js";
  * @typedef {object} Curve
  * @property {string} name @property {string} fleet @property {string} color @property {string} dark @property {string} marker
  * @property {boolean} dashed @property {boolean} filled @property {(number | null)[]} x @property {(number | null)[]} y
- * @property {(number | null)[]} half @property {boolean[]} good @property {boolean[]} steady
+ * @property {(number[] | null)[]} band  ends of the 95 % interval at each point; empty for a curve without any
+ * @property {boolean[]} good @property {boolean[]} steady
  * @property {string[]} keys @property {string[]} tags
  */
 /**
@@ -108,7 +109,7 @@ export class Chart {
         const y = curve.y[i];
         if (x === null || y === null || curve.steady[i] === false) return;
         xs.push(x);
-        ys.push(y, y + (curve.half[i] || 0));
+        ys.push(y, curve.band[i]?.[1] ?? y);
       });
     }
     const dragged = data.limit !== null;
@@ -156,10 +157,11 @@ export class Chart {
       return { x: x.at(held(value, x)), y: y.at(held(other, y)), off, i };
     });
     const known = inside.filter((one) => one !== null);
-    const edge = (/** @type {number} */ i, /** @type {number} */ side) => y.at(held((curve.y[i] || 0) + side * (curve.half[i] || 0), y));
-    const upper = known.map((one) => `${one.x},${edge(one.i, 1)}`);
-    const lower = known.map((one) => `${one.x},${edge(one.i, -1)}`);
-    if (curve.half.some(Boolean)) group.append(drawn("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") }));
+    const edges = known.flatMap((one) => {
+      const band = curve.band[one.i];
+      return band ? [band.map((end) => `${one.x},${y.at(held(end, y))}`)] : [];
+    });
+    if (edges.length) group.append(drawn("polygon", { class: "band", points: [...edges.map(([low]) => low), ...edges.map(([, high]) => high).reverse()].join(" ") }));
     const settled = known.filter((one) => !one.off && curve.steady[one.i] !== false);
     for (const [i, one] of known.slice(1).entries()) {
       const firm = settled.includes(one) && settled.includes(known[i]);
@@ -197,10 +199,11 @@ export class Chart {
   point(curve, one) {
     const { i } = one;
     const value = this.told(/** @type {number} */ (curve.y[i]));
-    const half = curve.half[i] ? ` ± ${this.told(/** @type {number} */ (curve.half[i]))}` : "";
+    const [low, high] = (curve.band[i] ?? []).map((end) => this.told(end));
+    const interval = low === high ? "" : ` (${_("{low} to {high}", { low, high })})`;
     const at = this.data?.tickNames[this.data.ticks.indexOf(/** @type {number} */ (curve.x[i]))] ?? plain(/** @type {number} */ (curve.x[i]));
     const where = curve.tags[i] ? `${curve.tags[i]}, ${at}` : at;
-    const known = [_("{name} at {place}: {value}", { name: curve.name, place: where, value: `${value}${half}` })];
+    const known = [_("{name} at {place}: {value}", { name: curve.name, place: where, value: `${value}${interval}` })];
     if (one.off) known.push(_("off the chart"));
     if (this.data?.judged) known.push(curve.good[i] ? _("meets the SLO") : _("misses the SLO"), _("simulated"));
     const mark = this.marks[curve.keys[i]];
