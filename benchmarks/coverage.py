@@ -87,7 +87,7 @@ def of_queues(seeds: int) -> Iterator[str]:
     for name, gaps, services, per_service in QUEUES:
 
         def waits(
-            seed: int, count: int, gaps: Draw = gaps, services: Draw = services, rate: float = per_service
+            seed: int, count: int, gaps: Draw = gaps, serve: Draw = services, rate: float = per_service
         ) -> Floats:
             draw = np.random.default_rng(seed)
             return waits_s(gaps(draw, count) / rate, serve(draw, count))
