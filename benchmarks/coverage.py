@@ -1,7 +1,8 @@
 """How often 95 % intervals hold the true value, over many seeds: `python benchmarks/coverage.py --seeds 200`.
 
-The true value is the mean over many more replications of the same length, with seeds of their own. Prints the table of
-docs/statistics.md.
+The true value is the mean over many more replications of the same length, with seeds of their own. Prints the tables of
+docs/statistics.md; `--only queues` has batch means of waits in queues with one server, by Lindley's recursion, whose
+true values are those of ten million requests.
 """
 
 import argparse
@@ -10,19 +11,40 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+from horizons import Draw, Floats, exponential, gamma, waits_s
+
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 from sim.study.fleets.run.summary import summarize
+from sim.study.metrics.batches import mean_half_width, percentile_half_width
 from sim.study.metrics.case_metrics import measure
 from sim.study.metrics.columns import ENDS
-from sim.study.metrics.statistics import mean, wilson
+from sim.study.metrics.statistics import mean, share_interval, wilson
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
 TRUTH_SEED = 1_000_000
 METRICS = ("slo_attainment", "ttft_s_mean", "ttft_s_p95", "usd_per_million_output_tokens")
+QUEUES: Sequence[tuple[str, Draw, Draw, float]] = (
+    ("M/M/1, load 0.5", exponential, exponential, 0.5),
+    ("M/M/1, load 0.7", exponential, exponential, 0.7),
+    ("M/M/1, load 0.85", exponential, exponential, 0.85),
+    ("M/D/1, load 0.7", exponential, lambda _, count: np.ones(count), 0.7),
+    ("M/G/1, cv 2, load 0.7", exponential, gamma(2.0), 0.7),
+    ("G/G/1 (held out): bursts of cv 2, load 0.8", gamma(2.0), gamma(0.8), 0.8),
+    ("M/G/1 (held out): cv 3, load 0.6", exponential, gamma(3.0), 0.6),
+)
+"""Name, times between arrivals, services (both of mean 1) and load."""
+LENGTHS = (300, 1000, 2400, 6000, 20_000)
+"""Measured requests of a run."""
+SETTLING = 3000
+"""Requests before them."""
+TRUE_REQUESTS = 10_000_000
+WITHIN = 0.9
+"""Share of the requests within the limit on the wait."""
 Covered = list[tuple[bool, float]]
 """Whether an interval held the truth, and its half-width over the truth."""
 
@@ -60,6 +82,40 @@ def of_batches(scenario: Scenario, catalog: Any, seeds: int, _truths: int) -> It
             yield f"{name}, {runs} x 600 s, {len(known)} of {seeds} have one", truth, known
 
 
+def of_queues(seeds: int) -> Iterator[str]:
+    """Rows of the table of batch means of waits: share of the runs with an interval, and how many of these hold."""
+    for name, gaps, services, per_service in QUEUES:
+
+        def waits(
+            seed: int, count: int, gaps: Draw = gaps, serve: Draw = services, rate: float = per_service
+        ) -> Floats:
+            draw = np.random.default_rng(seed)
+            return waits_s(gaps(draw, count) / rate, serve(draw, count))
+
+        endless = waits(TRUTH_SEED, TRUE_REQUESTS)
+        limit = float(np.quantile(endless, WITHIN))
+        truths = (float(endless.mean()), float(np.percentile(endless, 95)), float((endless <= limit).mean()))
+        for count in LENGTHS:
+            runs = [waits(seed, SETTLING + count)[SETTLING:] for seed in range(seeds)]
+            cells = [_of_waits(runs, kind, limit, truth) for kind, truth in enumerate(truths)]
+            yield f"| {name} | {count} | {' | '.join(cells)} |"
+
+
+def _of_waits(runs: Sequence[Floats], kind: int, limit: float, truth: float) -> str:
+    """Share of *runs* with an interval of the mean, 95th percentile or share within the *limit*, and its coverage."""
+    held = []
+    for run in runs:
+        within = (run <= limit).astype(float)
+        value = (run.mean, lambda run=run: np.percentile(run, 95), within.mean)[kind]()
+        half = percentile_half_width(run, 95) if kind == 1 else mean_half_width(within if kind else run)
+        if half is None:
+            continue
+        low, high = (kind == 2 and share_interval(value, half, len(run))) or (value - half, value + half)
+        held.append(low <= truth <= high)
+    known = f"{len(held) / len(runs):.0%}"
+    return f"{known}: {mean(held):.0%}" if held else known
+
+
 def _held(name: str, row: dict[str, Any], truth: float) -> tuple[bool, float]:
     """Whether the interval of *row* holds the *truth*, and its half-width over the truth."""
     half = row[f"{name}_ci95"]
@@ -87,8 +143,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--truths", type=int, default=2000, help="Replications that stand for the truth.")
-    parser.add_argument("--only", choices=("run", "batches"), default="")
+    parser.add_argument("--only", choices=("run", "batches", "queues"), default="")
     arguments = parser.parse_args()
+    if arguments.only == "queues":
+        head = "| Queue | requests | mean wait | p95 | share within the limit |\n| --- | --- | --- | --- | --- |"
+        print(head, flush=True)
+        for row in of_queues(arguments.seeds):
+            print(row, flush=True)
+        return
     catalog = load_catalog()
     scenario = load(SCENARIO, (), catalog=catalog)
     print("| Figure | true value | mean half-width | intervals that hold it |\n| --- | --- | --- | --- |", flush=True)

@@ -1,6 +1,6 @@
 """The service level in words, and figures beside it with enough digits to distinguish the two."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from math import isclose, isfinite, nan
 from typing import Any
@@ -129,8 +129,17 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
 
 
 def doubts_told(standing: Standing) -> list[str]:
-    """The goals whose limit lies within the interval of what is attained, where that leaves the verdict open."""
-    return [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
+    """What leaves the verdict open: goals whose limit lies within the interval of what is attained, a growing queue."""
+    told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
+    return [*told, _("the queue seems to grow")] if standing.outgrown else told
+
+
+def why_open(standings: Sequence[Standing], interval: str) -> str:
+    """Return why the verdicts of *standings* are open: *interval* where a limit lies within one, or a growing queue."""
+    reasons = [_(interval)] if any(one.doubts for one in standings) else []
+    if any(one.outgrown for one in standings):
+        reasons.append(_("the queue seems to grow; a longer horizon_s shows whether it does"))
+    return _("; ").join(reasons)
 
 
 def _doubt(one: Reading) -> str:

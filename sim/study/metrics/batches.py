@@ -1,79 +1,148 @@
 """Intervals from a single run: the observations are cut into batches, and the batches are treated as replications.
 
-Sources: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3 (batch means); B. Schmeiser, "Batch size
-effects in the analysis of simulation output", Operations Research 30(3), 1982 (few long batches are enough, and safer
-than many short ones: on the main scenario 30 of 20 requests covered 54 %, 5 of 50 cover 90 %);
-G. S. Fishman, "Grouping observations in digital simulation", Management Science 24(5), 1978 (von Neumann's ratio, to
-show whether batches still depend on each other); a percentile has the batches' percentiles for its observations
-(A. F. Seila, "A batching approach to quantile estimation in regenerative simulations", Management Science 28(5), 1982).
+Sources: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3 (batch means); G. S. Fishman, "Grouping
+observations in digital simulation", Management Science 24(5), 1978 (von Neumann's ratio, to show whether batches still
+depend on each other); A. Tafazzoli, J. R. Wilson, E. K. Lada and N. M. Steiger, "Performance of Skart: a skewness- and
+autoregression-adjusted batch means procedure", INFORMS Journal on Computing 23(2), 2011 (the interval grows with the
+skewness of the batch means and with what correlation they have left); R. Willink, "A confidence interval and test for
+the mean of an asymmetric distribution", Communications in Statistics 34(4), 2005 (the adjustment for skewness). The
+interval of a percentile is that of the share of observations below it (J. R. Wilson and A. A. B. Pritsker's inversion;
+D. F. Munoz, "On the validity of the batch quantile method", Operations Research Letters 38(3), 2010).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from math import cbrt, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.study.metrics.cohort import Cohort, Floats
-from sim.study.metrics.statistics import half_width, normal_quantile
+from sim.study.metrics.statistics import normal_quantile, share_interval, student_t
 
-BATCHES = (10, 5)
-LEAST_IN_BATCH = 50
+BATCHES = (20, 10)
+BATCHES_OF_RANKS = 50
+"""Batches whose means give the correlation time: many, since that is to be known well."""
+LEAST_DRAWS = 100
+"""Observations, each correlation time counted as one, below which a run does not show its own spread."""
 LEAST_IN_TAIL = 10
-"""Of each batch, beyond the percentile: from fewer, its bias is larger than the spread that batches show."""
-SPANS = (30, 20, 10)
-"""For rates, which depend less on what was before."""
-LEAST_IN_SPAN = 20
+"""Of these, on the rarer side of a share or a percentile."""
+SHORT_RUN = 50
+"""The half-width grows by this over the number of such observations: short runs lack the rare long excursions."""
+MOST_CORRELATED = 0.8
+LEAST_IN_SPAN = 2
+"""Mean number of dates in one span of a rate."""
+MOST_SPANS = 1000
 INDEPENDENT = normal_quantile(0.95)
 """Von Neumann's ratio is normal for independent batches; above this they are correlated (one-sided, 5 %)."""
 
 
 def mean_half_width(series: Floats) -> float | None:
-    """Half of the 95 % interval of the mean of *series*, in order of time; None where it cannot be estimated."""
-    return _half_width(series, LEAST_IN_BATCH, lambda batches: batches.mean(axis=1))
+    """Return half of the 95 % interval of the mean of *series*, in order of time; None where it cannot be estimated."""
+    if not np.isfinite(series).all():
+        return None
+    draws = independent_draws(series)
+    two_values = series.size and bool(((series == series.min()) | (series == series.max())).all())
+    rarer = min(share := float((series == series.max()).mean()), 1 - share) if two_values else 1.0
+    return _half_width(series, draws, LEAST_IN_TAIL / rarer if rarer else np.inf)
 
 
 def percentile_half_width(series: Floats, percent: float) -> float | None:
-    """Half of the 95 % interval of a percentile (numpy's linear one) of *series*; None where it cannot be estimated."""
-    tail = min(percent, 100 - percent) / 100
-    least = max(LEAST_IN_BATCH, int(np.ceil(LEAST_IN_TAIL / tail)))
-    return _half_width(series, least, lambda batches: np.percentile(batches, percent, axis=1))
+    """Return half of the 95 % interval of a percentile (numpy's linear one) of *series*; None where it cannot be
+    estimated.
+
+    The interval of the share of observations up to the percentile is turned into one of observations; the longer side
+    counts.
+    """
+    if not np.isfinite(series).all():
+        return None
+    share = percent / 100
+    value = float(np.percentile(series, percent)) if series.size else 0.0
+    needed = LEAST_IN_TAIL / min(share, 1 - share)
+    ends = share_interval(share, _half_width((series <= value).astype(float), independent_draws(series), needed))
+    if ends is None or not 1 / series.size < ends[0] <= ends[1] < 1 - 1 / series.size:
+        return None
+    low, high = np.quantile(series, ends)
+    return float(max(value - low, high - value))
 
 
 def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
-    """Half of the 95 % interval of the amount per second from *start_s* to *end_s*; batches are equal spans."""
-    for count in SPANS:
-        if len(dates_s) // count >= LEAST_IN_SPAN:
-            sums, _ = np.histogram(dates_s, count, (start_s, end_s), weights=amounts)
-            if independent(sums):
-                return half_width((sums * (count / (end_s - start_s))).tolist())
-    return None
+    """Return half of the 95 % interval of the amount per second from *start_s* to *end_s*, by spans of equal length."""
+    spans = min(MOST_SPANS, len(dates_s) // LEAST_IN_SPAN)
+    if spans < LEAST_DRAWS or end_s <= start_s:
+        return None
+    sums, _ = np.histogram(dates_s, spans, (start_s, end_s), weights=amounts)
+    half = _half_width(sums, independent_draws(sums), LEAST_DRAWS)
+    return None if half is None else half * spans / (end_s - start_s)
 
 
-def _half_width(series: Floats, least: int, statistic: Callable[[Floats], Floats]) -> float | None:
-    """None for too few observations, for infinite ones, and where even five batches depend on each other."""
-    if not np.isfinite(series).all():
+def independent_draws(series: Floats) -> float:
+    """Return how many independent observations *series* is worth: its length over the correlation time of its ranks.
+
+    Ranks, because their correlation time is known much better than that of values with long excursions.
+    """
+    _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    size = max(1, len(ranks) // BATCHES_OF_RANKS)
+    means = _batch_means(ranks, len(ranks) // size)
+    spread = float(ranks.var()) if ranks.size else 0.0
+    if spread == 0 or len(means) < min(BATCHES):
+        return 0.0
+    return len(ranks) / max(1.0, size * float(means.var(ddof=1)) * _inflation(means) / spread)
+
+
+def _half_width(series: Floats, draws: float, least: float) -> float | None:
+    """Return half of the interval of the mean, where *draws* are at least *least* and batches are independent."""
+    if draws < max(LEAST_DRAWS, least):
         return None
     for count in BATCHES:
-        size = len(series) // count
-        if size >= least:
-            values = statistic(series[len(series) - count * size :].reshape(count, size))
-            if independent(values):
-                return half_width(values.tolist())
+        means = _batch_means(series, count)
+        if independent(means):
+            error = sqrt(float(means.var(ddof=1)) * _inflation(means) / count)
+            return _skewed_t(means) * error * (1 + SHORT_RUN / draws)
     return None
+
+
+def _batch_means(series: Floats, count: int) -> Floats:
+    """Return the means of the last *count* batches of equal size."""
+    size = len(series) // count if count else 0
+    means: Floats = series[len(series) - count * size :].reshape(count, size).mean(axis=1)
+    return means
+
+
+def _inflation(means: Floats) -> float:
+    """Return the factor of the variance of the mean of correlated batches, an autoregressive series of order one."""
+    correlation = min(max(_lag_one(means), 0.0), MOST_CORRELATED)
+    return (1 + correlation) / (1 - correlation)
+
+
+def _skewed_t(means: Floats) -> float:
+    """Return Student's t for the longer side of the interval of a skewed mean, adjusted as Willink does."""
+    count, t = len(means), student_t(len(means) - 1)
+    spread = float(means.std(ddof=1))
+    if spread == 0:
+        return t
+    third = float(((means - means.mean()) ** 3).sum()) * count / ((count - 1) * (count - 2))
+    lean = abs(third) / spread**3 / (6 * sqrt(count))
+    return t if lean < 1e-6 else max(abs(cbrt(1 + 6 * lean * (side - lean)) - 1) / (2 * lean) for side in (t, -t))
+
+
+def _lag_one(values: Floats) -> float:
+    """Return the correlation of neighbours by von Neumann's ratio, whose mean is 0 where they are independent.
+
+    C = 1 - sum((x_i - x_i+1)^2) / (2 sum((x_i - mean)^2)).
+    """
+    spread = float(((values - values.mean()) ** 2).sum())
+    return 1 - float((np.diff(values) ** 2).sum()) / (2 * spread) if spread else 0.0
 
 
 def independent(values: Floats) -> bool:
-    """Whether neighbours among *values* are no more alike than any two of them, by von Neumann's ratio.
+    """Return whether neighbours among *values* are no more alike than any two of them, by von Neumann's ratio.
 
-    C = 1 - sum((x_i - x_i+1)^2) / (2 sum((x_i - mean)^2)) has the variance (n - 2) / (n^2 - 1).
+    The ratio has the variance (n - 2) / (n^2 - 1) for independent values.
     """
     count = len(values)
-    spread = float(((values - values.mean()) ** 2).sum())
-    if spread == 0:
-        return True
-    ratio = 1 - float((np.diff(values) ** 2).sum()) / (2 * spread)
-    return bool(ratio * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
+    return bool(_lag_one(values) * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
 
 
 def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:

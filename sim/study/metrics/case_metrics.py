@@ -46,6 +46,10 @@ class Traffic:
     output_tokens: int
     total_tokens: int
     preemptions: int
+    late_growth: float | None = None
+    """Mean number of requests in the system in the last quarter of the window minus that before its middle."""
+    late_growth_error: float | None = None
+    """Standard error of the late growth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +283,8 @@ def _traffic(result: CaseResult, cohort: Cohort, good: NDArray[np.bool_]) -> Tra
         output_tokens=output_tokens,
         total_tokens=prompt_tokens + output_tokens,
         preemptions=sum(meters.preemptions for meters in totals),
+        late_growth=growth.late,
+        late_growth_error=growth.late_error,
     )
 
 

@@ -228,8 +228,8 @@ warm-up.
 MARKS = (
     Column(
         "slo_verdict", "",
-        "`met`, `missed`, or `inconclusive` where the 95 % interval of what is attained contains the limit; empty "
-        "without an SLO", JUDGED,
+        "`met`, `missed`, or `inconclusive` where the 95 % interval of what is attained contains the limit or the "
+        "queue seems to grow; empty without an SLO", JUDGED,
     ),
     Column("thin_percentiles", "", "percentiles with fewer than 20 requests beyond them", OfAll(thin)),
     Column(

@@ -5,6 +5,9 @@ One run: the window is cut into equal parts, and the change of the number in the
 of the drift. It grows if the sum of the changes is more than chance would bring (Student, one-sided), over the window
 and over its second half; batching lets the noise be that of this traffic, bursty or regular. And requests must be left
 waiting: a fleet that merely fills up starts each at once. Several runs: the same question to the growth of each.
+
+A short window seldom shows that for certain. Growth is likely where the last quarter of the window has more requests in
+the system, on average, than the quarter before its middle, by more than the chance of requests that come one by one.
 """
 
 from collections.abc import Sequence
@@ -18,6 +21,8 @@ from sim.study.metrics.statistics import half_width, mean
 PARTS = 20
 CERTAINTY, CERTAINTY_OF_HALF = 0.99, 0.95
 """That the growth of a single run is none of chance."""
+LIKELY = 1.5
+"""Standard errors that a growth exceeds which is likely, but not certain."""
 LEAST_GROWTH, GROWTH_SHARE = 10, 0.02
 """Growth by fewer requests, or by less than this share of those that arrive, is not overload."""
 
@@ -33,6 +38,10 @@ class Growth:
     """It grows without end, as far as one run can show."""
     waiting: int = 0
     """By how many of them the queue for a seat grew."""
+    late: float = 0.0
+    """Mean number in the system in the last quarter of the window minus that in the quarter before its middle."""
+    late_error: float = 0.0
+    """Standard error of the late growth, if requests come and go independently (Poisson numbers)."""
 
 
 def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: float, end_s: float) -> Growth:
@@ -48,7 +57,9 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
         and _rises(inside, CERTAINTY)
         and _rises(inside[PARTS // 2 :], CERTAINTY_OF_HALF)
     )
-    return Growth(total, bool(certain), left_waiting)
+    quarter = PARTS // 4
+    middle, last = float(inside[quarter : 2 * quarter + 1].mean()), float(inside[-quarter:].mean())
+    return Growth(total, bool(certain), left_waiting, last - middle, (last + middle) ** 0.5)
 
 
 def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
@@ -76,6 +87,14 @@ def overloaded(
     spread = half_width(growths)
     grown = spread is not None and mean(growths) > spread and mean(growths) >= _least(mean(arrivals))
     return grown and mean(waiting) >= LEAST_GROWTH
+
+
+def likely_growing(late: Sequence[float], errors: Sequence[float], arrivals: Sequence[float]) -> bool:
+    """Whether the number in the system seems to grow towards the end of the windows, by the mean of all runs."""
+    if not late:
+        return False
+    chance = LIKELY * float(np.hypot.reduce(errors)) / len(errors)
+    return mean(late) > chance and mean(late) >= _least(mean(arrivals))
 
 
 def _least(arrivals: float) -> float:

@@ -5,7 +5,8 @@ requests within the limits of each request. Both are compared with what the scen
 of their own, each class of requests is judged by shares; a limit on a percentile holds where that share keeps to it.
 
 A limit within the 95 % interval of what is attained leaves the verdict inconclusive, unless another limit is missed for
-certain or the queue grows without end. Without an interval the value itself decides.
+certain or the queue grows without end. Without an interval the value itself decides. Limits that are kept are not met
+where the queue seems to grow: the window is then too short to tell, and the verdict inconclusive.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Literal
 from sim.scenario.sections.slo import Goal, Level, Slo
 from sim.study.metrics.averages import Figure, Mean, Share
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.overload import overloaded
+from sim.study.metrics.overload import likely_growing, overloaded
 from sim.study.metrics.statistics import half_width, mean, share_interval
 
 ROUNDING = 1e-12
@@ -67,6 +68,8 @@ class Standing:
     """Whether the queue grows without end."""
     readings: tuple[Reading, ...] = ()
     """Attained value of each goal."""
+    growing: bool = False
+    """Whether the queue seems to grow, though the window is too short to be certain."""
 
     @property
     def good(self) -> bool:
@@ -82,11 +85,16 @@ class Standing:
         return tuple(one for one in self.readings if not one.certain)
 
     @property
+    def outgrown(self) -> bool:
+        """Whether growth of the queue alone leaves open that the limits, which are kept, are met in the long run."""
+        return self.growing and self.good and self.met is True
+
+    @property
     def verdict(self) -> Verdict | None:
         """Verdict on the service level; None without a goal."""
         if self.met is None:
             return None
-        return "inconclusive" if self.doubts else "met" if self.good else "missed"
+        return "inconclusive" if self.doubts or self.outgrown else "met" if self.good else "missed"
 
 
 def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
@@ -97,11 +105,11 @@ def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
     if not each:
         readings = tuple(_readings(slo, metrics)) if slo.goals else ()
         met = all(one.met for one in readings) if readings else None
-        return Standing(met, cases_overloaded(metrics), readings)
+        return Standing(met, cases_overloaded(metrics), readings, cases_growing(metrics))
     met_ones = [one.met for one in each.values() if one.met is not None]
     together = [replace(reading, of=name) for name, one in each.items() for reading in one.readings]
     over = any(one.overloaded for one in each.values())
-    return Standing(all(met_ones) if met_ones else None, over, tuple(together))
+    return Standing(all(met_ones) if met_ones else None, over, tuple(together), cases_growing(metrics))
 
 
 def _services(metrics: Sequence[CaseMetrics]) -> list[tuple[str, Slo, list[CaseMetrics]]]:
@@ -119,6 +127,20 @@ def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
         [one.waiting_growth or 0 for one in traffic],
         [one.requests for one in traffic],
         [one.overloaded for one in traffic],
+    )
+
+
+def cases_growing(metrics: Sequence[CaseMetrics]) -> bool:
+    """Whether the queue seems to grow, over the *metrics* of all replications of a point; of several services,
+    of one of them.
+    """
+    if services := _services(metrics):
+        return any(cases_growing(own) for _, _, own in services)
+    traffic = [one.traffic for one in metrics]
+    return likely_growing(
+        [one.late_growth or 0.0 for one in traffic],
+        [one.late_growth_error or 0.0 for one in traffic],
+        [one.requests or 0 for one in traffic],
     )
 
 

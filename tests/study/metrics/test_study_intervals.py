@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from sim.study.metrics.batches import (
     independent,
+    independent_draws,
     mean_half_width,
     percentile_half_width,
     rate_half_width,
 )
-from sim.study.metrics.overload import Growth, overloaded, queue_growth
+from sim.study.metrics.overload import Growth, likely_growing, overloaded, queue_growth
 from sim.study.metrics.statistics import (
     half_width,
     half_width_within,
@@ -61,16 +62,35 @@ def test_intervals_over_five_replications_cover_as_they_say(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["mean", "p95"])
-def test_batch_intervals_of_one_run_cover_nearly_as_they_say(what: str) -> None:
+def test_batch_intervals_of_one_run_cover_as_they_say(what: str) -> None:
     found = waits(np.random.default_rng(2), 200, 10_000)
     truth = LOAD / (1 - LOAD) if what == "mean" else percentile_of_m_m_1(0.95)
     centres = found.mean(axis=1) if what == "mean" else np.percentile(found, 95, axis=1)
     halves = [mean_half_width(run) if what == "mean" else percentile_half_width(run, 95) for run in found]
     assert sum(half is not None for half in halves) > 160
-    assert 0.85 <= covered(centres, halves, truth) <= 0.99
+    assert covered(centres, halves, truth) >= 0.94
 
 
-def test_batch_intervals_of_a_rate_cover_nearly_as_they_say() -> None:
+@pytest.mark.parametrize("requests", [1000, 2400])
+def test_few_requests_have_no_interval_that_is_too_narrow(requests: int) -> None:
+    # without the test of independent draws these cover 70 to 85 %
+    found = waits(np.random.default_rng(11), 100, requests, load=0.85)
+    halves = [mean_half_width(run) for run in found] + [percentile_half_width(run, 95) for run in found]
+    assert sum(half is not None for half in halves) <= 10
+
+
+def test_independent_draws_of_an_autoregressive_series() -> None:
+    # x' = 0.8 x + noise: a correlation time of (1 + 0.8) / (1 - 0.8) = 9
+    rng = np.random.default_rng(12)
+    series = np.zeros(90_000)
+    for i, step in enumerate(rng.normal(size=89_999).tolist()):
+        series[i + 1] = 0.8 * series[i] + step
+    assert independent_draws(series) == pytest.approx(10_000, rel=0.4)
+    assert independent_draws(np.exp(series)) == independent_draws(series), "ranks do not change"
+    assert independent_draws(np.ones(1000)) == 0
+
+
+def test_batch_intervals_of_a_rate_cover_as_they_say() -> None:
     # what leaves M/M/1 is a Poisson stream (Burke); with amounts of mean 1 the rate is LOAD per second
     rng = np.random.default_rng(8)
     centres, halves = [], []
@@ -80,25 +100,28 @@ def test_batch_intervals_of_a_rate_cover_nearly_as_they_say() -> None:
         centres.append(amounts[inside].sum() / 3500)
         halves.append(rate_half_width(left[inside], amounts[inside], 500, 4000))
     assert sum(half is not None for half in halves) > 180
-    assert 0.88 <= covered(np.array(centres), halves, LOAD) <= 0.99
+    assert covered(np.array(centres), halves, LOAD) >= 0.93
 
 
-def test_a_run_whose_batches_depend_on_each_other_often_has_no_interval() -> None:
-    # a queue at 99 % of its limit remembers for longer than a fifth of the run; five batches show it half of the time
+def test_a_run_whose_batches_depend_on_each_other_has_no_interval() -> None:
+    # a queue at 99 % of its limit remembers for longer than the run
     found = waits(np.random.default_rng(3), 40, 2000, load=0.99)
     known = [mean_half_width(run) is not None for run in found]
-    assert sum(known) < 28
+    assert sum(known) == 0
     assert mean_half_width(np.arange(1000.0)) is None
 
 
 def test_too_few_observations_have_no_interval() -> None:
     noise = np.random.default_rng(4).normal(size=2000)
-    assert mean_half_width(noise[:249]) is None
-    assert mean_half_width(noise[:250]) is not None
-    assert percentile_half_width(noise, 99) is None
+    assert mean_half_width(noise[:99]) is None
+    assert mean_half_width(noise) is not None
+    assert percentile_half_width(noise[:190], 95) is None, "fewer than ten beyond the percentile"
+    assert percentile_half_width(noise, 95) is not None
+    assert mean_half_width((noise[:1000] > 2.5).astype(float)) is None, "fewer than ten of the rarer kind"
+    assert mean_half_width(np.ones(1000)) is None, "a share of all does not show how often it fails"
+    assert percentile_half_width(noise[:900], 99) is None
     assert mean_half_width(np.append(noise, np.inf)) is None
     assert rate_half_width(np.arange(199.0), np.ones(199), 0, 199) is None
-    assert rate_half_width(np.arange(200.0), np.ones(200), 0, 200) == 0
 
 
 def test_a_share_of_all_is_not_certain() -> None:
@@ -133,7 +156,7 @@ def test_intervals_of_one_and_two_runs_cover_as_they_say(runs: int) -> None:
     halves = [half_width_within([mean_half_width(run) for run in one]) for one in found]
     known = [half is not None for half in halves]
     assert sum(known) > 90
-    assert covered(found.mean(axis=(1, 2)), halves, LOAD / (1 - LOAD)) >= 0.86
+    assert covered(found.mean(axis=(1, 2)), halves, LOAD / (1 - LOAD)) >= 0.93
 
 
 def test_two_values_have_no_interval_and_two_runs_have_that_of_their_batches() -> None:
@@ -169,6 +192,35 @@ def test_overload_is_seen_and_not_imagined(load: float, least: float, most: floa
     rng = np.random.default_rng(5)
     verdicts = [growth(rng, load, 1500).certain for _ in range(100)]
     assert least <= np.mean(verdicts) <= most
+
+
+@pytest.mark.parametrize(
+    ("load", "requests", "least", "most"),
+    [(0.5, 100, 0.0, 0.0), (0.5, 600, 0.0, 0.0), (0.7, 100, 0.0, 0.05), (0.7, 600, 0.0, 0.05), (1.3, 600, 0.9, 1.0)],
+)
+def test_likely_growth_is_seen_in_short_runs_and_not_imagined(
+    load: float, requests: int, least: float, most: float
+) -> None:
+    rng = np.random.default_rng(13)
+    runs = [growth(rng, load, requests) for _ in range(100)]
+    likely = [likely_growing([run.late], [run.late_error], [0.9 * requests]) for run in runs]
+    assert least <= np.mean(likely) <= most
+    if least:
+        assert np.mean([run.certain for run in runs]) < np.mean(likely)
+
+
+def test_likely_growth_by_hand() -> None:
+    # 100 requests, of which none leaves: 25.5 to 50 in the quarter before the middle, 80 to 100 in the last
+    grown = queue_growth(np.arange(0.5, 100.0), np.arange(0.5, 100.0), np.full(100, nan), 0.0, 100.0)
+    assert grown.late == pytest.approx(90 - 37.5)
+    assert grown.late_error == pytest.approx((90 + 37.5) ** 0.5)
+    assert not grown.certain, "each starts at once"
+    assert likely_growing([16.0], [10.0], [100])
+    assert not likely_growing([14.0], [10.0], [100])
+    assert likely_growing([14.0, 14.0], [10.0, 10.0], [100, 100]), "two runs know more than one"
+    assert not likely_growing([9.0], [1.0], [100]), "fewer than ten"
+    assert not likely_growing([16.0], [1.0], [1000]), "less than 2 % of the arrivals"
+    assert not likely_growing([], [], [])
 
 
 def test_several_runs_together_see_what_one_cannot() -> None:

@@ -21,6 +21,7 @@ NOTES = {
     OVER: N_("overloaded: the queue grows through the whole run, and what is marked depends on the horizon"),
     UNSURE: N_("inconclusive: the 95 % interval contains the target"),
 }
+GROWING = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")
 UNSTEADY = N_(
     "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
 )
@@ -218,8 +219,10 @@ def notes_for(points: Sequence[Point]) -> list[str]:
         marks.append(f"{THIN} {_(NOTES[THIN])}")
     if any(point.row["overloaded"] for point in points):
         marks.append(f"{OVER} {_(NOTES[OVER])}")
-    if any(point.doubtful for point in points):
+    if any(point.doubtful and not point.growing for point in points):
         marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
+    if any(point.growing for point in points):
+        marks.append(f"{UNSURE} {_(GROWING)}")
     kinds = [_(text) for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
     return [*marks, *kinds, *_warmup_notes(points)]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.language import _, ngettext, retold
+from sim.language import N_, _, ngettext, retold
 from sim.report.fleets.futures.sentences import disputed
 from sim.report.fleets.run.year import year_heads
 from sim.report.words.compared import (
@@ -20,7 +20,7 @@ from sim.report.words.compared import (
     ranked_apart,
     where_of,
 )
-from sim.report.words.goals import doubts_told, readings
+from sim.report.words.goals import doubts_told, readings, why_open
 from sim.report.words.money import cash
 from sim.report.words.retries import storms
 from sim.report.words.text import difference, joined, listing, place, places, ranged, seconds, span
@@ -35,7 +35,7 @@ from sim.study.fleets.run.point import Point, fleets_of, has_money
 from sim.study.fleets.run.summary import standing_of
 from sim.study.fleets.run.sweep import Sweep
 from sim.study.fleets.run.year import RunYear, year_of
-from sim.study.metrics.service_level import slack
+from sim.study.metrics.service_level import Standing, slack
 from sim.study.metrics.statistics import FEWEST
 
 
@@ -100,15 +100,15 @@ def _lead(part: Comparison) -> str:
 
 def _headline(part: Comparison, slo: Slo) -> str:
     if len(part.fleets) == 1:
-        return joined([_alone(part, part.fleets[0], slo), _inconclusive(part)])
+        return joined([_alone(part, part.fleets[0], slo), _inconclusive(part, slo)])
     if not any(point.sure or point.doubtful for point in part.points):
         return _(
             "{none} {goal}{anywhere}.", none=none_of(part.fleets), goal=goal(part), anywhere=anywhere(part)
         ) + _nearest(part, slo)
     contests = part.contests
     if not contests:
-        return joined([_by_reach(part), _inconclusive(part)])
-    return joined([_cheapest(part, contests), _beyond(part), _inconclusive(part)])
+        return joined([_by_reach(part), _inconclusive(part, slo)])
+    return joined([_cheapest(part, contests), _beyond(part), _inconclusive(part, slo)])
 
 
 def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
@@ -308,15 +308,20 @@ def _reach(part: Comparison, fleet: str) -> str:
     )
 
 
-def _inconclusive(part: Comparison) -> str:
+def _inconclusive(part: Comparison, slo: Slo) -> str:
     """Where it is open whether fleets meet the SLO, with what a token costs there."""
     told = []
+    standings = [_standing(point, slo) for point in part.points if point.doubtful]
     for fleet in part.fleets:
         if where := part.doubtful(fleet):
             last = next(point for point in reversed(part.points) if point.fleet == fleet and point.doubtful)
             cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
             told.append(f"{fleet}{at(part, where)}{cost}")
-    return _open(part, told, _("the 95 % interval contains the target"))
+    return _open(part, told, why_open(standings, N_("the 95 % interval contains the target")))
+
+
+def _standing(point: Point, slo: Slo) -> Standing:
+    return standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
 
 
 def _open(part: Comparison, told: Sequence[str], why: str) -> str:
@@ -333,14 +338,16 @@ def _open(part: Comparison, told: Sequence[str], why: str) -> str:
 
 
 def _unsure(part: Comparison, slo: Slo) -> str:
-    """What is attained where a limit of the service level lies within its interval."""
-    told = []
+    """What is attained where a limit of the service level lies within its interval, and where the queue may grow."""
+    told, standings = [], []
     for point in part.points:
         if point.doubtful:
-            found = standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
+            found = _standing(point, slo)
+            standings.append(found)
             doubts = _("; ").join(doubts_told(found))
             told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
-    return _open(part, told, _("the 95 % interval contains the target; more replications narrow it"))
+    why = N_("the 95 % interval contains the target; more replications narrow it")
+    return _open(part, told, why_open(standings, why))
 
 
 def _significance(part: Comparison) -> str:

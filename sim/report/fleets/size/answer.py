@@ -183,6 +183,9 @@ def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
     found = best.standing
     if best.doubtful and found is not None:
+        if not found.doubts:
+            yield _("The queue seems to grow; a longer horizon_s shows whether it does.")
+            return
         more = _(
             "set replications to {replications} to halve the interval, or a longer horizon_s",
             replications=4 * max(FEWEST, scenario.replications),

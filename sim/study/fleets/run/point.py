@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.service_level import cases_growing
 
 
 class FinishedCase(Protocol):
@@ -69,12 +70,17 @@ class Point:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a limit of the SLO lies within the interval of what is attained, so that it may be met or missed."""
+        """Whether the verdict on the SLO is open: a limit lies within an interval, or the queue seems to grow."""
         return self.ok and self.row["slo_verdict"] == "inconclusive"
 
     @property
+    def growing(self) -> bool:
+        """Whether the verdict is inconclusive and the queue seems to grow."""
+        return self.doubtful and self.good and cases_growing([case.metrics for case in self.cases])
+
+    @property
     def sure(self) -> bool:
-        """Whether it is good, and no limit of the SLO lies within the interval of what is attained."""
+        """Whether it is good, and the verdict on the SLO is certain."""
         return self.good and not self.doubtful
 
     def number(self, column: str) -> float | None:

@@ -71,7 +71,7 @@ class TriedFleet:
     @property
     def doubtful(self) -> bool:
         """Whether it is inconclusive that it meets or misses the service level."""
-        return self.standing is not None and bool(self.standing.doubts)
+        return self.standing is not None and self.standing.verdict == "inconclusive"
 
     @property
     def total(self) -> int:

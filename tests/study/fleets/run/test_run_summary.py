@@ -178,3 +178,19 @@ def test_no_share_has_an_interval_beyond_0_and_100_percent(make_case: Callable[.
     assert 0 <= low < row["slo_attainment"] < high <= 1
     assert row["slo_attainment_ci95"] == pytest.approx((high - low) / 2)
     assert row["slo_verdict"] == "inconclusive"
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_limits_that_are_kept_while_the_queue_seems_to_grow_are_inconclusive(
+    make_case: Callable[..., Any], runs: int
+) -> None:
+    cases = [make_case("a", 1.0, i, capacity=2.0, usd_per_h=1.0) for i in range(runs)]
+    assert summarize(cases, [], SLO)[0].row["slo_verdict"] == "met"
+    for case in cases:
+        case.set(late_growth=60.0, late_growth_error=8.0)
+    (point,) = summarize(cases, [], SLO)
+    assert (point.row["slo_verdict"], point.growing, point.sure) == ("inconclusive", True, False)
+    for case in cases:
+        case.set(slo_attainment=0.2, slo_shares=[0.2])
+    (point,) = summarize(cases, [], SLO)
+    assert (point.row["slo_verdict"], point.growing) == ("missed", False)
