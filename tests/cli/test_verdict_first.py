@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 import sim
 from sim.cli import app
+from sim.report.words.exactness import ignored, undrawn
+from sim.scenario.schema import Scenario
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}
@@ -71,3 +73,34 @@ def test_different_models_are_one_product_only_where_asked(tmp_path: Path) -> No
     assert "cheaper" not in apart
     together, _ = headlines(tmp_path, SCENARIO | MODELS | {"compare": {"across_models": True}, "name": "second"})
     assert together.startswith("a is cheaper per million output tokens")
+
+
+def test_a_report_on_different_models_compares_within_one(tmp_path: Path) -> None:
+    fleets = [*MODELS["fleets"], fleet("c", 4000, model="llama3.1-8b")]
+    (tmp_path / "s.yaml").write_text(dump(SCENARIO | YEAR | {"fleets": fleets, "replications": 2, "seed": 5}))
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--workers", "1"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Different models (a and c: llama3.1-8b; b: llama3.1-70b): compare curves of one model only." in page
+    assert "<th>Model</th><td>llama3.1-8b</td><td>llama3.1-70b</td><td>llama3.1-8b</td>" in page
+    assert "Nothing is claimed between" not in page, "the year lies between the simulated loads"
+    assert "Difference (a minus b)" not in done.stdout + page
+
+
+def test_the_sweep_is_named_as_ignored_only_where_it_is_more_than_the_year() -> None:
+    def told(command: str, **more: Any) -> str:
+        return ignored(command, Scenario.model_validate(SCENARIO | more))
+
+    other = {"sweep": YEAR["sweep"] | {"fleets.0.pools.0.replicas": [1, 2]}}
+    assert told("breakeven", **YEAR) == told("size", **YEAR) == told("plan") == ""
+    assert told("breakeven", sweep=YEAR["sweep"]).startswith("sweep is ignored")
+    assert told("breakeven", **YEAR | other).startswith("sweep is ignored")
+    assert told("capacity", **YEAR).startswith("sweep is ignored")
+
+
+def test_breakeven_says_that_central_values_decide() -> None:
+    site = SCENARIO["site"] | {"electricity_usd_per_kwh": {"triangular": [0.1, 0.2, 0.4]}}
+    asked: dict[str, Any] = SCENARIO | {"requests": "none"}
+    drawn = sim.breakeven(asked | {"site": site, "futures": {"draws": 100}}, quiet=True, workers=1)
+    said = "Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run."
+    assert said in drawn.verdict + " ".join(drawn.findings)
+    assert undrawn(False) == []

@@ -14,6 +14,7 @@ def run(asked: Asked) -> None:
     from sim.report.words.price_age import price_age_note
     from sim.report.words.worth import extrapolated_note
     from sim.scenario.job.schema import WorkScenario
+    from sim.scenario.sections.compare import models_of
     from sim.scenario.sweep import axes
     from sim.study.cases.points import limits
     from sim.study.fleets.futures.settings import stored_disputes
@@ -40,7 +41,7 @@ def run(asked: Asked) -> None:
         lambda: [
             *headed(verdict(), scenario),
             terminal_table(*told),
-            *terminal_differences(*told),
+            *terminal_differences(*told, models_of(scenario, scenario.compare)),
             *notes(),
             f"results in {folder}",
         ],

@@ -59,6 +59,7 @@ def price(
         from sim.report.fleets.run.verdict import verdict_of
         from sim.report.page.document import as_json, run_document
         from sim.scenario.checks.hostless import hostless_notes
+        from sim.scenario.sections.compare import models_of
         from sim.scenario.sweep import axes
         from sim.study.cases.points import limits
         from sim.study.fleets.futures.settings import stored_disputes
@@ -75,7 +76,7 @@ def price(
         show_all(
             *headed(verdict_of(loaded, catalog, summarize(*told), disputes=stored_disputes(folder)), loaded),
             terminal_table(*told),
-            *terminal_differences(*told),
+            *terminal_differences(*told, models_of(loaded, loaded.compare)),
             *bare,
             *futures_told(folder),
             f"results in {folder}",

@@ -26,7 +26,7 @@ from sim.serve.refused import Refused
 from sim.study.cases.points import resolved_plans
 from sim.study.fleets.held.answer import SLO, Answer
 from sim.study.fleets.held.limits import Judged
-from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.paired import differences, of_one_model
 from sim.study.fleets.run.sweep import sweep_of
 from sim.study.fleets.run.year import year_of
 from sim.yamlio import dump
@@ -99,7 +99,7 @@ def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[s
 def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -> str:
     scenario, points, axes, slo = found.scenario, found.points, found.axes, found.slo
     plans = resolved_plans(scenario, catalog)
-    compared = blocks(differences(points), axes, slo)
+    compared = blocks(of_one_model(differences(points), told.models), axes, slo)
     worths = worths_by_key(scenario, catalog, points)
     year = year_of(scenario, catalog, points, axes)
     return render(

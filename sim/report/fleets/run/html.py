@@ -68,7 +68,7 @@ def render(
         swatches=swatches(sweep.fleets),
         fleets=sweep.fleets,
         settings={setting: _(line) for setting, line in dashes(sweep).items()},
-        glance=glance(sweep, level, year),
+        glance=glance(sweep, level, year, answer.models),
         charts=panel_figures(_in_pairs(marked(panels, worths))),
         rings=ring_key(worths.values()),
         timeline=panel_figures(timeline),

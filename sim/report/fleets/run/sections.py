@@ -18,7 +18,7 @@ from sim.scenario.sections.slo import Slo
 from sim.study.fleets.run.compare import COST
 from sim.study.fleets.run.point import Point
 from sim.study.fleets.run.sweep import Sweep
-from sim.study.fleets.run.year import RunYear
+from sim.study.fleets.run.year import FleetYear, RunYear
 from sim.workload.tenants import NOBODY
 
 CAUSES = {
@@ -71,8 +71,13 @@ class Bar:
     after: str
 
 
-def glance(sweep: Sweep, slo: Slo, year: RunYear | None = None) -> list[tuple[str, list[str]]]:
-    """The main figures, one column a fleet: (name of the row, cells); with a *year* those of its hours first."""
+def glance(
+    sweep: Sweep, slo: Slo, year: RunYear | None = None, models: Mapping[str, str] | None = None
+) -> list[tuple[str, list[str]]]:
+    """The main figures, one column a fleet: (name of the row, cells); with a *year* those of its hours first.
+
+    *models* has the model of every fleet where they differ.
+    """
     lines = [next(line for line in sweep.lines if line.fleet == fleet) for fleet in sweep.fleets]
     at = sweep.reference
     there = "" if sweep.single else _(" at {place}", place=place(sweep.axis, at))
@@ -112,10 +117,13 @@ def glance(sweep: Sweep, slo: Slo, year: RunYear | None = None) -> list[tuple[st
         open_at = [[sweep.value(p) for p in line.points if p.doubtful] for line in lines]
         rows.insert(0, (_("Inconclusive at"), [span(sweep.axis, one, sweep.values) if one else "" for one in open_at]))
         rows.insert(0, (_("{goal} at", goal=goal), where))
-        rows.append((_("Cheapest per million output tokens within that"), [_cheapest(sweep, points) for points in fit]))
+        rows.append(
+            (_("Lowest per million output tokens at these loads"), [_cheapest(sweep, points) for points in fit])
+        )
         rows.append((_("Limited by, at the last point"), [limited_by(line.points[-1]) for line in lines]))
     of_year = _of_year(sweep, year) if year is not None else []
-    return [(name, cells) for name, cells in (*of_year, *rows) if any(cells)]
+    served = [(_("Model"), [models.get(fleet, "") for fleet in sweep.fleets])] if models else []
+    return [(name, cells) for name, cells in (*served, *of_year, *rows) if any(cells)]
 
 
 def _of_year(sweep: Sweep, year: RunYear) -> list[tuple[str, list[str]]]:
@@ -124,12 +132,14 @@ def _of_year(sweep: Sweep, year: RunYear) -> list[tuple[str, list[str]]]:
     load = year_load(year.plan)
     return [
         (_("Load of the year"), [load if row is not None else "" for row in every]),
-        (
-            _("Cost per year"),
-            ["" if row is None or row.usd_per_year is None else cash(row.usd_per_year) for row in every],
-        ),
+        (_("Cost per year"), _amounts(every, "usd_per_year")),
+        (_("Per million output tokens over the year"), _amounts(every, "usd_per_million_output_tokens")),
         (_("Working hours within the SLO"), ["" if row is None else percent(row.good_share) for row in every]),
     ]
+
+
+def _amounts(rows: Sequence[FleetYear | None], column: str) -> list[str]:
+    return ["" if (value := getattr(row, column, None)) is None else cash(value) for row in rows]
 
 
 def _decided(points: Sequence[Point]) -> str:

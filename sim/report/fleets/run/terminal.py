@@ -26,7 +26,7 @@ from sim.report.words.retries import storm_notes
 from sim.report.words.units import noun
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.compare import models_of
-from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.paired import differences, of_one_model
 from sim.study.fleets.run.point import FinishedCase, Point, service_points
 from sim.study.fleets.run.summary import summarize
 
@@ -82,10 +82,16 @@ def brief_limit(name: str | None) -> str:
 
 
 def terminal_differences(
-    cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]
+    cases: Sequence[FinishedCase],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    models: Mapping[str, str] | None = None,
 ) -> list[RenderableType]:
-    """The first fleet less each of the others at every point; nothing for a single fleet, or with single runs."""
-    found = [one for one in differences(summarize(cases, axes, slo)) if one.pairs > 1]
+    """Return the differences of the first fleet and each of the others at every point; none for a single fleet or with
+    single runs. With *models*, fleet -> model, those of fleets of one model.
+    """
+    every = of_one_model(differences(summarize(cases, axes, slo)), models or {})
+    found = [one for one in every if one.pairs > 1]
     first = found[0].first.fleet if found else ""
     tables: list[RenderableType] = []
     for block in blocks([one for one in found if one.first.fleet == first], axes, slo):

@@ -1,7 +1,7 @@
 """The answer in a sentence, where it holds, and what qualifies it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
@@ -46,8 +46,13 @@ class Verdict:
     headline: str
     findings: tuple[str, ...]
     """Range of validity, significance, limits: one sentence or two each."""
-    chart_note: str = ""
-    """Note beside charts that show fleets of different models; empty without such fleets."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model of every fleet, where fleets that serve different models are ranked apart."""
+
+    @property
+    def chart_note(self) -> str:
+        """Note beside charts that show fleets of different models; empty without such fleets."""
+        return apart_on_charts(self.models)
 
 
 def verdict_of(
@@ -86,10 +91,10 @@ def verdict(
     findings = [line for part in comparisons for line in _findings(part, level, year is not None)]
     findings += _infeasible(points)
     if comparisons:
-        findings.insert(0, _validity(comparisons[0].sweep, points))
+        findings.insert(0, _validity(comparisons[0].sweep, points, year is not None))
     if models:
         findings.insert(0, ranked_apart(models))
-    return Verdict(headline, (*findings, *map(retold, notes)), apart_on_charts(models or {}))
+    return Verdict(headline, (*findings, *map(retold, notes)), models or {})
 
 
 def _lead(part: Comparison) -> str:
@@ -264,7 +269,7 @@ def _beyond(part: Comparison) -> str:
 def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
     """What else is known of the points; with a year its costs are in the headline, and not those of single loads."""
     lead = _lead(part)
-    found = [_reach(part, fleet) for fleet in part.fleets if not part.sweep.single]
+    found = [_reach(part, fleet, of_year) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
     found += [] if of_year else [_significance(part), _at_full_use(part)]
     overloaded = [point for point in part.points if point.row["overloaded"]]
@@ -283,15 +288,16 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
     return [lead + line for line in found if line]
 
 
-def _reach(part: Comparison, fleet: str) -> str:
-    """How far the fleet goes, what a token costs there and what stops it."""
+def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
+    """Return up to which load the fleet meets the SLO and, unless costs are those *of_year*, what tokens cost there."""
     points = [point for point in part.points if point.fleet == fleet]
     fit = [point for point in points if point.sure]
     missed = [point for point in points if not point.good and not point.doubtful]
     if not fit:
         return "" if part.doubtful(fleet) else misses(part, fleet)
     last = fit[-1]
-    cost = _(", {cost} per million output tokens there", cost=_cost(last)) if _cost(last) else ""
+    priced = _cost(last) and not of_year
+    cost = _(", {cost} per million output tokens there", cost=_cost(last)) if priced else ""
     numeric = part.sweep.numeric and missed and part.sweep.x(missed[0]) > part.sweep.x(last)
     edge = (
         _(" (the limit lies between that and {place})", place=place(part.sweep.axis, part.sweep.value(missed[0])))
@@ -390,7 +396,7 @@ def _at_full_use(part: Comparison) -> str:
     )
 
 
-def _validity(sweep: Sweep, points: Sequence[Point]) -> str:
+def _validity(sweep: Sweep, points: Sequence[Point], of_year: bool) -> str:
     counts = [point.row["replications"] for point in points if point.ok]
     several = ranged(str(min(counts)), str(max(counts)))
     runs = _("{several} replications each", several=several) if max(counts) > 1 else _("one run each")
@@ -398,6 +404,14 @@ def _validity(sweep: Sweep, points: Sequence[Point]) -> str:
     if sweep.single:
         return _("Holds for this one load ({runs}), this workload{prices}.", runs=runs, prices=prices)
     where = span(sweep.axis, sweep.values, sweep.values)
+    if of_year:
+        return _(
+            "Holds for this load profile ({where} simulated; {runs}; hours between these loads are interpolated), this "
+            "workload{prices}.",
+            where=where,
+            runs=runs,
+            prices=prices,
+        )
     return _(
         "Holds for the simulated points ({where}; {runs}), this workload{prices}. Nothing is "
         "claimed between or beyond the points.",

@@ -28,7 +28,7 @@ from sim.report.words.units import counted
 from sim.study.fidelity.marks import Worth
 from sim.study.fleets.futures.draws import FutureStudy
 from sim.study.fleets.futures.settings import disputes_of
-from sim.study.fleets.run.paired import differences
+from sim.study.fleets.run.paired import differences, of_one_model
 from sim.study.fleets.run.point import FinishedCase, Point, has_money, service_points
 from sim.study.fleets.run.summary import summarize
 from sim.study.fleets.run.sweep import Sweep, sweep_of
@@ -94,7 +94,7 @@ def write_report(
             axes,
             slo,
             of_year,
-            blocks(compared, axes, slo),
+            blocks(of_one_model(compared, answer.models), axes, slo),
             section,
             timeline,
             worths(points),

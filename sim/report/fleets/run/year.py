@@ -9,7 +9,7 @@ from sim.report.fleets.run.tables import write_rows
 from sim.report.words.compared import goal_of_all, goal_of_one
 from sim.report.words.goals import share_beside
 from sim.report.words.money import cash, in_code
-from sim.report.words.text import commas, difference, joined, listing, percent, places, plain
+from sim.report.words.text import AXIS_UNITS, commas, difference, joined, listing, percent, places, plain
 from sim.scenario.sections.slo import Slo
 from sim.scenario.year import YearPlan
 from sim.study.fleets.run.year import COLUMNS, PEAKS, FleetYear, RunYear
@@ -74,10 +74,10 @@ def _cells(row: FleetYear, money: bool, slo: Slo) -> list[str]:
 
 def year_load(plan: YearPlan) -> str:
     """The load of a year in words: its mean and its peak, and the hours without any."""
-    unit = _("{load} clients") if plan.clients else _("{load} requests/s")
+    unit = _(AXIS_UNITS["concurrency" if plan.clients else "rate_rps"])
     told = [
-        _("mean {load}", load=unit.format(load=plain(plan.mean))),
-        _("peak {load}", load=unit.format(load=plain(plan.peak))),
+        _("mean {load}", load=unit.format(plain(plan.mean))),
+        _("peak {load}", load=unit.format(plain(plan.peak))),
     ]
     idle = _("idle in {hours} of {all_hours} hours", hours=plain(plan.idle_hours), all_hours=f"{HOURS_PER_YEAR:,.0f}")
     return commas([*told, *([idle] if plan.idle_hours else [])])
@@ -89,7 +89,12 @@ def _note(year: RunYear) -> str:
     if plan.clients:
         parts.append(_("A load is the number of clients present, all with the pauses of the workload."))
     if idle := plan.idle_hours:
-        parts.append(_("In {idle} hours no requests arrive: the machines stay on and idle.", idle=plain(idle)))
+        parts.append(
+            _(
+                "Working hours are those in which requests arrive; in the other {idle} the servers stay on and idle.",
+                idle=plain(idle),
+            )
+        )
     hours = max((row.interpolated_hours or 0.0 for row in rows), default=0.0)
     if hours:
         parts.append(

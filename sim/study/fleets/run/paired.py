@@ -1,6 +1,6 @@
 """Fleet less fleet at every sweep point: request i is the same request in both, so that what they share cancels out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isnan
@@ -42,6 +42,11 @@ class Difference:
         if self.difference == 0 == self.half_width:
             return "same"
         return "differs" if abs(self.difference) > self.half_width else "cannot tell"
+
+
+def of_one_model(found: Sequence[Difference], models: Mapping[str, str]) -> list[Difference]:
+    """Return the differences between fleets of the same model; all where *models*, fleet -> model, is empty."""
+    return [one for one in found if models.get(one.first.fleet) == models.get(one.second.fleet)]
 
 
 def differences(points: Sequence[Point], metrics: Sequence[str] = PAIRED) -> list[Difference]:
