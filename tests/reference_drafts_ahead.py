@@ -6,6 +6,7 @@ drafts are placeholders of tokens when they are scheduled, and computed tokens a
 
 from dataclasses import dataclass
 
+from reference_drafts import PaddedAdmissions
 from reference_queued import InFlight, Launched, QueuedReference
 
 from sim.records import Batch, Request
@@ -19,12 +20,11 @@ class Drafting(InFlight):
     """Tokens that count as computed and will be taken back."""
 
 
-class AsyncDraftReference(QueuedReference):
+class AsyncDraftReference(PaddedAdmissions, QueuedReference):
     tracked = Drafting
 
-    def __init__(self, *args, draft_tokens, accepted, **limits):
+    def __init__(self, *args, **limits):
         super().__init__(*args, asynchronous=True, **limits)
-        self.draft_tokens, self.accepted = draft_tokens, accepted
 
     def _possible(self, request: Request) -> bool:
         slots = request.prompt_tokens + request.output_tokens - 1 + 2 * self.draft_tokens
@@ -50,7 +50,7 @@ class AsyncDraftReference(QueuedReference):
         self.calls += 1
         scheduled = self._schedule()
         launched = Launched(scheduled, end_s=now)
-        launched.drafts = {}
+        launched.drafts, launched.kept = {}, {}
         if not scheduled:
             return launched
         self.steps += 1
@@ -64,7 +64,8 @@ class AsyncDraftReference(QueuedReference):
             if one.decoding:
                 launched.sampled.add(one)
                 one.placeholders += 1 + drafts
-                one.doubtful += drafts - min(self.accepted, drafts)
+                launched.kept[one] = kept = self._kept(one, drafts)
+                one.doubtful += drafts - kept
                 one.drafts = self.draft_tokens
         return launched
 
@@ -79,7 +80,7 @@ class AsyncDraftReference(QueuedReference):
             one.stale -= new if stale else 0
             if one not in launched.sampled or one.gone:
                 continue
-            kept = min(self.accepted, launched.drafts[one])
+            kept = launched.kept[one]
             lost = launched.drafts[one] - kept
             made = one.made
             done = any(self._makes_token(one, now) for _ in range(1 + kept))

@@ -32,6 +32,8 @@ class Tracked:
     cached_tokens: int = 0
     started: bool = False
     decoding: bool = False
+    passed_over: bool = False
+    """Admission has gone on to those behind it; it has not been admitted since."""
     evicted: Progress | None = None
     """How far it had come when it was evicted."""
 
@@ -91,7 +93,9 @@ class ReferenceEngine:
         self.reserve_full_isl = reserve_full_isl
         self.interval = prefill_schedule_interval
         self.last_prompts_step = -self.interval
-        self.prompts_wait = self.left_waiting = False
+        self.prompts_wait = self.left_waiting = self.prompt_withdrawn = False
+        self.went_on = self.served = False
+        """Whether running requests compute their prompts, and whether any does anything, in the step being formed."""
         self.longest_chunk = inf
         self.usable = num_gpu_blocks - 1
         self.free = deque(PhysicalBlock() for _ in range(self.usable))
@@ -221,12 +225,15 @@ class ReferenceEngine:
         self.prompts_wait = soon and not self.left_waiting and any(one.decoding for one in self.running)
         alone = len(self.running) + len(self.waiting) == 1
         self.longest_chunk = inf if alone or not self.long_prefill else self.long_prefill
+        self.prompt_withdrawn = False
         budget, preempted = self._serve_running(scheduled, self.budget)
+        self.went_on = self.prompt_withdrawn or any(not one.decoding for one in scheduled)
+        self.served = bool(scheduled)
         if not preempted:
             self._admit(scheduled, budget)
             if not self.prompts_wait:
-                self.left_waiting = bool(self.waiting)
-        if any(not one.decoding for one in scheduled):
+                self.left_waiting = any(not one.passed_over for one in self.waiting)
+        if self.went_on or any(not one.decoding and one.tokens - one.computed > 1 for one in scheduled):
             self.last_prompts_step = self.steps
         return scheduled
 
@@ -248,6 +255,7 @@ class ReferenceEngine:
                 self.running.remove(victim)
                 if victim in scheduled:
                     budget += scheduled.pop(victim)
+                    self.prompt_withdrawn |= not victim.decoding
                 if place < index:
                     index -= 1
                 self._preempt(victim)
@@ -295,19 +303,22 @@ class ReferenceEngine:
 
     def _admit(self, scheduled: dict[Tracked, int], budget: int) -> None:
         while budget > 0 and len(self.running) < self.seats:
-            able = [one for one in self.waiting if not self._skipped(one)]
-            one = self._next(able) if able else None
-            if one is None:
+            able = list(self.waiting)
+            while able and self._skipped(one := self._next(able)):
+                able.remove(one)
+                one.passed_over = not self.fair  # vLLM has no fair queue
+            if not able:
                 break
             hits = self._hits(one)
             below, read_s = self._below(one, len(hits))
             known = (len(hits) + len(below)) * self.size
-            new = self._chunk(one.tokens - known, budget, scheduled)
+            new = self._new_to_join(one, known, budget, scheduled)
             total = self._blocks_to_join(one, known + new)
             if not new or total - len(hits) + sum(b.users == 0 for b in hits) > len(self.free):
                 break
             self._unqueue(one)
             self._count(one)
+            one.passed_over = False
             for block in hits:
                 if block.users == 0:
                     self.free.remove(block)
@@ -328,6 +339,9 @@ class ReferenceEngine:
             scheduled[one] = new
             budget -= new
 
+    def _new_to_join(self, one: Tracked, known: int, budget: int, scheduled: dict[Tracked, int]) -> int:
+        return self._chunk(one.tokens - known, budget, scheduled)
+
     def _chunk(self, left: int, budget: int, scheduled: dict[Tracked, int]) -> int:
         if self.prompts_wait and left > 1:
             return 0
@@ -335,7 +349,7 @@ class ReferenceEngine:
         return min(left, budget) if self.chunked or left <= budget else 0
 
     def _blocks_to_join(self, one: Tracked, tokens: int) -> int:
-        needed = -(-(one.tokens if self.reserve_full_isl else tokens) // self.size)
+        needed = -(-(max(one.tokens, tokens) if self.reserve_full_isl else tokens) // self.size)
         return needed + (self.kept_free if self.running else 0)
 
     def _hits(self, one: Tracked) -> list[PhysicalBlock]:

@@ -91,7 +91,7 @@ class RankLimits:
             slots = self.new_adapters()
             if self.scheduling == "fair":
                 return FairQueue(lambda: AdapterQueue(slots, by_priority=False), slots)
-            return AdapterQueue(slots, self.scheduling == "priority")
+            return AdapterQueue(slots, self.scheduling == "priority", counts=self.prefill_schedule_interval > 1)
         if self.order is not None:
             return PriorityQueue(self.order)
         if self.scheduling == "fair":

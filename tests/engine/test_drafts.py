@@ -88,6 +88,22 @@ def test_a_draft_must_be_possible() -> None:
             Speculative(num_speculative_tokens=2, **wrong)
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahead) -> None:
+    """A step takes 10 ms and 1 ms a token; all of three drafts hold, those of the padding do not."""
+    limits = RankLimits(
+        40, 4, 4, 64, 100, draft_tokens=3, accepts=lambda request, tokens: 3, batches_in_flight=1 + ahead
+    )
+    model = steptime.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
+    requests = [Request(0, 0.0, 1, 9), Request(1, 0.005, 1, 2), Request(2, 0.005, 2, 1)]
+    engine = AsyncEngine(model, limits, AsyncDraftRank) if ahead else VllmEngine(model, limits, DraftRank)
+    drain(engine, requests)
+    # 11 ms: the first is not padded, as nothing decodes; then 4 tokens of the first and of the second, 2 of the third
+    assert requests[0].first_token_s == pytest.approx(0.011)
+    joined_s = 0.011 + 0.014 * ahead + 0.02
+    assert [one.first_token_s for one in requests[1:]] == pytest.approx([joined_s, joined_s])
+
+
 def test_whom_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead() -> None:
     """A step takes 10 ms and 1 ms a token; two of three drafts hold."""
     own = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}

@@ -107,9 +107,15 @@ def test_a_long_prompt_is_capped_only_where_somebody_else_is_there() -> None:
 
 
 def test_an_older_prompt_may_take_the_budget_of_a_younger_answer() -> None:
-    # prompts at 4 s; at 5 s one of a single token, which need not wait; at 9 s the long prompt takes all that is left
+    # prompts at 4 s; at 5 s one of a single token, which need not wait; at 8 s the long prompt takes all that is left
+    rows = [(0.0, 2, 20), (0.5, 25, 1), (4.5, 1, 5)]
+    assert dates(Rank, rows, prefill_schedule_interval=4) == [(1.0, 20.0), (13.0, 13.0), (6.0, 11.0)]
+
+
+def test_a_prompt_of_one_token_does_not_restart_the_interval() -> None:
+    # the long prompt joins at 1 s and goes on at 5 s; the third finds no budget, so the step at 6 s does not wait
     rows = [(0.0, 1, 20), (0.5, 25, 1), (4.5, 1, 5)]
-    assert dates(Rank, rows, prefill_schedule_interval=4) == [(1.0, 20.0), (14.0, 14.0), (6.0, 11.0)]
+    assert dates(Rank, rows, prefill_schedule_interval=4) == [(1.0, 20.0), (7.0, 7.0), (7.0, 11.0)]
 
 
 def test_prompts_wait_for_the_interval_only_while_others_decode() -> None:

@@ -108,4 +108,4 @@ def test_dates_and_preemptions_are_those_of_vllm(path: Path, tmp_path: Path) -> 
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 62
+    assert len(CASES) >= 64

@@ -13,6 +13,7 @@ from sim.engine.kv.blocks import BlockPool, NamedBlocks
 from sim.engine.kv.decode_blocks import BlockPhases
 from sim.engine.kv.slots import Slots
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.queues.adapters import AdapterQueue
 from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.sequence import Sequence
@@ -24,8 +25,8 @@ class Rank(RankSchedule):
 
     __slots__ = (
         "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
-        "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_wait", "_reserves_all", "_short",
-        "_tiered", "_windowed",
+        "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_go_on", "_prompts_wait",
+        "_reserves_all", "_short", "_taken", "_tiered", "_windowed",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -35,6 +36,8 @@ class Rank(RankSchedule):
         """Tokens that a step computes for a sequence that decodes."""
         self._answers = Answers(pool) if isinstance(pool, NamedBlocks) else None
         self._preempted_in_step = False
+        self._taken = 0
+        """Tokens of running requests in the step being formed."""
         self._short = 0
         """Tokens by which the step being formed computes fewer than usual for those who decode."""
         self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
@@ -45,14 +48,17 @@ class Rank(RankSchedule):
         self._reserves_all = limits.reserve_full_isl
         self._interval = limits.prefill_schedule_interval
         self._prompts_at = -self._interval
-        """Counter of the last step that computed prompts."""
+        """Counter of the last step that computed prompts; one with a single token to compute when admitted is none."""
+        self._prompts_go_on = False
+        """Whether the step being formed goes on with a prompt of an earlier step."""
         self._prompts_wait = False
         """The step being formed computes none, because of the interval."""
         self._windowed = False
         """Sequences give back blocks that lie before a window."""
         self._tiered = limits.new_tiers is not None
         self._left_waiting = False
-        """The last step in which prompts did not wait for the interval left some in the queue: then none waits."""
+        """The last step in which prompts did not wait for the interval left some in the queue that admission had not
+        passed over: then none waits."""
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Schedule.may_admit`."""
@@ -76,7 +82,9 @@ class Rank(RankSchedule):
         return super()._chunk(min(tokens, self._longest_chunk), budget)
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
-        tokens = sequence.tokens if self._reserves_all else hits * self.pool.block_size + chunk
+        tokens = hits * self.pool.block_size + chunk
+        if self._reserves_all and tokens < sequence.tokens:
+            tokens = sequence.tokens
         missing = self.pool.missing(sequence, hits, tokens)
         return missing + self._kept_free if self.running else missing
 
@@ -115,7 +123,9 @@ class Rank(RankSchedule):
         self.read_s = 0.0
         if self._long_prefill or self._interval > 1:
             self._limit_prompts()
+        self._prompts_go_on = False
         still = self._serve_running()
+        self._prompts_go_on |= bool(self._chunks)
         self.blocked_by = ""
         if self._preempted_in_step:
             self.blocked_by = "kv"
@@ -124,19 +134,22 @@ class Rank(RankSchedule):
                 self._name_answers(True)
             if self.waiting or self.joining:
                 decoding = (self._decoding - len(still)) * self._per_decode - self._short
-                taken = decoding + sum([chunk for _, chunk in self._chunks])
-                self._admit(self._max_num_batched_tokens - taken, now)
+                self._taken = decoding + sum([chunk for _, chunk in self._chunks])
+                self._admit(self._max_num_batched_tokens - self._taken, now)
             if self._interval > 1 and not self._prompts_wait:
-                self._left_waiting = bool(self.waiting)
+                passed_over = len(self.waiting.passed_over) if isinstance(self.waiting, AdapterQueue) else 0
+                self._left_waiting = len(self.waiting) > passed_over
         self._fill_decodes()
         if still:
             self._drop(still)
         self._fill_chunks()
         if self.adapters is not None:
             self.adapters.fill(self.batch, self.running, self._chunks, still, self._per_decode)
+        if self._prompts_go_on or (
+            self._interval > 1 and any(one.tokens - one.computed > 1 for one, _ in self._chunks)
+        ):
+            self._prompts_at = self._step
         if self._chunks:
-            if self.batch.prefill_seqs:
-                self._prompts_at = self._step
             return 1
         if not self.batch.decode_seqs:
             return 0
@@ -250,6 +263,7 @@ class Rank(RankSchedule):
             del self._prefilling[sequence]
             if withdrawn:
                 self._chunks.remove((sequence, withdrawn))
+                self._prompts_go_on = True
         # as in vLLM, a block has its name from the moment on that it is to be filled
         self.pool.release(sequence, sequence.held, True, known)
         sequence.high_water = max(sequence.high_water, computed)

@@ -124,14 +124,27 @@ class RankSchedule(Entrance, ABC):
                 return
             hits = pool.lookup(sequence)
             below = pool.below(sequence, hits)
-            chunk = self._chunk(sequence.tokens - (hits + below) * pool.block_size, budget)
-            if not chunk or self._missing(sequence, hits, below * pool.block_size + chunk) > pool.free:
+            known = (hits + below) * pool.block_size
+            chunk = self._chunk(sequence.tokens - known, budget)
+            padding = self._padding(sequence, known)
+            if padding >= budget:
+                chunk = 0
+            if not chunk or self._missing(sequence, hits, below * pool.block_size + chunk + padding) > pool.free:
                 self.blocked_by = "kv" if chunk else "budget"
                 return
             self.read_s += pool.read(sequence, hits, below) + self._bring_adapter(sequence)
             self._seat(waiting.pop(), hits, now, below)
             self._schedule_chunk(sequence, chunk)
-            budget -= chunk
+            if padding:
+                self._pad(sequence, padding)
+            budget -= chunk + padding
+
+    def _padding(self, sequence: Sequence, known: int) -> int:
+        """Return how many draft tokens *sequence* is padded with if it is admitted with its first *known* tokens."""
+        return 0
+
+    def _pad(self, sequence: Sequence, padding: int) -> None:
+        """Add *padding* draft tokens to the chunk of *sequence*, just admitted."""
 
     def _continue_prompt(self, budget: int) -> int:
         """The prompt that was cut goes on; what it leaves of *budget*."""

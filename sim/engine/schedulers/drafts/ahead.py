@@ -57,7 +57,8 @@ class AsyncDraftRank(DraftRank, AsyncRank):
 
     def _start_decoding(self, sequence: Sequence, left: int) -> None:
         super()._start_decoding(sequence, left)
-        self._odd[sequence] = self._step, sequence.computed, sequence.computed
+        padding = self._drafts if sequence in self._padded else 0
+        self._odd[sequence] = self._step, sequence.computed, sequence.computed + padding
 
     def _stand_still(self, sequence: Sequence) -> None:
         super()._stand_still(sequence)

@@ -39,6 +39,8 @@ class DraftRank(Rank):
         if limits.window:
             self._windows = WindowedContexts(limits.window, self._pace)
         self._pace_sum: float = 0
+        self._padded: list[Sequence] = []
+        """Sequences whose only token in the step formed last is padded with drafts, none of which holds."""
         self._cut: tuple[Sequence, float] | None = None
         """Who has fewer drafts in the step being formed, and how many tokens it comes less far."""
 
@@ -72,10 +74,31 @@ class DraftRank(Rank):
 
     def _form(self, now: float) -> int:
         self._cut = None
+        self._padded.clear()
         steps = super()._form(now)
         if self.adapters is not None and self._cut is not None and self._cut[0].request.adapter:
             self.batch.adapted_tokens -= self._short
+        if self.adapters is not None:
+            self.batch.adapted_tokens += self._drafts * sum(1 for one in self._padded if one.request.adapter)
         return min(steps, 1) if self._short or self.batch.decode_seqs < self._decoding else steps
+
+    def _padding(self, sequence: Sequence, known: int) -> int:
+        # as in vLLM, not next to prompts, nor where all else in the step joins it, too
+        if sequence.tokens - known > 1 or self._prompts_go_on or not (self._taken or known):
+            return 0
+        room = min(self._max_num_batched_tokens, self._max_model_len - known - 1)
+        return self._drafts if self._per_decode <= room else 0
+
+    def _pad(self, sequence: Sequence, padding: int) -> None:
+        self._padded.append(sequence)
+        blocks = self._blocks_for(sequence, 1 + padding)
+        if blocks > 0:
+            self.pool.take(blocks)
+            sequence.held += blocks
+
+    def _fill_chunks(self) -> None:
+        super()._fill_chunks()
+        self.batch.draft_tokens += len(self._padded) * self._drafts
 
     def _need(self, sequence: Sequence, tokens: int) -> int:
         reach = self._context(sequence, self._step) + tokens

@@ -16,10 +16,13 @@ class AdapterQueue:
     those behind it may go first.
     """
 
-    __slots__ = ("_before", "_behind", "_by_priority", "_heaps", "slots")
+    __slots__ = ("_before", "_behind", "_by_priority", "_counts", "_heaps", "passed_over", "slots")
 
-    def __init__(self, slots: AdapterSlots, by_priority: bool) -> None:
-        self.slots, self._by_priority = slots, by_priority
+    def __init__(self, slots: AdapterSlots, by_priority: bool, counts: bool = False) -> None:
+        """Whether the queue *counts* the requests that admission has passed over."""
+        self.slots, self._by_priority, self._counts = slots, by_priority, counts
+        self.passed_over: set[Sequence] = set()
+        """Waiting requests that admission has passed over, where the queue counts them."""
         self._heaps: dict[str, list[tuple[Any, Sequence]]] = {}
         """Only of adapters with waiting requests."""
         self._behind, self._before = 0, 0
@@ -35,7 +38,11 @@ class AdapterQueue:
     def head(self) -> Any:
         """The next to be admitted; None where nobody finds a slot."""
         name = self._next()
-        return None if name is None else self._heaps[name][0][1]
+        head = None if name is None else self._heaps[name][0]
+        if self._counts and self.slots.full:
+            waiting = (entry for heap in self._heaps.values() for entry in heap)
+            self.passed_over.update(entry[1] for entry in waiting if head is None or entry[0] < head[0])
+        return None if head is None else head[1]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
         """The head if it is *able* to be admitted, else None."""
@@ -46,7 +53,8 @@ class AdapterQueue:
         """A new request; whether it is now the head."""
         self._behind += 1
         self._put(sequence, self._behind)
-        return self.head() is sequence
+        name = self._next()
+        return name is not None and self._heaps[name][0][1] is sequence
 
     def put_back(self, sequence: Sequence) -> None:
         """A preempted request: before all others, or by its priority."""
@@ -62,6 +70,7 @@ class AdapterQueue:
         name = self._next()
         assert name is not None
         sequence = heappop(self._heaps[name])[1]
+        self.passed_over.discard(sequence)
         self._drop_empty(name)
         return sequence
 
@@ -73,6 +82,7 @@ class AdapterQueue:
             return None
         heap.remove(found)
         heapify(heap)
+        self.passed_over.discard(found[1])
         self._drop_empty(request.adapter)
         return found[1]
 

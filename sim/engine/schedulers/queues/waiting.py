@@ -27,7 +27,7 @@ class FcfsQueue:
         return self._queue[0]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
-        """The next of those who are *able* to be admitted; None if nobody is."""
+        """Return the first request in the order of the queue that is *able* to be admitted; None if there is none."""
         return next((sequence for sequence in self._queue if able(sequence)), None)
 
     def add(self, sequence: Sequence) -> bool:
@@ -105,10 +105,10 @@ class PriorityQueue:
         return self._heap[0][1]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
-        """The next of those who are *able* to be admitted; None if nobody is."""
+        """Return the first request in the order of the queue that is *able* to be admitted; None if there is none."""
         if not self._heap or able(self._heap[0][1]):
             return self._heap[0][1] if self._heap else None
-        return min((entry for entry in self._heap if able(entry[1])), default=(None, None))[1]
+        return next((sequence for _, sequence in sorted(self._heap)[1:] if able(sequence)), None)
 
     def add(self, sequence: Sequence) -> bool:
         """A new request; whether it is now the head."""

@@ -11,7 +11,18 @@ from sim.records import Batch, Request, Span
 class Flying(Sequence):
     """A request that may be in several batches at once."""
 
-    __slots__ = ("cohort", "eligible", "flying", "gone", "junction", "last_end_s", "named", "placeholders", "stale")
+    __slots__ = (
+        "cohort",
+        "eligible",
+        "flying",
+        "gone",
+        "junction",
+        "last_end_s",
+        "named",
+        "passed_over",
+        "placeholders",
+        "stale",
+    )
 
     def __init__(self, request: Request, prompt_only: bool = False) -> None:
         super().__init__(request, prompt_only)
@@ -21,6 +32,8 @@ class Flying(Sequence):
         """Scheduled tokens whose batch has not ended."""
         self.stale = 0
         """Of these, those scheduled before a preemption."""
+        self.passed_over = False
+        """Whether admission went on to requests behind this one since it was last admitted."""
         self.eligible = 0
         """Call of the scheduler from which on it may decode again, where steps are formed ahead."""
         self.junction = 0

@@ -30,6 +30,8 @@ class StageSchedule:
         self._ahead = ahead
         """Calls of the scheduler until who decodes may do so again, where steps are formed ahead; 0: they are not."""
         self._preempted = False
+        self._prompt_withdrawn = False
+        """Whether the batch being formed contained a prompt chunk of a request that it preempted later."""
         self._calls = self._steps = 0
         self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
         self._prompts_at = -limits.prefill_schedule_interval
@@ -44,7 +46,7 @@ class StageSchedule:
         """The next batch; None if there is nothing to schedule."""
         limits = self.limits
         self._calls += 1
-        self._preempted = False
+        self._preempted = self._prompt_withdrawn = False
         self.blocked_by = ""
         self.cached_in_step = 0
         soon = self._steps - self._prompts_at < limits.prefill_schedule_interval
@@ -56,16 +58,18 @@ class StageSchedule:
         chunks: dict[Flying, int] = {}
         cohort = self._cohort()
         budget = self._serve_running(chunks, cohort)
+        spaced = limits.prefill_schedule_interval > 1
+        prompts = spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
         if self._preempted:
             self.blocked_by = "kv"
         else:
             self._admit(chunks, budget, now)
-            if not self._prompts_wait:
-                self._left_waiting = bool(self.waiting)
+            if spaced and not self._prompts_wait:
+                self._left_waiting = self.waiting.first(lambda one: not one.passed_over) is not None
         if not chunks and (cohort is None or not cohort.members):
             return None
         launch = Launch(chunks, limits.window or 0, self.blocked_by)
-        if launch.batch.prefill_seqs:
+        if prompts or (spaced and any(not one.decoding and one.tokens - one.computed > 1 for one in chunks)):
             self._prompts_at = self._steps
         self._steps += 1
         self._count(launch)
@@ -174,7 +178,9 @@ class StageSchedule:
                     place = order.index(victim)
                     del order[place]
                     position -= place < position
-                    budget += chunks.pop(victim, 0)
+                    withdrawn = chunks.pop(victim, 0)
+                    budget += withdrawn
+                    self._prompt_withdrawn |= withdrawn > 0 and not victim.decoding
                 else:
                     budget += victim.cohort is cohort
                     victim.cohort.part(victim)
@@ -254,7 +260,7 @@ class StageSchedule:
             if budget <= 0 or len(self.running) >= limits.max_num_seqs:
                 self.blocked_by = "budget" if budget <= 0 else "seats"
                 return
-            one = self.waiting.first(lambda sequence: not sequence.stale)
+            one = self.waiting.first(self._may_join)
             if one is None:
                 return
             hits = pool.lookup(one)
@@ -269,6 +275,12 @@ class StageSchedule:
             chunks[one] = new
             budget -= new
 
+    @staticmethod
+    def _may_join(one: Flying) -> bool:
+        """Return whether no token of *one* that was scheduled before a preemption is in flight."""
+        one.passed_over = one.passed_over or one.stale > 0
+        return not one.stale
+
     def _chunk(self, left: int, budget: int) -> int:
         if self._prompts_wait and left > 1:
             return 0
@@ -281,7 +293,7 @@ class StageSchedule:
 
     def _seat(self, one: Flying, hits: int, now: float) -> None:
         self.pool.claim(one, hits)
-        one.held, one.computed = hits, hits * self.pool.block_size
+        one.held, one.computed, one.passed_over = hits, hits * self.pool.block_size, False
         self._admissions += 1
         self.cached_in_step += one.seat(now, self._admissions)
         self.running[one] = None
