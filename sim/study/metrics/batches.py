@@ -81,13 +81,15 @@ def independent_draws(series: Floats) -> float:
 
     Ranks, because their correlation time is known much better than that of values with long excursions.
     """
+    if len(series) < LEAST_DRAWS:
+        return 0.0
     _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    size = max(1, len(ranks) // BATCHES_OF_RANKS)
-    means = _batch_means(ranks, len(ranks) // size)
-    spread = float(ranks.var()) if ranks.size else 0.0
-    if spread == 0 or len(means) < min(BATCHES):
+    spread = float(ranks.var())
+    if spread == 0:
         return 0.0
+    size = len(ranks) // BATCHES_OF_RANKS
+    means = _batch_means(ranks, len(ranks) // size)
     return len(ranks) / max(1.0, size * float(means.var(ddof=1)) * _inflation(means) / spread)
 
 
@@ -105,7 +107,7 @@ def _half_width(series: Floats, draws: float, least: float) -> float | None:
 
 def _batch_means(series: Floats, count: int) -> Floats:
     """Return the means of the last *count* batches of equal size."""
-    size = len(series) // count if count else 0
+    size = len(series) // count
     means: Floats = series[len(series) - count * size :].reshape(count, size).mean(axis=1)
     return means
 

@@ -121,6 +121,7 @@ def test_too_few_observations_have_no_interval() -> None:
     assert mean_half_width(np.ones(1000)) is None, "a share of all does not show how often it fails"
     assert percentile_half_width(noise[:900], 99) is None
     assert mean_half_width(np.append(noise, np.inf)) is None
+    assert mean_half_width(np.array([])) is percentile_half_width(np.array([]), 95) is None
     assert rate_half_width(np.arange(199.0), np.ones(199), 0, 199) is None
 
 
