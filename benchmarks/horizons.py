@@ -128,6 +128,8 @@ def simulate(queue: Queue, scenario: Scenario, case: Case) -> Any:
         overloaded=over,
         queue_growth=growth.requests,
         waiting_growth=growth.waiting,
+        late_growth=growth.late,
+        late_growth_error=growth.late_error,
     )
     return SimpleNamespace(
         axes=case.axes, status="ok", reason="", metrics=Measured(traffic), replication=case.replication

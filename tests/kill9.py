@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sim import cli
+from sim.study.fleets.capacity import search
 from sim.study.money.breakeven import tipping
 
 SCENARIO = """\
@@ -65,7 +66,8 @@ REPORTING = ("run",)
 """Drawing takes most of a command's time: of few moments only those of one command are spent on it."""
 MANY = 100
 tipping.STEPS = tipping.HALVINGS = 3
-"""While tipping points are looked for nothing is written."""
+search.can_be_lengthened = lambda _: False
+"""Neither long searches for tipping points nor longer horizons write other files."""
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""

@@ -55,7 +55,7 @@ def test_clients_and_empty_hours_make_a_year(tmp_path: Path) -> None:
     assert float(year["requests_per_year"]) == pytest.approx(requests, rel=1e-6)
     page = (tmp_path / "out/report.html").read_text()
     assert "SLO at the peak of 8 clients" in page
-    assert "In 6,760 hours no requests arrive: the machines stay on and idle" in page
+    assert "in the other 6,760 the servers stay on and idle" in page
 
 
 def test_hours_of_the_day_take_their_own_prices(tmp_path: Path) -> None:
