@@ -79,7 +79,10 @@ def amount(
     if value is None:
         problems.append((line, f"{name} must be a number, not {str(cell)[:40]!r}"))
     elif value < 0 or (value == 0 and not or_zero):
-        problems.append((line, f"{name} must be {'at least' if or_zero else 'more than'} 0, not {str(cell)[:40]}"))
+        said = str(cell)[:40]
+        problems.append(
+            (line, f"{name} must be at least 0, not {said}" if or_zero else f"{name} must be more than 0, not {said}")
+        )
         return None
     elif value > most:
         problems.append((line, f"{name} must be at most {most:g}, not {str(cell)[:40]}"))

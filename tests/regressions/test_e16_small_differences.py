@@ -12,7 +12,12 @@ from sim.report.words.text import difference
 def answer(**usd_per_h: float) -> Any:
     least = min(usd_per_h, key=lambda name: usd_per_h[name])
     machines = {"winner": least, "best_machine": least, "candidates": [], "tipping": [], "tipping_of_machines": []}
-    ranked = {"products": [sorted(usd_per_h, key=lambda name: usd_per_h[name])], "models": {}, "capacities": [], "uncertain": False}
+    ranked = {
+        "products": [sorted(usd_per_h, key=lambda name: usd_per_h[name])],
+        "models": {},
+        "capacities": [],
+        "uncertain": False,
+    }
     return SimpleNamespace(usd_per_h=usd_per_h, axis="rate_rps", load=2.0, **machines, **ranked)
 
 
