@@ -120,8 +120,8 @@ class RankLimits:
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 
     def most_blocks(self, window: int | None, tokens: int, batches: int | None = None) -> int:
-        """Most blocks that a request of so many *tokens* holds at once in a group with that *window*, with the tokens
-        of *batches* batches in flight. Default: `batches_in_flight`.
+        """Return the most KV blocks that a request of *tokens* tokens holds at once in a cache group with the sliding
+        *window*, with the tokens of *batches* batches in flight (default: `batches_in_flight`).
         """
         blocks = -(-tokens // self.block_size)
         if window is None:
@@ -133,7 +133,7 @@ class RankLimits:
         return min(blocks, -(-inside // self.block_size) + 1)
 
     def reserved_blocks(self, window: int | None, tokens: int) -> int:
-        """Blocks that must be free in a group with that *window* before a request of so many *tokens* joins.
+        """Return the KV blocks that must be free in a group with *window* before a request of *tokens* tokens joins.
 
         One batch of tokens counts beside the window, however many are in flight, as in vLLM before pull request 47728.
         """
