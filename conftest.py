@@ -23,7 +23,7 @@ def _horizons_as_stated() -> Iterator[None]:
     Tests of the horizon itself take this back.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("sim.study.fleets.capacity.search.can_be_lengthened", lambda _: False)
+        patched.setattr("sim.study.capacity.can_be_lengthened", lambda _: False)
         yield
 
 

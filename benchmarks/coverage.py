@@ -19,11 +19,11 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
-from sim.study.fleets.run.summary import summarize
-from sim.study.metrics.batches import mean_half_width, percentile_half_width
+from sim.study.metrics.batch_means import mean_half_width, percentile_half_width
 from sim.study.metrics.case_metrics import measure
 from sim.study.metrics.columns import ENDS
 from sim.study.metrics.statistics import mean, share_interval, wilson
+from sim.study.points import summarize
 
 SCENARIO = Path(__file__).parent / "coverage.yaml"
 TRUTH_SEED = 1_000_000

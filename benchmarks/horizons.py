@@ -24,9 +24,9 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity import search
-from sim.study.fleets.capacity.search import Capacity, capacities
+from sim.study import capacity
+from sim.study.capacity import Capacity, capacities
+from sim.study.execution.cores import Cores
 from sim.study.metrics.case_metrics import Samples
 from sim.study.metrics.overload import overloaded, queue_growth
 from sim.study.metrics.statistics import mean, wilson
@@ -149,14 +149,14 @@ def searched(queue: Queue, scenario: Scenario) -> Capacity:
                     yield end.value
                     break
 
-    with_engine = search._side_by_side
-    search._side_by_side = side_by_side  # type: ignore[assignment]
+    with_engine = capacity._side_by_side
+    capacity._side_by_side = side_by_side  # type: ignore[assignment]
     try:
         with tempfile.TemporaryDirectory() as folder, Cores(1) as workplace:
             precision = Precision(max_replications=MOST_OF_CAPACITY)
             (one,) = capacities(scenario, load_catalog(), Path(folder), workplace, BRACKET, precision=precision)
     finally:
-        search._side_by_side = with_engine
+        capacity._side_by_side = with_engine
     return one
 
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fidelity.calibration import NothingToFit, calibrate
+from sim.fidelity.fit import adjusted
+from sim.fidelity.prediction import Prediction, prepared, simulate
 from sim.steptime import Calibration
-from sim.study.fidelity.calibrate.factors import NothingToFit, calibrate
-from sim.study.fidelity.calibrate.runs import adjusted
-from sim.study.fidelity.validate.predict import Prediction, prepared, simulate
 
 JUDGED = {
     "throughput": ("output_tok_s", "total_tok_s", "req_s"),

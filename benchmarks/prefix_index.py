@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.records import Request
-from sim.routing.cache.cache_aware import CacheAware
-from sim.routing.cache.index import Exact, ReportedIndex
+from sim.routing.prefix_cache import CacheAware, Exact, ReportedIndex
 
 BLOCK = 512
 """Tokens of a block of the trace."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from sim.benchdata import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.study.fidelity.validate.predict import Prediction, predict
+from sim.fidelity.prediction import Prediction, predict
 
 METRICS = {"e2e_mean_ms": "e2e_mean", "ttft_mean_ms": "ttft_mean", "tpot_mean_ms": "itl_mean"}
 """Column of ours -> metric of theirs."""

@@ -1,10 +1,10 @@
 """Whether a change of the program's structure changed anything that it writes.
 
-    python benchmarks/same_bytes.py /tmp/before            # on the commit before: every command on every shipped scenario
-    python benchmarks/same_bytes.py /tmp/after /tmp/before # on the commit after: the same, then what differs
+    python benchmarks/same_bytes.py /tmp/before              # on the commit before: every shipped scenario
+    python benchmarks/same_bytes.py /tmp/after /tmp/before   # on the commit after: the same, then what differs
 
-Each command runs with one replication. Kept are a digest of each file that it wrote, and what it printed; of times, paths and the
-program's own version nothing is kept. The exit status is 1 where anything differs.
+Each command runs with one replication. Kept are a digest of each file that it wrote, and what it printed; of times,
+paths and the program's own version nothing is kept. The exit status is 1 where anything differs.
 """
 
 import hashlib
@@ -25,7 +25,13 @@ CHANGES_BY_NATURE = re.compile(
     rb"\(([0-9a-f]{12})\)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:\+00:00|Z)?|\"wall_s\": *[\d.e-]+|\b\d+(?:\.\d+)? s\b of wall"
 )
 """The program's digest, moments and seconds that a command took."""
-QUESTIONS = {"capacity": (), "size": ("size",), "sensitivity": ("sensitivity",), "breakeven": ("breakeven",), "plan": ("plan",)}
+QUESTIONS = {
+    "capacity": (),
+    "size": ("size",),
+    "sensitivity": ("sensitivity",),
+    "breakeven": ("breakeven",),
+    "plan": ("plan",),
+}
 """Command -> the section without which a scenario does not ask it."""
 SHORT = ("--replications", "1")
 
@@ -46,14 +52,17 @@ def commands(out: Path) -> Iterator[list[list[str]]]:
                 ["run", str(scenario), *SHORT, "--lang", "zh", "--out", f"{folder}-run-zh"],
             ]
         yield run
-        for question, sections in QUESTIONS.items():
-            if sections and re.search(rf"^{sections[0]}:", text, re.M):
+        for question in QUESTIONS:
+            if re.search(rf"^{question}:", text, re.M):
                 yield [[question, str(scenario), *SHORT, "--out", f"{folder}-{question}"]]
     one = str(ROOT / "scenarios/4x4090-vs-2xa100.yaml")
     yield [["capacity", one, *SHORT, "--set", "horizon_s=300", "--out", str(out / "capacity")]]
     yield [["capacity", one, *SHORT, "--set", "horizon_s=300", "--lang", "zh", "--out", str(out / "capacity-zh")]]
     yield [["claims", "--out", str(out / "claims")]]
-    yield [["list", kind] for kind in "gpus models quantizations kernels engines servers links prices".split()]
+    yield [
+        ["list", kind]
+        for kind in ("gpus", "models", "quantizations", "kernels", "engines", "servers", "links", "prices")
+    ]
     yield [["show", "gpu", "rtx-4090"], ["show", "model", "qwen2-72b-instruct"], ["--help"]]
     yield [["validate", str(ROOT / "tests/fidelity/sample.csv"), "--out", str(out / "validate")]]
     yield [["check", one, "--set", "fleets.0.pools.0.gpu=rtx-409", "--set", "workload.arrivals.rate=3"]]
@@ -68,7 +77,9 @@ def execute(group: list[list[str]], folder: Path, out: Path) -> dict[str, str]:
             [sys.executable, "-m", "sim", *words], capture_output=True, cwd=folder, env=environment, check=False
         )
         printed = CHANGES_BY_NATURE.sub(b"*", done.stdout).replace(str(out).encode(), b"OUT").decode()
-        said["gpufleet " + " ".join(words).replace(str(out), "OUT").replace(str(ROOT), ".")] = f"{done.returncode} {printed}"
+        said["gpufleet " + " ".join(words).replace(str(out), "OUT").replace(str(ROOT), ".")] = (
+            f"{done.returncode} {printed}"
+        )
     return said
 
 
@@ -83,6 +94,7 @@ def digest(file: Path, out: Path) -> str:
 
 
 def main(kept: Path, before: Path | None) -> int:
+    """Run everything, keep digests in the folder *kept*, and compare them with those in *before*."""
     work = Path(tempfile.mkdtemp())
     out = work / "out"
     out.mkdir()
@@ -92,7 +104,9 @@ def main(kept: Path, before: Path | None) -> int:
             said |= found
     files: dict[str, list[str]] = {}
     for file in sorted(path for path in out.rglob("*") if path.is_file()):
-        name = re.sub(r"\b[0-9a-f]{16,64}\b", "*", str(file.relative_to(out)))  # the digest of a point names the program
+        name = re.sub(
+            r"\b[0-9a-f]{16,64}\b", "*", str(file.relative_to(out))
+        )  # the digest of a point names the program
         files.setdefault(name, []).append(digest(file, out))
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copytree(out, kept / "files", dirs_exist_ok=True)

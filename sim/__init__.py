@@ -15,11 +15,11 @@ Reading guide. Start with these three files, in this order:
    sourced values.
 3. `records.py`: what flows between the layers.
 
-Then `engine/leaping.py` for how a replica steps and `engine/vllm.py` for one of one rank, `steptime/roofline.py` for
-how long a step takes, `cost/bill/ledger.py` for money. Imports go one way only:
+Then `engine/synchronous.py` for how a replica steps, `steptime/roofline.py` for how long a step takes, `cost/ledger.py`
+for money. Imports go one way only:
 
-    {cli -> serve, api} -> deliver -> report -> study -> case -> fleet -> {engine, scenario}
-    scenario -> training -> steptime; scenario -> jobs -> {spec, units, infile, decimals}
+    {cli -> serve, api} -> deliver -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
+    cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
     catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile

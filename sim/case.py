@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan, Ledger, RequestUse, request_costs
-from sim.cost.bill.charge import Paid
+from sim.cost.charge import Paid
 from sim.fleet import run_fleet
-from sim.fleet.sharing.parts import Parts, parts_of
+from sim.fleet.services import Parts, parts_of
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve

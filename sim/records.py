@@ -299,7 +299,7 @@ class Interval:
     server: str
     replica: int
     state: str
-    """Of the replica (sim/fleet/lifecycle.py); in a cluster of jobs held, of the GPUs of an inference service."""
+    """Of the replica (sim/fleet/replica.py); in a cluster of jobs held, of the GPUs of an inference service."""
     start_s: float
     end_s: float
     gpu_s: float

@@ -9,7 +9,7 @@ from pathlib import Path
 from warm import START_S, Started, Warm
 
 ROOT = Path(__file__).resolve().parent.parent
-IMPORTS = "import distributed.cli.dask_scheduler, distributed.cli.dask_worker, sim.study.cases.cluster"
+IMPORTS = "import distributed.cli.dask_scheduler, distributed.cli.dask_worker, sim.study.execution.cluster"
 
 
 @cache

@@ -23,8 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sim import cli
-from sim.study.fleets.capacity import search
-from sim.study.money.breakeven import tipping
+from sim.study import breakeven, capacity
 
 SCENARIO = """\
 # What is left of it?
@@ -65,8 +64,8 @@ MORE = {
 REPORTING = ("run",)
 """Drawing takes most of a command's time: of few moments only those of one command are spent on it."""
 MANY = 100
-tipping.STEPS = tipping.HALVINGS = 3
-search.can_be_lengthened = lambda _: False
+breakeven.STEPS = breakeven.HALVINGS = 3
+capacity.can_be_lengthened = lambda _: False
 """Neither long searches for tipping points nor longer horizons write other files."""
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4

@@ -46,7 +46,7 @@ def test_the_wheel_carries_every_file(root: Path, unpacked: Path, folder: str) -
 
 
 def test_the_wheel_carries_the_pages_of_the_workspace(unpacked: Path) -> None:
-    for name in ("static/main.js", "static/page.css", "static/index.html", "scenarios/starts/office.yaml"):
+    for name in ("static/main.js", "static/page.css", "static/index.html", "starts/office.yaml"):
         assert (unpacked / "sim" / "serve" / name).is_file()
 
 

@@ -41,7 +41,7 @@ import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
 import sim.api.public, sim.cli
 from sim.study.fleets.sensitivity import gap
 gap.FULL_HORIZON_S = {SHORT_S}
-from sim.study.fleets.capacity import search
+from sim.study.capacity_tolerance import search
 search.can_be_lengthened = lambda _: False
 os.cpu_count = lambda: 1  # other tests run on the other cores
 os.fsync = lambda _: None
@@ -138,7 +138,7 @@ def test_the_readme_leads_to_every_page() -> None:
 
 
 def test_every_arrival_process_is_one() -> None:
-    texts = [*PAGES.values(), (ROOT / "sim/scenario/reading/template.py").read_text()]
+    texts = [*PAGES.values(), (ROOT / "sim/scenario/template.py").read_text()]
     written = {found for text in texts for found in re.findall(r"\{(process: \w+, [^{}]*)\}", text)}
     for process in sorted(written):
         data = yaml.safe_load(f"{{{process}}}".replace("[24 rates]", str([1] * 24)))

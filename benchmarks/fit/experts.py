@@ -20,7 +20,7 @@ from parameters import Priors, load_priors
 from releases import ROUTING
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.gpu import Gpu
 
 LEVEL = 0.65
 FIXED_US = 30.0

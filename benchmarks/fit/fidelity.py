@@ -17,7 +17,7 @@ from rows import judged, left_out, read_rows, thinned
 from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.ranking import OPEN_LOADS, Entrant, rankings
+from sim.fidelity.scores import OPEN_LOADS, Entrant, rankings
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.gpu import Gpu
 
 Floats = NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]

@@ -20,11 +20,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import Catalog, UnknownId, load_catalog
-from sim.catalogue.entries.kernel import SlowCards
+from sim.catalogue.kernel import SlowCards
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind
-from sim.scenario.resolving.rooflines import roofline_inputs
+from sim.scenario.resolving.facts import roofline_inputs
 from sim.scenario.schema import Scenario
 from sim.steptime import Roofline, RooflineInputs
 

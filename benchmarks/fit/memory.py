@@ -16,7 +16,7 @@ from statistics import median
 from zlib import crc32
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.quantization import native_quantization
+from sim.catalogue.quantization import native_quantization
 from sim.memory import MemoryFit, fit
 from sim.units import GIB
 

@@ -17,7 +17,7 @@ from stages import Names, Stages, request_names, stages
 from sim.benchdata import BenchRow
 from sim.benchdata.campaigns import Campaigns
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.study.fidelity.validate.predict import PreparedRow, Run, campaigns_of, prepared, with_client_pause
+from sim.fidelity.prediction import PreparedRow, Run, campaigns_of, prepared, with_client_pause
 
 Floats = NDArray[np.float64]
 

@@ -20,11 +20,11 @@ from typing import Any
 from scipy.optimize import brentq
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.offload import EngineOffload
+from sim.catalogue.engine import EngineOffload
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind
-from sim.scenario.resolving.rooflines import roofline_inputs
+from sim.scenario.resolving.facts import roofline_inputs
 from sim.scenario.schema import Scenario
 from sim.steptime import Roofline, RooflineInputs
 

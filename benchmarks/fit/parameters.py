@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.value import Value
+from sim.fidelity.names import family_of
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import RooflineInputs
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
-from sim.study.fidelity.validate.names import family_of
 from sim.yamlio import read
 
 PRIORS = Path(__file__).with_name("priors.yaml")

@@ -8,17 +8,17 @@ from typing import Any
 
 from benchmarks.fit.rows import publisher, read_rows
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.engine import Engine
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model, activations_per_token
-from sim.catalogue.entries.quantization import Quantization, native_quantization, padded
+from sim.catalogue.engine import Engine
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.model import Model, activations_per_token
+from sim.catalogue.quantization import Quantization, native_quantization, padded
+from sim.fidelity.bench_scenario import host_of, layout
+from sim.fidelity.names import NotCovered, match
+from sim.fidelity.prediction import campaigns_of
 from sim.power import unpacks
 from sim.records import Batch
 from sim.steptime import Roofline, RooflineInputs, load_coefficients
-from sim.steptime.attention.stack import window_of
-from sim.study.fidelity.validate.case import host_of, layout
-from sim.study.fidelity.validate.names import NotCovered, match
-from sim.study.fidelity.validate.predict import campaigns_of
+from sim.steptime.attention import window_of
 
 SOURCES = ("argonne_power", "mlenergy_v2", "mlenergy_v3")
 CHECKED = ("gemma3-12b", "gemma3-27b", "llama4-scout", "starcoder2-15b")

@@ -17,7 +17,7 @@ from benchmarks.fit.power_runs import read_runs
 from benchmarks.fit.rows import read_rows
 from sim.benchdata import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.study.fidelity.validate.predict import predict
+from sim.fidelity.prediction import predict
 
 QUARTERS = (0.25, 0.75)
 

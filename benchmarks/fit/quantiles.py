@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from sim.study.fidelity.marks.distance import MARKS
+from sim.study.confidence import MARKS
 
 METRICS = {"tput": "throughput", "tpot": "tpot", "ttft": "ttft", "power": "power"}
 KEPT = 4

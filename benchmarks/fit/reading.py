@@ -19,7 +19,7 @@ from kernels import BYTES, CARDS, Floats, newest
 from scipy.optimize import least_squares
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.gpu import Gpu
 
 FEW, MANY = 64, 2048
 """Tokens up to which reading decides, and from which arithmetic does."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet import RunningFleet
-from sim.fleet.arrivals.intake import IntakeEngine
+from sim.fleet.pool import IntakeEngine
 from sim.records import Batch, FleetLog, Request
 from sim.scenario.resolving.resolved import CasePlan
 

@@ -16,7 +16,7 @@ import pandas as pd
 from kernels import BYTES, CARDS, EXPONENT, PEAKS, SAMPLE, Floats, _both_laws, fitted
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.gpu import Gpu
 
 MORE_CARDS = {"b300_sxm": "b300-288gb-sxm", "gb200": "gb200-186gb"}
 FEWEST = 150

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.predict import campaigns_of
+from sim.fidelity.prediction import campaigns_of
 
 MS_PER_S = 1000.0
 MOST_ROWS = 4

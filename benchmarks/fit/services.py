@@ -23,8 +23,7 @@ from services_out import picture, write_data
 from sim.batchtime import Factors, batch_time_s, speed_of, work_of
 from sim.benchdata.mlperf import read_mlperf
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.services.benchmarks import load_benchmarks
-from sim.study.fidelity.validate.services.predict import Case, NotCovered, case_of, metrics_of
+from sim.fidelity.services import Case, NotCovered, case_of, load_benchmarks, metrics_of
 
 Theta = dict[str, float]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.study.fidelity.validate.services.predict import Case
+from sim.fidelity.services import Case
 
 WHERE = "benchmarks/fit/services.py on MLPerf results"
 FAMILIES = {

@@ -21,8 +21,8 @@ from parameters import (
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import Value
+from sim.fidelity.names import family_of
 from sim.steptime.coefficients import Coefficients, load_coefficients
-from sim.study.fidelity.validate.names import family_of
 
 Figure = Callable[[str], float]
 

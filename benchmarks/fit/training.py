@@ -26,11 +26,10 @@ from training_parameters import (
 
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.training.case import TrainingCase, case_of
-from sim.study.fidelity.validate.training.names import NotCovered
-from sim.study.fidelity.validate.training.predict import Figured, speed
-from sim.training.rates import Rates
-from sim.training.setting import rates
+from sim.fidelity.training import Figured, speed
+from sim.fidelity.training_rows import NotCovered, TrainingCase, case_of
+from sim.training.figures import rates
+from sim.training.steptime import Rates
 
 HUBER, NOISE, STEP, ITERATIONS = 0.2, 0.2, 0.02, 5
 MOST_ROWS = 3

@@ -14,12 +14,11 @@ import numpy as np
 
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.training.case import case_of
-from sim.study.fidelity.validate.training.names import NotCovered
-from sim.study.fidelity.validate.training.predict import Figured
+from sim.fidelity.training import Figured
+from sim.fidelity.training_rows import NotCovered, case_of
+from sim.training.figures import habits
 from sim.training.job import Job
 from sim.training.memory import MemoryHabits, memory
-from sim.training.setting import habits
 
 GB = 1e9
 

@@ -5,11 +5,18 @@ from fnmatch import fnmatch
 from math import exp
 from typing import Any
 
-from sim.catalogue.entries.gpu import Gpu
+from sim.catalogue.gpu import Gpu
 from sim.catalogue.value import Value
-from sim.study.fidelity.validate.training.case import TrainingCase
-from sim.training.figures import Figures, GpuFigures, LinkRule, NetworkFigures, StackFigures, TrainingData
-from sim.training.setting import older_kernels_suffer
+from sim.fidelity.training_rows import TrainingCase
+from sim.training.figures import (
+    Figures,
+    GpuFigures,
+    LinkRule,
+    NetworkFigures,
+    StackFigures,
+    TrainingData,
+    older_kernels_suffer,
+)
 
 PRIORS: dict[str, tuple[float, float]] = {
     "attention": (1.6, 0.3),

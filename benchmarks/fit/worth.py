@@ -46,13 +46,12 @@ from rows import judged, publisher, publisher_of, read_rows
 
 from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.model import params_total
-from sim.catalogue.entries.quantization import native_quantization
-from sim.study.fidelity.marks.distance import MARKS, Setting, link_class, mark_of, model_kind
-from sim.study.fidelity.marks.measured import COLUMNS, Entry
-from sim.study.fidelity.validate.case import layout
-from sim.study.fidelity.validate.names import NotCovered, family_of, match
-from sim.study.fidelity.validate.predict import campaigns_of
+from sim.catalogue.model import params_total
+from sim.catalogue.quantization import native_quantization
+from sim.fidelity.bench_scenario import layout
+from sim.fidelity.names import NotCovered, family_of, match
+from sim.fidelity.prediction import campaigns_of
+from sim.study.confidence import COLUMNS, MARKS, Entry, Setting, link_class, mark_of, model_kind
 
 BILLION = 1e9
 LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")

@@ -6,19 +6,18 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.drafter import Drafter
-from sim.catalogue.entries.engine import Engine
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.kernel import Kernel
-from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.market.grid import Grid
-from sim.catalogue.entries.market.price import PriceList
-from sim.catalogue.entries.model import Model, OtherModel
-from sim.catalogue.entries.quantization import Quantization
-from sim.catalogue.entries.server import Server
+from sim.catalogue.drafter import Drafter
+from sim.catalogue.engine import Engine
 from sim.catalogue.failure_rate import FailureRate
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.kernel import Kernel
+from sim.catalogue.link import Link
+from sim.catalogue.market import Grid, PriceList
+from sim.catalogue.model import Model, OtherModel
+from sim.catalogue.quantization import Quantization
+from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.report.page.document import numbers, stated_fields
+from sim.report.json_document import numbers, stated_fields
 from sim.spec import Spec
 
 Thing = TypeVar("Thing", bound=Spec)

@@ -7,12 +7,12 @@ import pandas as pd
 
 from sim.api.errors import Infeasible
 from sim.api.prepared import Given, Prepared, Values, as_read
-from sim.report.check.resolved import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, memory_table, pools_table
-from sim.report.page.notebook import notebook_html
+from sim.jobs.kinds import kind_of
+from sim.jobs.load import load_job
+from sim.report.check import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, memory_table, pools_table
+from sim.report.page.page import notebook_html
 from sim.report.words.money import showing
-from sim.report.work.kinds import kind_of
-from sim.scenario.job.load import has_job, load_job
-from sim.scenario.reading.load import load_for_size
+from sim.scenario.reading.load import has_job, load_for_size
 from sim.scenario.resolving.case import Resolver
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases

@@ -8,9 +8,9 @@ from typing import Any
 
 from sim.benchdata.errors import BenchdataError
 from sim.catalogue.catalog import CatalogError, UnknownId
-from sim.deliver.shared.folder import FolderBusy, FolderRefused
+from sim.deliver.folder import FolderBusy, FolderRefused
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.study.cases.execute import WorkerLost
+from sim.study.execution.cases import WorkerLost
 from sim.yamlio import YamlError
 
 WORDS = (

@@ -15,16 +15,16 @@ import numpy as np
 
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.deliver.shared.folder import FolderRefused, owned, why_not
-from sim.report.words.exactness import ignored
-from sim.scenario.checks.hostless import hostless_notes
+from sim.deliver.folder import FolderRefused, owned, why_not
+from sim.report.words.precision import ignored
+from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.scenario.reading.given import given, options
+from sim.scenario.reading.layers import given, options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.schema import Scenario
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity import NARROWEST, WIDEST
+from sim.study.capacity_tolerance import NARROWEST, WIDEST
+from sim.study.execution.cores import Cores
 from sim.yamlio import Document
 
 Given = str | Path | Mapping[str, Any] | Scenario

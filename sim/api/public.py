@@ -13,11 +13,18 @@ from sim.api.errors import (
     WorkerLost,
     YamlError,
 )
-from sim.api.questions.breakeven import BreakevenResult, breakeven
-from sim.api.questions.capacity import CapacityResult, capacity
-from sim.api.questions.plan import PlanResult, plan
-from sim.api.questions.sensitivity import SensitivityResult, sensitivity
-from sim.api.questions.size import SizeResult, size
+from sim.api.questions import (
+    BreakevenResult,
+    CapacityResult,
+    PlanResult,
+    SensitivityResult,
+    SizeResult,
+    breakeven,
+    capacity,
+    plan,
+    sensitivity,
+    size,
+)
 from sim.api.register import register
 from sim.api.run import JobRun, Run, run
 from sim.api.simulate import simulate

@@ -8,12 +8,11 @@ import pandas as pd
 
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
-from sim.deliver.shared.folder import manifest_of
+from sim.deliver.folder import manifest_of
 from sim.report.charts.fonts import drawable
-from sim.report.fleets.run.frames import read_table
-from sim.report.page.notebook import notebook_html
-from sim.report.page.page import picture
-from sim.report.terminal.fitted import FittedTable
+from sim.report.export.stored_answer import read_table
+from sim.report.page.page import notebook_html, picture
+from sim.report.terminal_table import FittedTable
 from sim.report.words.money import showing
 from sim.report.words.units import counted
 from sim.scenario.reading.errors import did_you_mean

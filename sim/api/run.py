@@ -10,29 +10,29 @@ import pandas as pd
 from sim.api.errors import Infeasible, in_python
 from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
+from sim.deliver.folder import owned
+from sim.deliver.jobs import run_work
 from sim.deliver.run import futures_told, price_run, run_scenario
-from sim.deliver.shared.folder import owned
-from sim.deliver.work import run_work
-from sim.report.charts.curves import curves
+from sim.jobs.kinds import kind_of
+from sim.jobs.load import load_job
+from sim.report.charts.drawing import curves
 from sim.report.charts.panels import Panel, panels_of
-from sim.report.fleets.run.frames import read_run
-from sim.report.fleets.run.terminal import brief_table
-from sim.report.page.document import run_document
-from sim.report.words.compared import apart_on_charts
-from sim.report.words.exactness import precision_notes
+from sim.report.export.stored_answer import read_run
+from sim.report.json_document import run_document
+from sim.report.run.terminal import brief_table
 from sim.report.words.money import showing
+from sim.report.words.precision import precision_notes
+from sim.report.words.service_level import apart_on_charts
 from sim.report.words.text import question_of
-from sim.report.work.kinds import kind_of
-from sim.scenario.checks.hostless import hostless_notes
-from sim.scenario.job.load import has_job, load_job
-from sim.scenario.reading.given import options
-from sim.scenario.sections.compare import models_of
+from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.reading.layers import options
+from sim.scenario.reading.load import has_job
+from sim.scenario.sections.comparison import models_of
 from sim.scenario.sweep import axes
-from sim.study.cases.points import limits
-from sim.study.cases.store import StoredCase
-from sim.study.fleets.run.summary import summarize
-from sim.study.fleets.run.sweep import Sweep, sweep_of
-from sim.study.money.price.reprice import SCENARIO_FILE, load_repriced, load_repriced_work
+from sim.study.execution.cases import limits
+from sim.study.execution.store import StoredCase
+from sim.study.points import Sweep, summarize, sweep_of
+from sim.study.reprice import SCENARIO_FILE, load_repriced, load_repriced_work
 
 
 class Run(Result):
@@ -154,7 +154,7 @@ class JobRun(Run):
         own = self._prepared.folder
         with in_python(own.path if own.temporary else None):
             folder = self._answered()
-            load_repriced_work(folder, options(set or {}), self._prepared.catalog)
+            load_repriced_work(folder, options(set or {}), self._prepared.catalog, load_job)
         return _job_run(folder / SCENARIO_FILE, set, None, out, None, force)
 
 

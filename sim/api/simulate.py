@@ -15,12 +15,12 @@ from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.fleet import RunningFleet
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.scenario.reading.given import given, plain
+from sim.scenario.reading.layers import given, plain
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
 from sim.spec import Spec
-from sim.study.cases.store import requests_table
+from sim.study.execution.store import requests_table
 from sim.workload import Streams, Workload
 from sim.workload.requests import RequestTable
 from sim.workload.traces.columns import LARGEST, LATEST_S

@@ -6,14 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.autoscaling.aibrix import Aibrix
-from sim.autoscaling.dynamo import Dynamo
-from sim.autoscaling.hpa import Hpa
-from sim.autoscaling.keda import Keda
-from sim.autoscaling.kpa import Kpa
+from sim.autoscaling.knative import Kpa
+from sim.autoscaling.kubernetes import Hpa, Keda
+from sim.autoscaling.llm_platforms import Aibrix, Dynamo
 from sim.autoscaling.predictive import Predictive
-from sim.autoscaling.protocol import Gauge, Latency, Scaler, Seen
-from sim.autoscaling.registered import RegisteredAutoscaling
+from sim.autoscaling.protocol import Gauge, Latency, RegisteredAutoscaling, Scaler, Seen
 from sim.autoscaling.slo import SloScaler
 from sim.registry import Registry
 

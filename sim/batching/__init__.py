@@ -4,15 +4,9 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Field
 
-from sim.batching.dynamic import Dynamic
 from sim.batching.limits import QueueLimits
-from sim.batching.of_engine import OfEngine
-from sim.batching.prefill_first import PrefillFirst
+from sim.batching.policies import Dynamic, OfEngine, PrefillFirst, Reserve, Slots, Static, Vllm
 from sim.batching.registered import RegisteredBatching
-from sim.batching.reserve import Reserve
-from sim.batching.slots import Slots
-from sim.batching.static import Static
-from sim.batching.vllm import Vllm
 from sim.registry import Registry
 
 Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static | Dynamic

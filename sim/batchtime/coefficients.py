@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from sim.batchtime.device import Device
-from sim.batchtime.roofline import Factors
-from sim.catalogue.entries.model import OtherModel
+from sim.batchtime.roofline import Device, Factors
+from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Value
 from sim.spec import Spec
 from sim.yamlio import read

@@ -7,8 +7,8 @@ lets pass may still not fit.
 from dataclasses import dataclass
 from typing import Self
 
-from sim.batchtime.device import NUMBER_BYTES, Precision
-from sim.catalogue.entries.model import OtherModel
+from sim.batchtime.roofline import NUMBER_BYTES, Precision
+from sim.catalogue.model import OtherModel
 
 
 @dataclass(frozen=True, slots=True)

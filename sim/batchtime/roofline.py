@@ -1,17 +1,141 @@
-"""Batch time: launches, and arithmetic and memory traffic that overlap in part.
+"""Batch time by a roofline: launches, and arithmetic and memory traffic that overlap in part.
 
     t(b) = kernels x kernel_s + (C^p + M^p)^(1/p),   C = FLOPs / rate,   M = bytes / bandwidth
 
-Every kernel costs its launch and a part of a wave: on the last wave of thread blocks most SMs wait. That is what makes
-small batches inefficient, and more so on large cards. A card whose datasheet rate is high for its power limit runs
-below its boost clock when it is full, by a power of rate over watts.
+`Work` is what a batch asks of the hardware, `Device` what a GPU or a MIG slice of one has for it.
+
+Every kernel costs its launch and a part of a wave: on the last wave of thread blocks most SMs wait. That is what
+makes small batches inefficient, and more so on large cards. A card whose datasheet rate is high for its power limit
+runs below its boost clock when it is full, by a power of rate over watts.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import exp, log
+from typing import Literal, get_args
 
-from sim.batchtime.device import Device
-from sim.batchtime.work import Work
+from sim.catalogue.gpu import Gpu, sliced
+from sim.catalogue.model import ImageGenerator, OtherModel
+
+Precision = Literal["fp16", "fp8", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+NUMBER_BYTES: dict[Precision, int] = {"fp16": 2, "fp8": 1, "int8": 1}
+USUAL_SMS = 100.0
+"""Streaming multiprocessors where nobody has written them down."""
+USUAL_TDP_W = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Datasheet figures that a batch time needs."""
+
+    gpu: str
+    """Id in data/gpus."""
+    architecture: str
+    precision: Precision
+    flops: float
+    """Dense tensor rate in the service's precision [FLOP/s]."""
+    bytes_per_s: float
+    sms: float
+    tdp_w: float
+    alone: bool = False
+    """One MIG slice, which runs at the clock of a card that is not full."""
+
+
+def device_of(gpu: Gpu, precision: Precision) -> Device | None:
+    """*gpu* computing in *precision*; None where its tensor cores have no such type."""
+    rate = {"fp16": gpu.fp16_flops, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s}[precision]
+    if rate is None:
+        return None
+    return Device(
+        gpu=gpu.id,
+        architecture=gpu.architecture,
+        precision=precision,
+        flops=rate.value,
+        bytes_per_s=gpu.memory_bytes_per_s.value,
+        sms=USUAL_SMS if gpu.sm_count is None else gpu.sm_count.value,
+        tdp_w=USUAL_TDP_W if gpu.tdp_w is None else gpu.tdp_w.value,
+    )
+
+
+def slice_of(gpu: Gpu, profile: str, precision: Precision) -> Device | None:
+    """A lone MIG slice of *gpu* computing in *precision*; None where its tensor cores have no such type.
+
+    Raises KeyError for a profile that *gpu* does not have.
+    """
+    device = device_of(sliced(gpu, profile), precision)
+    return None if device is None else replace(device, alone=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One batch, from its first kernel to its last."""
+
+    flops: float
+    weight_bytes: float
+    """Weights read, once a pass."""
+    traffic_bytes: float
+    """Activations and table rows read and written."""
+    kernels: float
+    """Launches one after the other, whatever the batch."""
+
+
+def work_of(
+    model: OtherModel,
+    precision: Precision,
+    samples: float,
+    resolution: int | None = None,
+    steps: int | None = None,
+) -> Work:
+    """The work of *samples* samples of *model* in one batch.
+
+    *resolution* [pixels of one side] and *steps* count for image generators alone; left out, those of the model's file.
+    Convolutions and cross attention grow with the pixels, self-attention with their square. Raises KeyError with the
+    field that the model's file lacks.
+    """
+    flops, traffic, kernels = (_known(model, name) for name in NEEDED)
+    weights = 0.0 if model.params is None else model.params.value
+    width = NUMBER_BYTES[precision]
+    passes = 1.0 if model.passes_per_sample is None else model.passes_per_sample.value
+    if model.generator is None:
+        return Work(
+            flops=samples * passes * flops,
+            weight_bytes=passes * weights * width,
+            traffic_bytes=samples * passes * traffic * width,
+            kernels=passes * kernels,
+        )
+    generator = model.generator
+    area = ((resolution or generator.resolution) / generator.resolution) ** 2
+    steps = steps or generator.steps
+    calls = steps * generator.calls_per_step
+    return Work(
+        flops=samples * (calls * _call_flops(flops, generator, area) + area * generator.decoder_flops.value),
+        weight_bytes=steps * weights * width,
+        traffic_bytes=samples * area * (calls * traffic + generator.decoder_traffic_elements.value) * width,
+        kernels=steps * kernels,
+    )
+
+
+NEEDED = ("flops_per_sample", "traffic_elements_per_sample", "kernels")
+"""Fields of a model's file without which its batch time cannot be computed."""
+
+
+def missing_work(model: OtherModel) -> tuple[str, ...]:
+    """Those of NEEDED that *model* lacks."""
+    return tuple(name for name in NEEDED if getattr(model, name) is None)
+
+
+def _known(model: OtherModel, name: str) -> float:
+    value = getattr(model, name)
+    if value is None:
+        raise KeyError(name)
+    return float(value.value)
+
+
+def _call_flops(flops: float, generator: ImageGenerator, area: float) -> float:
+    attention = generator.attention_flops_per_call.value
+    return area * (flops - attention) + area**2 * attention
+
 
 EXPONENT = 2.5
 """p of the overlap, as for the matrix products of sim/steptime."""
@@ -74,3 +198,20 @@ def batch_time_s(work: Work, speed: Speed) -> float:
     compute = work.flops / speed.flops
     memory = work.weight_bytes / speed.weight_bytes_per_s + work.traffic_bytes / speed.bytes_per_s
     return work.kernels * speed.kernel_s + float((compute**EXPONENT + memory**EXPONENT) ** (1 / EXPONENT))
+
+
+HALVINGS = 20
+
+
+def largest_batch_within(time_s: Callable[[float], float], limit_s: float, largest: float) -> float:
+    """Samples of the largest batch whose queries meet *limit_s*, at least 1 and at most *largest*.
+
+    A query that just misses a batch waits for that one and then for its own: two batch times, growing with the batch.
+    """
+    if 2 * time_s(largest) <= limit_s or largest <= 1:
+        return largest
+    low, high = 1.0, largest
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if 2 * time_s(middle) <= limit_s else (low, middle)
+    return low

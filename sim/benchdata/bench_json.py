@@ -12,11 +12,9 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from sim.benchdata.csv_rows import Problem
-from sim.benchdata.errors import BenchdataError
-from sim.benchdata.failed import NO_TRACE, why_unusable
+from sim.benchdata.errors import NO_TRACE, BenchdataError, why_unusable
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
-from sim.benchdata.table import row_of
+from sim.benchdata.table import Problem, row_of
 from sim.infile import json_objects, opened
 
 NAMES = {

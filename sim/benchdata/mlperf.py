@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sim.benchdata.csv_rows import CsvLine, Problem, amount, count, missing, read_rows
+from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_rows
 
 REQUIRED = ("accelerator", "benchmark", "scenario")
 SERVICE_METRICS = ("samples_s", "mean_latency_ms")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sim.benchdata.csv_rows import CsvLine, Problem, amount, count, missing, read_rows
+from sim.benchdata.table import CsvLine, Problem, amount, count, missing, read_rows
 
 TELLING = ("micro_batch", "global_batch")
 """Columns that no other kind of table has."""

@@ -11,19 +11,18 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
-from sim.catalogue.entries.drafter import Drafter
-from sim.catalogue.entries.engine import Engine, at_version, family_of, outside, version_of
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.hf_config import is_config, model_from_config
-from sim.catalogue.entries.kernel import Kernel
-from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.market.grid import Grid
-from sim.catalogue.entries.market.price import Offer, PriceList
-from sim.catalogue.entries.model import AnyModel, Model, OtherModel
-from sim.catalogue.entries.quantization import Quantization
-from sim.catalogue.entries.server import Server
+from sim.catalogue.drafter import Drafter
+from sim.catalogue.engine import Engine, at_version, family_of, outside, version_of
 from sim.catalogue.failure_rate import FailureRate
-from sim.catalogue.source import Source
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.hf_config import is_config, model_from_config
+from sim.catalogue.kernel import Kernel
+from sim.catalogue.link import Link
+from sim.catalogue.market import Grid, Offer, PriceList
+from sim.catalogue.model import AnyModel, Model, OtherModel
+from sim.catalogue.quantization import Quantization
+from sim.catalogue.server import Server
+from sim.catalogue.value import Source
 
 Entry = TypeVar("Entry")
 

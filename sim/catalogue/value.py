@@ -1,4 +1,7 @@
-"""A number and where it comes from."""
+"""A number and where it comes from: its source, the place in the source, and the kind of statement it is.
+
+data/sources.yaml holds each source once; values cite it by its key.
+"""
 
 from datetime import date
 from typing import Annotated, Literal, Self
@@ -43,3 +46,23 @@ class Value(Sourced):
     def weak(self) -> bool:
         """Whether a report that rests on it must say so."""
         return self.kind in WEAK_KINDS
+
+
+PartialDate = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d)?)?$")]
+"""A year, a month or a day, as far as it is known."""
+
+
+class Source(Spec):
+    """A datasheet, page, file or measurement that values cite by its key."""
+
+    title: str
+    author: str = ""
+    url: str = ""
+    version: str = ""
+    """Release, edition or commit that was read."""
+    published: PartialDate | None = None
+    accessed: PartialDate
+    """When it was read."""
+    trust: Literal["high", "good", "fair", "weak"]
+    """high: the maker's own statement or a measurement with raw files; weak: one voice."""
+    note: str = ""

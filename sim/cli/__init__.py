@@ -9,15 +9,12 @@ from io import TextIOWrapper
 import typer
 from typer.exceptions import TyperException
 
-# each registers its command
-from sim.cli import catalogue, check, claims, export, init, serve  # noqa: F401
-from sim.cli.fidelity import calibrate, validate  # noqa: F401
-from sim.cli.fleets import capacity, diff, explain, run, sensitivity, size  # noqa: F401
-from sim.cli.money import breakeven, plan, price  # noqa: F401
-from sim.cli.shared.common import BAD_INPUT, OTHER_FAILURE, app
-from sim.cli.shared.help import retell
+# each registers its commands
+from sim.cli import catalogue, claims, explain, fidelity, finished_runs, questions, scenario_files, serve  # noqa: F401
+from sim.cli.frame import BAD_INPUT, OTHER_FAILURE, app
+from sim.cli.help import retell
 from sim.language import ENGLISH, LANGUAGES, _, current, known_language, retold, speak
-from sim.language.known import OWN
+from sim.language.catalogue import OWN
 
 LONGEST_SHOWN = 100
 OBJECTS_BETWEEN_SEARCHES = 100_000

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.shared.common import Format, Kind, app, bad_input_told, show_all
+from sim.cli.frame import Format, Kind, app, bad_input_told, show_all
 
 
 @app.command("list")
@@ -12,8 +12,8 @@ def list_(kind: Kind = "", format: Format = "table") -> None:
     """List what the catalogue holds: everything of a kind, or the kinds."""
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
-        from sim.report.check.catalogue import listing
-        from sim.report.page.document import as_json, listing_document
+        from sim.report.catalogue import listing
+        from sim.report.json_document import as_json, listing_document
 
         if format == "json":
             typer.echo(as_json(listing_document(load_catalog(), kind)))
@@ -26,8 +26,8 @@ def show(kind: Kind, name: Annotated[str, typer.Argument(help="An id or an alias
     """Show one thing of the catalogue, every value with its source."""
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
-        from sim.report.check.catalogue import details, entry
-        from sim.report.page.document import as_json, entry_document
+        from sim.report.catalogue import details, entry
+        from sim.report.json_document import as_json, entry_document
 
         if format == "json":
             typer.echo(as_json(entry_document(load_catalog(), kind, name)))

@@ -6,18 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.shared.common import (
-    Force,
-    Format,
-    Quiet,
-    Workers,
-    app,
-    bad_input_told,
-    command_line,
-    show_all,
-    usable,
-)
-from sim.cli.shared.workplace import whole_or_nothing
+from sim.cli.frame import Force, Format, Quiet, Workers, app, bad_input_told, command_line, show_all, usable
+from sim.cli.workplace import whole_or_nothing
 
 
 @app.command()
@@ -32,10 +22,9 @@ def claims(
     """Check what the articles claim: each verdict is computed from a scenario by stated rules."""
     with bad_input_told():
         from sim.catalogue.catalog import load_catalog
-        from sim.deliver.claims import deliver_claims
-        from sim.report.claims.write import claim_rows, terminal_table
-        from sim.report.page.document import as_json
-        from sim.scenario.claims.reading import chosen, claim_files
+        from sim.claims.files import chosen, claim_files
+        from sim.claims.report import claim_rows, deliver_claims, terminal_table
+        from sim.report.json_document import as_json
 
         files = chosen(ids or (), claim_files())
         name = "claims" if not ids else f"claims-{'-'.join(files)}"

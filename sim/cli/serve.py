@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.shared.common import app, bad_input_told, fail
+from sim.cli.frame import app, bad_input_told, fail
 
 MISSING = "gpufleet serve needs starlette and uvicorn: pip install 'gpufleet[serve]'"
 
@@ -35,9 +35,9 @@ def serve(
     """Open a workspace in the browser: fleets side by side, prices and limits to move, scenarios to edit and run."""
     with bad_input_told():
         try:
-            from sim.serve.queue.jobs import Limits
-            from sim.serve.start import CannotServe, opened
-            from sim.serve.start import serve as serve_folder
+            from sim.serve.http_server import CannotServe, opened
+            from sim.serve.http_server import serve as serve_folder
+            from sim.serve.jobs import Limits
         except ModuleNotFoundError:
             fail(MISSING)
         try:

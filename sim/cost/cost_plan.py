@@ -1,25 +1,28 @@
-"""Everything that a fleet is charged for, with prices in USD: what the ledger multiplies metered quantities by."""
+"""Everything that a fleet is charged for, with prices in USD: what the ledger multiplies metered quantities by.
+
+`resolve_costs` draws up one plan for pools that are paid for alike. `costs_by_pool` does so for the pools of a fleet
+that are paid for in different ways, some bought and some rented: a plan for each way, put together.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from sim.catalogue.entries.market.price import PriceList
+from sim.catalogue.market import PriceList
 from sim.catalogue.value import Value
-from sim.cost.bill.charge import Charge, Paid
-from sim.cost.finance.finance import Annuity, StraightLine
+from sim.cost.buying import Buy
+from sim.cost.charge import Charge, Paid, UnitPrice
+from sim.cost.clock import Clock
+from sim.cost.currency import USD, foreign, no_rate, rated
+from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
-from sim.cost.money import USD, foreign, no_rate, rated
-from sim.cost.operations.operations import Operations, in_words, left_out
-from sim.cost.prices import CostError, PriceBook, Problem, collect, quote_source
-from sim.cost.purchase.buying import Buy
-from sim.cost.rent.api import Api, ApiTariff
-from sim.cost.rent.rental import Rent
-from sim.cost.rent.rented_time import Billing
-from sim.cost.site.clock import Clock
-from sim.cost.site.site import Site
+from sim.cost.operations import Operations, in_words, left_out
+from sim.cost.price_book import CostError, PriceBook, Problem, collect, quote_source
+from sim.cost.rental import Billing, Rent
+from sim.cost.site import Site
+from sim.cost.token_api import Api, ApiTariff
 
 Cost = Annotated[Buy | Rent, Field(discriminator="acquisition")]
 
@@ -221,3 +224,72 @@ def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
         yield "Straight line books purchases without interest; breakeven, plan and size count the discount rate."
     if finance.resale is not None:
         yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."
+
+
+Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[Hardware]], CostPlan]
+"""(how pools are paid for, the pools, the fleet's other machines at the site) -> their bill."""
+
+
+def costs_by_pool(ways: Sequence[Cost | None], pools: Sequence[PoolFacts], priced: Priced, copies: int = 1) -> CostPlan:
+    """The bill of *pools*, each paid for in its own of the *ways*; *priced* bills *copies* of pools that share one.
+
+    Only such pools fill servers together; all that are bought share racks. Raises CostError with all that is missing,
+    each at its first pool's `pools.<i>.cost`.
+    """
+    groups: list[tuple[Cost | None, list[int]]] = []
+    for position, way in enumerate(ways):
+        members = next((members for known, members in groups if known == way), None)
+        if members is None:
+            groups.append((way, [position]))
+        else:
+            members.append(position)
+    plans: list[CostPlan] = []
+    problems: dict[Problem, None] = {}
+    for way, members in groups:
+        holder = f"pools.{members[0]}."
+        beside = [
+            one
+            for other, others in groups
+            if other is not way and isinstance(other, Buy)
+            for one in group_hardware([pools[i] for i in others], other.share, copies)
+        ]
+        try:
+            plan = priced(way, [pools[i] for i in members], beside)
+        except CostError as error:
+            found = (Problem(_moved(one.path, holder), one.text) for one in error.problems)
+            problems.update(dict.fromkeys(found))
+            continue
+        names = ", ".join(pools[i].name for i in members)
+        notes = tuple(f"{names}: {note}" for note in plan.notes)
+        plans.append(replace(plan, charges=tuple(_held(one, holder) for one in plan.charges), notes=notes))
+    if problems:
+        raise CostError(*problems)
+    metered = next((plan for plan in plans if plan.usd_per_kwh_by_hour is not None), plans[0])
+    return replace(
+        plans[0],
+        charges=tuple(charge for plan in plans for charge in plan.charges),
+        notes=tuple(note for plan in plans for note in plan.notes),
+        usd_per_kwh_by_hour=metered.usd_per_kwh_by_hour,
+        usd_per_kwh_by_hour_of_week=metered.usd_per_kwh_by_hour_of_week,
+    )
+
+
+def _moved(path: str, holder: str) -> str:
+    """*path* within the pool that says how it is paid for; sections of the fleet stay where they are."""
+    return f"{holder}{path}" if path.split(".")[0] == "cost" else path
+
+
+def _held(charge: Charge, holder: str) -> Charge:
+    """*charge* with the places of its figures within their pool."""
+    changed: Any = charge
+    found: Charge = replace(changed, price=_price(charge.price, holder))
+    return found
+
+
+def _price(price: UnitPrice, holder: str) -> UnitPrice:
+    stated = tuple(one._replace(path=_moved(one.path, holder)) for one in price.stated)
+    scenarios = "scenario: "
+    source = price.source
+    if source.startswith(scenarios):
+        source = scenarios + _moved(source.removeprefix(scenarios), holder)
+    return replace(price, source=source, stated=stated)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from sim.catalogue.entries.server import Server
+from sim.catalogue.server import Server
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from sim.deliver.shared.folder import is_finished, manifest_of
-from sim.report.export.answer import MAIN, StoredAnswer, read_answer
+from sim.deliver.folder import is_finished, manifest_of
 from sim.report.export.focus import write_focus
+from sim.report.export.stored_answer import MAIN, StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook
 
 ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv"}

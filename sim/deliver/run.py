@@ -8,28 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.shared.folder import begin, written_together
+from sim.deliver.folder import begin, written_together
 from sim.language import ENGLISH, speaking
-from sim.report.charts.marks import worths_by_key
-from sim.report.fleets.futures.sentences import sentences
-from sim.report.fleets.run.write import write_report
-from sim.report.terminal.progress import Progress
-from sim.report.words.exactness import precision_notes, statistics_told
-from sim.report.words.goals import unjudged
+from sim.report.assumptions import price_age_note
+from sim.report.monte_carlo import sentences
+from sim.report.prediction_accuracy import worths_by_key
+from sim.report.progress import Progress
+from sim.report.run.report import write_report
 from sim.report.words.money import in_its_currency
-from sim.report.words.price_age import price_age_note
-from sim.scenario.checks.hostless import hostless_notes
+from sim.report.words.precision import precision_notes, statistics_told
+from sim.report.words.service_level import unjudged
+from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.compare import models_of
+from sim.scenario.sections.comparison import models_of
 from sim.scenario.sweep import axes
-from sim.study.cases.execute import Workplace
-from sim.study.cases.points import MANIFEST, limits, resolved_plans, run_points
-from sim.study.cases.store import StoredCase
-from sim.study.fleets.futures.draws import futures_of
-from sim.study.fleets.futures.settings import DISPUTES, disputes_of
-from sim.study.fleets.run.summary import summarize
-from sim.study.fleets.run.year import year_of
-from sim.study.money.price.reprice import keep_scenario, reprice
+from sim.study.execution.cases import MANIFEST, Workplace, limits, resolved_plans, run_points
+from sim.study.execution.store import StoredCase
+from sim.study.monte_carlo import DISPUTES, disputes_of, futures_of
+from sim.study.points import summarize
+from sim.study.reprice import keep_scenario, reprice
+from sim.study.year import year_of
 
 
 @in_its_currency

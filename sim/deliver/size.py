@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.shared.basis import keep_basis
-from sim.deliver.shared.folder import begin, written_together
-from sim.report.fleets.size.answer import write_size
-from sim.report.terminal.progress import SearchProgress
+from sim.deliver.basis import keep_basis
+from sim.deliver.folder import begin, written_together
+from sim.report.progress import SearchProgress
+from sim.report.size import write_size
 from sim.report.words.money import in_its_currency, rate_notes
-from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.schema import Scenario
-from sim.study.cases.execute import Workplace
-from sim.study.fleets.size.search import search
-from sim.study.fleets.size.tried import Sizing
-from sim.study.money.breakeven.horizon import levelised
+from sim.study.discounting import levelised
+from sim.study.execution.cases import Workplace
+from sim.study.size.candidates import Sizing
+from sim.study.size.search import search
 
 
 @in_its_currency

@@ -1,8 +1,11 @@
 """Replicas whose next step is formed while one runs: vLLM's asynchronous scheduling.
 
-Each step is formed when the one before it begins, from what is known then: a request that arrives meanwhile waits one
-step more, and who finishes in the step that begins still holds its seat and its KV blocks. Equal steps are taken in one
-leap; the step after a leap is formed when its last step begins.
+Each step is formed when the one before it begins, from what is known then: a request that arrives meanwhile waits
+one step more, and a request that finishes in the step that begins still holds its place and its KV blocks. Equal
+steps are taken in one leap; the step after a leap is formed when its last step begins.
+
+A replica has one rank, or data-parallel ranks that step together because they share experts. All ranks then form
+the next step at the same time, and the slowest decides how long it lasts. A rank with nothing to do steps along.
 """
 
 from abc import abstractmethod
@@ -11,9 +14,9 @@ from math import inf
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s
-from sim.engine.ranks import RankEngine
-from sim.engine.schedulers.ahead import AsyncRank, Flight, Steps
+from sim.engine.schedulers.vllm import AsyncRank, Flight, Steps
 from sim.engine.sequence import Sequence
+from sim.engine.synchronous import RankEngine, emptiest, gathered_tokens, slowest
 from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
@@ -215,3 +218,83 @@ class AsyncEngine(AheadEngine):
             leap = Leap(leap.first_s + rank.read_s, growth_s, leap.valid_steps, leap.load)
         self._meters.cached_tokens += rank.cached_in_step
         return Flight(rank, steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps)), leap)
+
+
+class Together(Steps):
+    """Steps that all ranks take at once."""
+
+    __slots__ = ("_flights",)
+
+    def __init__(self, flights: list[Flight], lead: Leap, steps: int) -> None:
+        super().__init__(steps, lead)
+        self._flights = flights
+
+    def _settled(self) -> list[Flight]:
+        """All ranks' flights, each with as many steps as there are now."""
+        for one in self._flights:
+            one.steps, one.start_s = self.steps, self.start_s
+        return self._flights
+
+    def working(self) -> list[Flight]:
+        """See `Steps.working`."""
+        return [one for one in self._settled() if one.batch.decode_seqs + one.batch.prefill_tokens]
+
+    def close(self) -> None:
+        """See `Steps.close`."""
+        self.closed = True
+        for one in self._settled():
+            one.close()
+
+    def finish(self, end_s: float) -> tuple[list[Request], bool]:
+        """See `Steps.finish`."""
+        left, changed = zip(*(one.finish(end_s) for one in self._flights), strict=True)
+        return [request for requests in left for request in requests], any(changed)
+
+    def give_up(self, request: Request, whole: int) -> Progress:
+        """See `Steps.give_up`."""
+        return next(one for one in self._settled() if _has(one, request)).give_up(request, whole)
+
+
+class AsyncLockstepEngine(AheadEngine):
+    """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int) -> None:
+        own = [AsyncRank(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
+        super().__init__(steptime, limits, own)
+
+    def _rank_for(self, request: Request) -> AsyncRank:
+        return emptiest(self._ranks, request)
+
+    def _form(self, begins_s: float) -> Together | None:
+        possible = [rank.form(begins_s) for rank in self._ranks]
+        if not any(possible):
+            return None
+        gathered = gathered_tokens([rank.batch for rank in self._ranks], self._limits.padded_tokens)
+        leaps = [
+            self._leap(rank, gathered) if steps else Leap(0.0)
+            for rank, steps in zip(self._ranks, possible, strict=True)
+        ]
+        lead = slowest([leap for leap, steps in zip(leaps, possible, strict=True) if steps])
+        # an idle rank whose queue waits for what runs looks again after one step
+        most = min(steps or (1 if rank.queued() else inf) for rank, steps in zip(self._ranks, possible, strict=True))
+        steps = max(1, int(min(most, lead.valid_steps)))
+        pairs = zip(self._ranks, leaps, strict=True)
+        return Together([Flight(rank, steps, _stretched(leap, lead)) for rank, leap in pairs], lead, steps)
+
+    def _leap(self, rank: AsyncRank, gathered: int) -> Leap:
+        rank.batch.replica_tokens = gathered
+        self._meters.cached_tokens += rank.cached_in_step
+        leap = self._steptime.leap(rank.batch)
+        return Leap(leap.first_s + rank.read_s, leap.growth_s, leap.valid_steps, leap.load)
+
+
+def _has(flight: Flight, request: Request) -> bool:
+    rank = flight.rank
+    known = (*rank.running, *rank.joining, *flight.finished)
+    return rank.waiting.has(request.index) or any(one.request is request for one in known)
+
+
+def _stretched(leap: Leap, lead: Leap) -> Leap:
+    """*lead*'s steps, in which a rank works as hard as it would alone, for the part that it would take alone."""
+    load = leap.load * leap.first_s / lead.first_s if lead.first_s else 0.0
+    return Leap(lead.first_s, lead.growth_s, lead.valid_steps, load)

@@ -4,13 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.tiers import Tiers
-from sim.engine.schedulers.queues.adapters import AdapterQueue
-from sim.engine.schedulers.queues.fair import FairQueue
-from sim.engine.schedulers.queues.waiting import EntryQueue, FcfsQueue, PrefixQueue, PriorityQueue, WaitingQueue
+from sim.engine.lora import AdapterSlots
+from sim.engine.schedulers.waiting_queue import (
+    AdapterQueue,
+    EntryQueue,
+    FairQueue,
+    FcfsQueue,
+    PrefixQueue,
+    PriorityQueue,
+    WaitingQueue,
+)
 from sim.engine.sequence import Sequence
 from sim.records import Request
 

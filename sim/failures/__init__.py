@@ -1,7 +1,6 @@
 """What breaks, how often and for how long, and which replicas go down with it."""
 
-from sim.failures.domains import Domain, Layout, domains_of
-from sim.failures.law import Law
+from sim.failures.domains import Domain, Law, Layout, domains_of
 from sim.failures.spec import COMPONENTS, OF_SERVERS, Component, Failures, Maintenance, Rack, Spares, Spot
 
 __all__ = [

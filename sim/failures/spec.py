@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sim.failures.law import Law, RepairLaw
+from sim.failures.domains import Law, RepairLaw
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.units import SECONDS_PER_HOUR
 

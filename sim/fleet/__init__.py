@@ -1,6 +1,5 @@
 """The cluster on SimPy's clock: the only place that knows simpy."""
 
-from sim.fleet.fleet import RunningFleet
-from sim.fleet.sharing.together import run_fleet
+from sim.fleet.fleet import RunningFleet, run_fleet
 
 __all__ = ["RunningFleet", "run_fleet"]

@@ -1,7 +1,13 @@
-"""The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times."""
+"""The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times.
+
+`RunningFleet` simulates one cluster once. `run_fleet` simulates a whole plan: services that share pools run in one
+cluster, every other service runs by itself, and the logs are merged in order of arrival.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from heapq import merge
 from math import inf, isnan
 from sys import float_info
 
@@ -9,31 +15,23 @@ import simpy
 
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
-from sim.fleet.arrivals.doors import doors_of
-from sim.fleet.arrivals.sessions import source_of
-from sim.fleet.arrivals.source import Clock, Send, Source, collector_paused
-from sim.fleet.arrivals.tenants import gated
-from sim.fleet.failing.attempts import Attempts, Hands
-from sim.fleet.failing.breakdowns import Breakdowns
-from sim.fleet.failing.losses import Losses
-from sim.fleet.failing.planned import SpotMarket, Upkeep
-from sim.fleet.failing.withdrawals import Withdrawals
-from sim.fleet.handing.handover import Handover, Ways
-from sim.fleet.handing.roles import RoleRouter
-from sim.fleet.lifecycle import WITHOUT_MEMORY, Lives, State
-from sim.fleet.meter_log import MeterLog, with_time_of_its_own
-from sim.fleet.pool import replica_engines
-from sim.fleet.replica import Replica
-from sim.fleet.roster import Roster
-from sim.fleet.scaling.autoscaled import Autoscaled
-from sim.fleet.scaling.by_clock import ByClock
-from sim.fleet.scaling.scale import RESTING, Scale, states_at_start
-from sim.fleet.sharing.arriving import ServicesSource
-from sim.fleet.sharing.caches import clear_caches, fill_caches, inform
-from sim.fleet.sharing.routing import ServiceRouter
-from sim.records import ONLY_SERVICE, FleetLog, Request
+from sim.fleet.admission import doors_of, gated
+from sim.fleet.arrivals import Clock, Send, Source, collector_paused, source_of
+from sim.fleet.autoscaling import Autoscaled
+from sim.fleet.caches import clear_caches, fill_caches, inform
+from sim.fleet.failures import Breakdowns, Losses
+from sim.fleet.interruptions import SpotMarket, Upkeep, Withdrawals
+from sim.fleet.kv_transfer import Handover, Ways
+from sim.fleet.metering import MeterLog, with_time_of_its_own
+from sim.fleet.pool import engines_per_replica, replica_engines
+from sim.fleet.replica import WITHOUT_MEMORY, Lives, Replica, State
+from sim.fleet.retries import Attempts, Hands
+from sim.fleet.routing import RoleRouter, Roster, ServiceRouter
+from sim.fleet.scaling import RESTING, ByClock, Scale, states_at_start
+from sim.fleet.services import ServicesSource
+from sim.records import ONLY_SERVICE, FleetLog, Meters, Request
 from sim.routing import Router
-from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.workload import Streams
 
 LATEST_S = float_info.max
@@ -348,3 +346,48 @@ def _streams(plan: CasePlan, service: str = "") -> Streams:
     """Name -> random stream; each of several services has its own."""
     prefix = f"{service or plan.service}: " if plan.service else ""
     return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
+
+
+def run_fleet(plan: CasePlan) -> FleetLog:
+    """Simulates *plan*, all of its services, and puts what they leave behind together in order of arrival."""
+    if not plan.services:
+        return RunningFleet(plan).run()
+    counts = [pool.replicas * engines_per_replica(pool) for pool in plan.pools]
+    first = [sum(counts[:position]) for position in range(len(counts))]
+    together = FleetLog([], [], [], [p for p, count in enumerate(counts) for _ in range(count)], 0.0)
+    meters: dict[int, Meters] = {}
+    requests: list[list[Request]] = []
+    for group in plan.groups():
+        log = RunningFleet(plan.together(group) if _gated(group) else plan.alone(group[0])).run()
+        names = {service.name for service in group}
+        own = [position for position, pool in enumerate(plan.pools) if not names.isdisjoint(pool.served)]
+        places = [first[position] + i for position in own for i in range(counts[position])]
+        for request in log.requests:
+            request.service = request.service if _gated(group) else group[0].name
+            _renumber(request, places)
+        for interval in log.intervals:
+            interval.replica = places[interval.replica]
+        meters |= dict(zip(places, log.meters, strict=True))
+        requests.append(log.requests)
+        together.intervals += log.intervals
+        together.kv_sent_bytes |= {own[position]: sent for position, sent in log.kv_sent_bytes.items()}
+        together.end_s = max(together.end_s, log.end_s)
+    together.meters = [meters[place] for place in sorted(meters)]
+    together.requests = list(merge(*requests, key=lambda request: request.arrived_s))
+    for index, request in enumerate(together.requests):
+        request.index = index
+    return together
+
+
+def _gated(group: tuple[ServicePlan, ...]) -> bool:
+    """Whether requests belong to one of several, or are changed or refused on their way."""
+    return len(group) > 1 or group[0].priority is not None or group[0].rate_limit is not None
+
+
+def _renumber(request: Request, places: list[int]) -> None:
+    """The replicas that *request* has been to under their numbers in the whole fleet."""
+    request.replica = places[request.replica] if request.replica >= 0 else -1
+    if request.prefill_replica >= 0:
+        request.prefill_replica = places[request.prefill_replica]
+    if request.left:
+        request.left = tuple(replace(hop, replica=places[hop.replica]) for hop in request.left)

@@ -1,1 +1,1 @@
-"""A queue of jobs on a cluster: which job runs when, by which policy, and job traces."""
+"""Batch jobs in a cluster's queue; how scenarios with work to do, `job` or `jobs`, are read and answered."""

@@ -7,10 +7,9 @@ reader `retold` finds the sentence of the catalogue that they were made of. What
 JSON, is English for everybody.
 """
 
-from sim.language.current import N_, _, current, ngettext, speak, speaking
-from sim.language.known import ENGLISH, LANGUAGES, known_language
-from sim.language.names import keep, release
-from sim.language.retold import retold
+from sim.language.catalogue import ENGLISH, LANGUAGES, known_language
+from sim.language.messages import N_, _, current, ngettext, speak, speaking
+from sim.language.sentences import keep, release, retold
 
 __all__ = [
     "ENGLISH",

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sim.catalogue.entries.engine import Engine
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model
-from sim.catalogue.entries.quantization import Quantization
-from sim.catalogue.entries.slices.slice import sliced
+from sim.catalogue.engine import Engine
+from sim.catalogue.gpu import Gpu, sliced
+from sim.catalogue.model import Model
+from sim.catalogue.quantization import Quantization
 from sim.memory.fit import fit
 
 MOST_GPUS = 64

@@ -4,33 +4,137 @@
     vLLM:  kv = utilization * device - weights - activations - libraries - communication [- graphs]
     SGLang: kv = utilization * (device - context - communication) - weights
     TensorRT-LLM: kv = utilization * (device - all else)
-    activations = max(forward pass at the token budget, sampling at the seat limit)
+    activations = max(forward pass at the token budget, sampling at max_num_seqs)
     forward  = 2 bytes * tokens * (rows * hidden + feed-forward in and out per rank)
-    sampling = bytes per logit * seats * vocabulary + 2 bytes * tokens * rows * hidden
+    sampling = bytes per logit * max_num_seqs * vocabulary + 2 bytes * tokens * rows * hidden
 
-The constants are the engine's (data/engines). Start-up logs pin them: vLLM on H100 with 1024 seats (llm-d-benchmark,
-six models) shows a peak that grows with seats x vocabulary and hardly with the model, and older logs with 256 seats lie
-on the same line. An RTX 4090 with Llama-3.1-8B, 256 seats and 2048 tokens has 41,408 KV tokens: a test, not an input.
+A pipeline has a GPU for each of its stages; the one with the least KV cache limits the replica. Drafting takes
+weights, and KV cache beside each token's own.
+
+The constants are the engine's (data/engines). Start-up logs pin them: vLLM on H100 with 1024 sequences
+(llm-d-benchmark, six models) shows a peak that grows with sequences x vocabulary and hardly with the model, and
+older logs with 256 sequences lie on the same line. An RTX 4090 with Llama-3.1-8B, 256 sequences and 2048 tokens has
+41,408 KV tokens: a test, not an input.
 """
 
 from dataclasses import dataclass, field, replace
 from math import copysign, inf
 from typing import Any, Self
 
-from sim.catalogue.entries.engine import Engine, EngineMemory, default_share
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.model import Model, entries_per_token, index_key_bytes
-from sim.catalogue.entries.offload import HostWeights, Offload
-from sim.catalogue.entries.quantization import KvCacheDtype, Quantization
-from sim.memory.drafts import DraftMemory
-from sim.memory.groups import KvLayout, layer_bytes
-from sim.memory.host import InHost, host_weights
-from sim.memory.near import near_sequence_bytes, near_step_bytes
-from sim.memory.parallel import check_parallel
-from sim.memory.shard import Layout
-from sim.memory.stage import Stage
-from sim.memory.states import StateCache, place_bytes
+from sim.catalogue.engine import Engine, EngineMemory, HostWeights, Offload, default_share
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.model import Model, entries_per_token, index_key_bytes, matrices
+from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
+from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, near_sequence_bytes, near_step_bytes, place_bytes
+from sim.memory.offload import InHost, host_weight_bytes, host_weights
+from sim.memory.parallelism import Layout, check_parallel, stage_layers, stage_weight_bytes
 from sim.units import GB
+
+
+@dataclass(frozen=True, slots=True)
+class DraftMemory:
+    """Per GPU [bytes]."""
+
+    weights_bytes: float = 0.0
+    kv_bytes_per_token: float = 0.0
+
+    @classmethod
+    def of_model(cls, model: Model, quantization: Quantization, layout: Layout, dtype: KvCacheDtype) -> "DraftMemory":
+        """A model of its own, split as the one that it drafts for."""
+        stored = padded(quantization, model)
+        weights = stage_weight_bytes(stored, quantization, matrices(stored), layout, 0)
+        return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.cached_layers)
+
+    @classmethod
+    def of_heads(cls, model: Model, quantization: Quantization, layout: Layout, dtype: KvCacheDtype) -> "DraftMemory":
+        """One more layer of *model*, its mean one; embedding and LM head are the model's."""
+        stored = padded(quantization, model)
+        layers = tuple(matrix for matrix in matrices(stored) if matrix.role not in ("embedding", "lm_head"))
+        weights = stage_weight_bytes(stored, quantization, layers, layout, 0)
+        return cls(weights / model.layers, _kv_bytes_per_layer(model, layout, dtype))
+
+
+def _kv_bytes_per_layer(model: Model, layout: Layout, dtype: KvCacheDtype) -> float:
+    return layer_bytes(model, layout.tensor_parallel_size, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One GPU of one pipeline stage."""
+
+    layers: int
+    usable_bytes: float
+    weights_bytes: float
+    activations_bytes: float
+    library_bytes: float
+    graphs_bytes: float
+    comms_bytes: float
+    kv_bytes: float
+
+    @classmethod
+    def of(
+        cls,
+        gpu: Gpu,
+        model: Model,
+        quantization: Quantization,
+        need: EngineMemory,
+        layout: Layout,
+        stage: int,
+        share: float,
+        seats: int,
+        tokens: int,
+        host: HostWeights,
+        further_weights_bytes: float,
+        near_layer_bytes: float,
+    ) -> "Stage":
+        """The GPU of *stage* with the layers of a stage of *layout*, *seats* sequences and *tokens* a step, where the
+        engine may use *share*; *near_layer_bytes* are those of a layer's tokens that are kept beside its cache.
+        """
+        stored = padded(quantization, model)
+        shapes = matrices(stored)
+        first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
+        weights = further_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
+        if host != HostWeights():
+            weights -= host_weight_bytes(host, stored, quantization, layout)
+        activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
+        activations += near_layer_bytes * (last - first)
+        graphs = need.graph_bytes_per_layer.value * (last - first)
+        buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
+        comms = buffers.value if layout.joined > 1 else 0.0
+        library = need.library_bytes.value
+        device = gpu.memory_bytes.value - need.driver_reserved_bytes.value
+        if gpu.usable_memory_fraction is not None:
+            device *= gpu.usable_memory_fraction.value
+        working = activations + library + comms + (graphs if need.graphs_in_share else 0.0)
+        room = device - need.context_bytes.value
+        if need.share == "everything":
+            usable = min(share * device, room)
+            kv = usable - weights - working
+        elif need.share == "weights_and_kv":
+            # SGLang takes its share of what is free once the ranks have met, before it loads the weights
+            usable = min(share * (room - comms), room - working)
+            kv = usable - weights
+        else:
+            usable = room
+            kv = share * (room - weights - working) if room > weights + working else room - weights - working
+        return cls(last - first, usable, weights, activations, library, graphs, comms, kv)
+
+
+def _activation_bytes(
+    model: Model, need: EngineMemory, layout: Layout, seats: int, tokens: int, samples: bool
+) -> float:
+    tp = layout.tensor_parallel_size
+    gates = 2 if model.gated_mlp else 1
+    forward = tokens * (gates + 1) * model.intermediate / tp
+    if model.moe is not None:
+        inner = model.moe.moe_intermediate / (1 if layout.enable_expert_parallel else tp)
+        at_once = tokens if need.expert_chunk_tokens is None else min(tokens, need.expert_chunk_tokens.value)
+        forward = max(forward, at_once * model.moe.experts_per_token * (max(gates * inner, model.hidden) + inner))
+    peak = 2.0 * (tokens * need.forward_hidden_rows.value * model.hidden + forward)
+    if not samples:
+        return peak
+    sampling = need.sampling_bytes_per_logit.value * seats * model.vocab
+    return max(peak, sampling + 2.0 * tokens * need.sampling_hidden_rows.value * model.hidden)
 
 
 @dataclass(frozen=True, slots=True)

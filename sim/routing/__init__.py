@@ -6,19 +6,12 @@ from pydantic import Field
 
 from sim.records import Request
 from sim.registry import Registry
-from sim.routing.by_length import ByLength
-from sim.routing.cache.adapter_affinity import AdapterAffinity
-from sim.routing.cache.cache_aware import CacheAware
-from sim.routing.cache.consistent_hash import ConsistentHashing
-from sim.routing.cache.least_kv import LeastKv
-from sim.routing.cache.power_of_two_kv import PowerOfTwoKv
-from sim.routing.cache.prefix_score import PrefixScore
-from sim.routing.cache.session_affinity import SessionAffinity
-from sim.routing.least_outstanding import LeastOutstanding
-from sim.routing.power_of_two import PowerOfTwo
-from sim.routing.random_choice import Random
+from sim.routing.affinity import AdapterAffinity, ConsistentHashing, SessionAffinity
+from sim.routing.least_loaded import LeastKv, LeastOutstanding
+from sim.routing.prefix_cache import CacheAware, PrefixScore
+from sim.routing.prompt_length import ByLength
 from sim.routing.registered import RegisteredRouting
-from sim.routing.round_robin import RoundRobin
+from sim.routing.round_robin_and_random import PowerOfTwo, PowerOfTwoKv, Random, RoundRobin
 from sim.routing.vllm_load_balancer import VllmLoadBalancer
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from sim.records import Request
-from sim.routing.cache.loads import Loads
+from sim.routing.least_loaded import Loads
 from sim.spec import NonNegative, Spec
 
 WAITING = 4

@@ -1,5 +1,10 @@
-"""What every scenario file says: workload, fleets and terms as frozen data, ids and parameters only."""
+"""What every scenario file says: workload, services, fleets, pools, their schedules and terms, as frozen data.
 
+Ids of the catalogue and parameters only: nothing here is looked up. Sections that not every scenario has are in
+`sim/scenario/sections`.
+"""
+
+import re
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 from unicodedata import category
 
@@ -9,26 +14,74 @@ from sim.autoscaling import Autoscaling
 from sim.batching import Batching, OfEngine
 from sim.batching.sharing import Sharing
 from sim.batchtime import AffineBatch, OnePass
-from sim.catalogue.entries.quantization import KvCacheDtype
+from sim.catalogue.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
-from sim.cost import Api, Carbon, Cost, Finance, Moment, Operations, Site
+from sim.cost import Api, Carbon, Clock, Cost, Finance, Moment, Operations, Site
 from sim.failures import Failures, Spot
 from sim.memory import KvTier, Lora
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
 from sim.routing.admission import Admission
-from sim.routing.transfer import KvTransfer, Role
-from sim.scenario.sections.schedule import Schedule
-from sim.scenario.sections.slo import Slo
+from sim.routing.kv_transfer import KvTransfer, Role
+from sim.scenario.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime import Affine, RegisteredStepTime, Roofline
-from sim.steptime.links.network import NetworkSpec
-from sim.workload import Workload
+from sim.steptime.collective import NetworkSpec
+from sim.workload import Together, Workload
 from sim.workload.client import Client
 from sim.workload.tenants import RateLimit
-from sim.workload.together import Together
 from sim.yamlio import MOST_CHARACTERS
+
+MINUTES_PER_DAY = 24 * 60
+
+
+def _minute(value: Any) -> int:
+    """Minutes since midnight. Unquoted, YAML reads 20:00 as 1200, which is the same."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d{1,2}):(\d\d)", value)):
+        hours, minutes = map(int, found.groups())
+        if minutes < 60:
+            value = 60 * hours + minutes
+    if isinstance(value, str) and value.isdecimal():  # what went through JSON as a key is text
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MINUTES_PER_DAY:
+        raise ValueError(f'a time of day is needed, such as "08:30", not {value!r}')
+    return value
+
+
+TimeOfDay = Annotated[int, BeforeValidator(_minute, json_schema_input_type=str)]
+
+
+class ReplicasByDay(Spec):
+    """A number of replicas that changes every day at the same times; before the first of them the last one holds."""
+
+    replicas: Annotated[dict[TimeOfDay, WholeNumber], Field(min_length=1)]
+    """Time of day -> how many replicas are wanted from then on: {"08:00": 4, "20:00": 1}. With `starts_at` it is the
+    site's local time, else the day begins with simulated time 0."""
+
+    @property
+    def most(self) -> int:
+        """The most replicas that are wanted at any time."""
+        return max(self.replicas.values())
+
+    def wanted(self, second_of_day: float) -> int:
+        """Replicas wanted at a time of day [s after midnight]."""
+        times = sorted(self.replicas)
+        reached = [at for at in times if 60 * at <= second_of_day]
+        return self.replicas[reached[-1] if reached else times[-1]]
+
+    def switches_s(self, clock: Clock, until_s: float) -> list[float]:
+        """Simulated times in (0, *until_s*) at which the number may change."""
+        return [at_s for at_s in clock.shows_s(self.replicas, until_s) if at_s > 0]
+
+
+class Schedule(ReplicasByDay):
+    """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
+
+    starting_s: NonNegative | None = None
+    """From switching a replica on to its first request: the machine, the engine, the weights. Left out: the pool's
+    `cold_start`."""
+
 
 T = TypeVar("T")
 

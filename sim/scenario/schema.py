@@ -1,24 +1,20 @@
 """What a scenario file may say: the experiment, and sections that ask about it or say how far to go.
 
-A section is a file in `sections/` with its keys, its checks and what else the program needs to know of it, and a line
-here.
+A section is a class in `sections/`, with its checks and a `Section` that holds what else the program needs to know of
+it, and a line here.
 """
 
 from typing import Annotated, Any
 
 from sim.cost import MultiYear
-from sim.scenario.claims.claim import CLAIM, Claim
+from sim.scenario.claim import CLAIM, Claim
 from sim.scenario.experiment import LONGEST_NAME, TERMS, Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.distribution import Futures
-from sim.scenario.sections.breakeven import BREAKEVEN, Breakeven
-from sim.scenario.sections.compare import COMPARE, Compare
-from sim.scenario.sections.futures import FUTURES
-from sim.scenario.sections.limits import LIMITS, Limits
+from sim.scenario.sections import Section, sections_of
+from sim.scenario.sections.comparison import BREAKEVEN, COMPARE, PLAN, Breakeven, Compare
 from sim.scenario.sections.load_profile import LOAD_PROFILE, LoadProfile
-from sim.scenario.sections.plan import PLAN
-from sim.scenario.sections.precision import PRECISION, Precision
-from sim.scenario.sections.section import Section, sections_of
-from sim.scenario.sections.sensitivity import SENSITIVITY, Sensitivity
+from sim.scenario.sections.precision import LIMITS, PRECISION, Limits, Precision
+from sim.scenario.sections.sensitivity import FUTURES, SENSITIVITY, Sensitivity
 from sim.scenario.sections.size import SIZE, Size
 
 __all__ = ["LONGEST_NAME", "SECTIONS", "TERMS", "Choices", "Fleet", "Pool", "Scenario", "nearest"]

@@ -15,19 +15,17 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.shared.folder import FolderBusy
+from sim.deliver.folder import FolderBusy
 from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
 from sim.report.page.template import words_of
-from sim.serve.answers.causes import CauseRoutes
-from sim.serve.answers.exports import ExportRoutes
-from sim.serve.answers.held import HeldRuns
-from sim.serve.answers.routes import AnswerRoutes
+from sim.serve.cost_gap import CauseRoutes
+from sim.serve.exports import ExportRoutes
+from sim.serve.finished_runs import AnswerRoutes, HeldRuns
 from sim.serve.guard import HEALTH, Access, Guard
-from sim.serve.queue.jobs import Limits, Queue
-from sim.serve.queue.routes import JobRoutes
-from sim.serve.refused import WRONG_INPUT, Refused, broken, refused
-from sim.serve.scenarios.routes import ScenarioRoutes
+from sim.serve.jobs import JobRoutes, Limits, Queue
+from sim.serve.refusals import WRONG_INPUT, Refused, broken, refused
+from sim.serve.scenarios import ScenarioRoutes
 from sim.serve.workspace import Workspace, program_folders
 
 STATIC = Path(__file__).parent / "static"

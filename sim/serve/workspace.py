@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import data_root
-from sim.deliver.shared.folder import is_finished, manifest_of
+from sim.deliver.folder import is_finished, manifest_of
 from sim.scenario.reading.shipped import shipped_folder
-from sim.serve.refused import Refused
-from sim.study.cases.points import MANIFEST
+from sim.serve.refusals import Refused
+from sim.study.execution.cases import MANIFEST
 
 DEEPEST = 4
 """Folders below the workspace that are searched."""

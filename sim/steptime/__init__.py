@@ -5,14 +5,12 @@ from typing import Annotated
 from pydantic import Field
 
 from sim.registry import Registry
-from sim.steptime.affine import Affine
+from sim.steptime.affine import Affine, RegisteredStepTime
 from sim.steptime.calibration import Calibration, Factor, OwnRuns
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
-from sim.steptime.host.weights import Host
-from sim.steptime.inputs import RooflineInputs, has_rate
-from sim.steptime.links.between import Exchange
-from sim.steptime.registered import RegisteredStepTime
+from sim.steptime.inputs import Host, RooflineInputs, has_rate
+from sim.steptime.links import Exchange
 from sim.steptime.roofline import Roofline, RooflineStepTime
 
 BuiltinStepTime = Affine | Roofline

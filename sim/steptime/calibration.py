@@ -5,9 +5,9 @@ from math import inf
 
 from pydantic import Field
 
-from sim.catalogue.entries.engine import Engine
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.link import Link
+from sim.catalogue.engine import Engine
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.link import Link
 from sim.catalogue.value import Value
 from sim.spec import Count, NonNegative, Positive, Spec
 from sim.steptime.coefficients import Coefficients, Efficiency

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
 
-from sim.catalogue.entries.model import Matrix, Model
-from sim.catalogue.entries.quantization import covers
+from sim.catalogue.model import Matrix, Model
+from sim.catalogue.quantization import covers
 from sim.steptime.inputs import Rates
 
 FLOP_PER_WEIGHT = 2

@@ -1,20 +1,81 @@
-"""What the roofline is built from, and the rates that follow from it."""
+"""What the roofline is built from, and the rates that follow from it: those of the GPU, the links and the host.
 
-from collections.abc import Callable, Iterable
+`Host` has the rates of the host's memory, of its processors and of its link to the GPU, for weights that lie there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import log2, prod
 
-from sim.catalogue.entries.engine import Engine, Overheads, default_limit
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.kernel import FastExperts, Kernel, SlowProducts, SlowWeights
-from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.model import Matrix, Model
-from sim.catalogue.entries.quantization import ComputeType, Quantization, arithmetic, bits, covers
+from sim.catalogue.engine import Engine, EngineOffload, HostWeights, Overheads, default_limit
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.kernel import FastExperts, Kernel, SlowProducts, SlowWeights
+from sim.catalogue.link import Link
+from sim.catalogue.model import Matrix, Model
+from sim.catalogue.quantization import ComputeType, Quantization, arithmetic, bits, covers
 from sim.catalogue.value import Value
 from sim.steptime.coefficients import Coefficients
-from sim.steptime.host.weights import Host
-from sim.steptime.links.network import Network
+from sim.steptime.collective import Network
 from sim.units import BITS_PER_BYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Which weights lie in host memory, how the engine works with them, and how fast the host is."""
+
+    weights: HostWeights
+    use: EngineOffload
+    memory_bytes_per_s: Value | None = None
+    """Of all its memory channels together."""
+    flops: Value | None = None
+    link_bytes_per_s: Value | None = None
+    """Between GPU and host, per direction, as the standard has it."""
+    replicas: int = 1
+    """That share its memory and processors evenly."""
+
+    @property
+    def link_rate(self) -> float:
+        """Rate at which weights reach the GPU [B/s]."""
+        return _known(self.link_bytes_per_s) * _known(self.use.link_efficiency)
+
+    def memory_rate(self, expert: bool = False) -> float:
+        """Rate at which the replica's part of the host reads weights, routed experts or others [B/s]."""
+        efficiency = self.use.expert_memory_efficiency if expert else self.use.memory_efficiency
+        return _known(self.memory_bytes_per_s) * _known(efficiency) / self.replicas
+
+    @property
+    def flop_rate(self) -> float:
+        """Arithmetic of the replica's part of the host [FLOP/s]."""
+        return _known(self.flops) / self.replicas
+
+    @property
+    def streams_some(self) -> bool:
+        """Whether any step brings weights to the GPU."""
+        return self.use.streaming != "none"
+
+    @property
+    def computes_some(self) -> bool:
+        """Whether the CPU multiplies in any step."""
+        return not self.streams_some or self.use.stream_from_tokens is not None
+
+    def streams(self, tokens: int) -> bool:
+        """Whether a step of *tokens* new tokens brings weights to the GPU; if not, the CPU multiplies."""
+        first = self.use.stream_from_tokens
+        return self.streams_some and (first is None or tokens >= first.value)
+
+    def values(self) -> Iterator[tuple[str, Value]]:
+        """The engine's figures that count here, by name."""
+        streaming = ["link_efficiency", "micro_batch_tokens", "stream_from_tokens"] if self.streams_some else []
+        computing = ["memory_efficiency", "expert_memory_efficiency"] if self.computes_some else []
+        for name in streaming + computing:
+            if (value := getattr(self.use, name)) is not None:
+                yield name, value
+
+
+def _known(value: Value | None) -> float:
+    assert value is not None  # the checks of a scenario ask for what its engine needs
+    return value.value
+
 
 SIXTEEN_BIT_BYTES = 2.0
 

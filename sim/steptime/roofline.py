@@ -7,26 +7,48 @@
 
 The host's time adds to the GPU's, but where the engine forms a step while one runs (vLLM 0.14 and later, SGLang,
 TensorRT-LLM 1.x): there the longer of both counts, and a fifth of the shorter. Launching the kernels of prompts one by
-one hides behind the GPU's work everywhere, or the reverse (host/launches.py). With pipeline parallelism the time is
-that of the mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send
-to the next stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others
+one hides behind the GPU's work everywhere, or the reverse (host.py). With pipeline parallelism the time is that of
+the mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to
+the next stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others
 wait for while several batches are in flight.
+
+`used_values` lists the sourced values that a step time rests on, for reports of sources and sensitivity.
 """
 
 from math import ceil, inf
 
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
-from sim.steptime.attention.one_call import OneCall
-from sim.steptime.attention.stack import Attention, least_pairs, seen_by_query, whole_layers, window_of
+from sim.steptime.attention import Attention, attention_values, least_pairs, seen_by_query, whole_layers, window_of
+from sim.steptime.attention_heads import OneCall
 from sim.steptime.gemm import Step, Times, total
-from sim.steptime.host.launches import Launches, layer_overheads_s
-from sim.steptime.host.products import all_times, mean_layer, products_of
-from sim.steptime.host.server import ServerOptions
+from sim.steptime.host import Launches, ServerOptions, all_times, layer_overheads_s, mean_layer, products_of
 from sim.steptime.inputs import Rates, RooflineInputs, known_overheads
-from sim.steptime.links.between import Exchange, exchanges_of, links_of
-from sim.steptime.links.stages import others_turns_load, stage_shares
-from sim.steptime.values import used_values
+from sim.steptime.links import Exchange, exchanges_of, links_of, others_turns_load, stage_shares
+
+
+def used_values(inputs: RooflineInputs) -> dict[str, Value]:
+    """The coefficients that this step time rests on, by their name in data/steptime.yaml."""
+    coefficients = inputs.coefficients
+    efficiency = coefficients.efficiency(inputs.gpu)
+    values = {
+        "compute_efficiency": efficiency.compute,
+        "memory_efficiency": efficiency.memory,
+        "gemm_exponent": coefficients.gemm_exponent,
+        "serving_compute_time_factor": coefficients.serving_compute_time_factor,
+        "prefill_attention_efficiency": coefficients.prefill_attention_efficiency,
+    }
+    if inputs.forms_ahead:
+        values["exposed_share"] = coefficients.exposed_share
+    if max(inputs.tensor_parallel_size, inputs.expert_ranks) > 1:
+        values["allreduce_time_factor"] = coefficients.allreduce_factor(inputs.gpu, inputs.link)
+    if inputs.model.moe is not None:
+        values |= coefficients.experts_values(inputs.gpu, inputs.model, inputs.spreads_experts)
+    values |= inputs.kernel_values
+    if inputs.pipeline_parallel_size > 1:
+        values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
+    values |= attention_values(Rates.of(inputs))
+    return values | (dict(inputs.host.values()) if inputs.host else {})
 
 
 class Roofline(ServerOptions):

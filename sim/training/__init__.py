@@ -1,1 +1,1 @@
-"""How long a training step takes and what it needs of a GPU's memory."""
+"""Training jobs: step time, memory, failures; scenarios with a `job`, their plans, results and reports."""

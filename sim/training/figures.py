@@ -1,15 +1,27 @@
-"""How far training is from its datasheet: data/training/figures.yaml, stacks.yaml, networks.yaml."""
+"""How far training is from its datasheet: data/training/figures.yaml, stacks.yaml and networks.yaml.
 
+From the files come the networks that can be named beside the catalogue's models, and what one job reaches of its GPU
+and link and holds in memory under a framework (a stack).
+"""
+
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.link import Link
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.link import Link
+from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
+from sim.steptime.coefficients import Coefficients
+from sim.training.job import Precision
+from sim.training.memory import MemoryHabits
+from sim.training.network import Network, of_dimensions, of_model
+from sim.training.steptime import FOUR_BIT_BYTES, Rates
 from sim.yamlio import read
 
 
@@ -165,4 +177,126 @@ def load_training(root: Path) -> TrainingData:
     folder = root / "training"
     return TrainingData.model_validate(
         {name: read(folder / f"{name}.yaml").data for name in ("figures", "stacks", "networks")}
+    )
+
+
+class NotTrainable(ValueError):
+    """Nobody knows what training that model costs; the message says which models are known."""
+
+
+def network_named(name: str, catalog: Catalog, data: TrainingData) -> Network:
+    """The network called *name*: one of data/training/networks.yaml, a language model, or a path of its config.json.
+
+    Raises UnknownId, NotTrainable, ValueError for a config.json that cannot be read.
+    """
+    for key, one in data.networks.items():
+        if name.lower() in (key, *(alias.lower() for alias in one.aliases)):
+            return trained_network(key, one)
+    try:
+        model = catalog.any_model(name)
+    except UnknownId as error:
+        near = get_close_matches(name.lower(), data.networks, n=1)
+        if near and not error.suggestions:
+            raise UnknownId("model", name, tuple(near)) from None
+        raise
+    if isinstance(model, OtherModel):
+        known = ", ".join(key for key, one in data.networks.items() if not one.dimensions)
+        raise NotTrainable(f"what training {model.id} costs is not known; known are language models, BERT and {known}")
+    return of_model(model)
+
+
+def trained_network(id: str, one: TrainedNetwork) -> Network:
+    """A network of data/training/networks.yaml."""
+    if one.dimensions:
+        return of_dimensions(id, one.dimensions, one.causal)
+    # a test reads every entry
+    assert one.params
+    assert one.forward_flop
+    assert one.stream_bytes
+    return Network(
+        id=id,
+        unit="sample",
+        params=one.params.value,
+        layers=one.kernels,
+        hidden=0,
+        forward_flop=one.forward_flop.value,
+        sharded_bytes=one.stream_bytes.value,
+        stream_bytes=one.stream_bytes.value,
+        tokens_per_sample=one.tokens_per_sample.value if one.tokens_per_sample else 1.0,
+    )
+
+
+NO_RESERVE = 1.5e9
+"""Where a stack's reserve is not known: CUDA context and communication buffers [bytes]."""
+
+
+def peak_flops(gpu: Gpu, precision: Precision) -> float:
+    """Dense rate of matrix products in that precision, or at 16 bit where the card lacks it [FLOP/s]."""
+    wide = gpu.fp32_flops or gpu.fp16_flops
+    rate = {
+        "fp32": wide,
+        "tf32": gpu.tf32_flops or wide,
+        "fp8": gpu.fp8_flops,
+        "nvfp4": gpu.fp4_flops or gpu.fp8_flops,
+    }.get(precision)
+    return (rate or gpu.fp16_flops).value
+
+
+def older_kernels_suffer(gpu: Gpu) -> bool:
+    """Whether the card's tensor cores need kernels of their own to reach their rate."""
+    return gpu.hopper or gpu.architecture in ("Blackwell", "Blackwell Ultra")
+
+
+def rates(
+    data: TrainingData, kernels: Coefficients, gpu: Gpu, link: Link, network: Network, precision: Precision, stack: str
+) -> Rates:
+    """What training *network* reaches on *gpu* cards over *link* in a *stack* of data/training/stacks.yaml."""
+    figures, efficiency = data.figures, kernels.efficiency(gpu)
+    card, habit, facts = figures.gpu(gpu), figures.stacks[stack], data.stacks[stack]
+    own = figures.networks.get(network.id)
+    wide = precision in ("fp32", "tf32")
+    factor = {"fp8": figures.fp8_time_factor, "nvfp4": figures.fp4_time_factor}.get(precision)
+    if wide:
+        factor = figures.fp32_time_factor
+    slowdown = card.compute_time_factor if network.is_transformer else card.convolution_time_factor
+    reached = efficiency.compute.value / slowdown.value
+    plain = peak_flops(gpu, precision) if wide else gpu.fp16_flops.value
+    stream = habit.stream_time_factor.value * (own.stream_time_factor.value if own else 1.0)
+    compute = 1.0 if own is None else own.compute_time_factor.value
+    peak = peak_flops(gpu, precision) / (factor.value if factor else 1.0)
+    attention = figures.attention_time_factor.value
+    if facts.older_attention and older_kernels_suffer(gpu):
+        attention *= figures.older_attention_time_factor.value
+    return Rates(
+        matrix_flop_per_s=reached * peak / habit.compute_time_factor.value / compute,
+        plain_flop_per_s=reached * plain / habit.compute_time_factor.value,
+        bytes_per_s=efficiency.memory.value * gpu.memory_bytes_per_s.value / card.memory_time_factor.value,
+        exponent=figures.gemm_exponent.value,
+        attention_time_factor=attention,
+        recompute_share=figures.recompute_share.value,
+        expert_time_factor=figures.expert_time_factor.value,
+        stream_time_factor=stream,
+        keeps_scores=facts.keeps_scores,
+        layer_s=habit.layer_s.value,
+        step_s=habit.step_s.value,
+        exposed_share=habit.exposed_share.value,
+        tensor_exposed_share=habit.tensor_exposed_share.value,
+        expert_exposed_share=figures.expert_exposed_share.value,
+        link_time_factor=figures.link_factor(link).value,
+        network_efficiency=figures.network_efficiency.value,
+    )
+
+
+def habits(data: TrainingData, stack: str) -> MemoryHabits:
+    """How a *stack* holds things in memory."""
+    facts = data.stacks[stack]
+    return MemoryHabits(
+        gradient_bytes=facts.gradient_bytes,
+        state_bytes=facts.state_bytes,
+        keeps_scores=facts.keeps_scores,
+        eight_bit_weights=facts.eight_bit_weights,
+        four_bit_bytes=facts.four_bit_bytes.value if facts.four_bit_bytes else FOUR_BIT_BYTES,
+        whole_weights=facts.whole_weights,
+        activation_factor=facts.activation_factor.value if facts.activation_factor else 1.0,
+        reserve_bytes=facts.reserve_bytes.value if facts.reserve_bytes else NO_RESERVE,
     )

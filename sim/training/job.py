@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.link import Link
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.link import Link
 from sim.training.network import Network
 
 Recompute = Literal["none", "selective", "full"]

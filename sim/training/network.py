@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sim.catalogue.entries.model import Model, matrices, params_total
+from sim.catalogue.model import Model, matrices, params_total
 
 FLOP_PER_WEIGHT = 2
 """One multiply and one add."""

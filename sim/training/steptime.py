@@ -1,4 +1,4 @@
-"""Seconds of one optimizer step.
+"""Seconds of one optimizer step, by cause, and the arithmetic and traffic that it asks of the GPUs.
 
     stage  = (C^p + W^p)^(1/p) + attention + element-wise traffic + tensor-parallel exchange     one micro-batch
     micro  = (stage^4 + launches^4)^(1/4)
@@ -7,13 +7,127 @@
 C: 2 FLOP per weight and token forward, 4 backward, 2 more where the forward pass is repeated; with LoRA the backward
 pass has only the gradients of the activations. The bubble is that of 1F1B with interleaving (Narayanan et al., arXiv
 2104.04473, 2.2). ZeRO's exchanges are those of Rajbhandari et al. (arXiv 1910.02054, 7).
+
+Exchanges are within a layer, between stages, and of gradients and weights. An all-reduce moves 2(n-1)/n of its bytes
+over the bus, a reduce-scatter or an all-gather half of that. Data-parallel ranks on several nodes exchange over both
+the link and the network; the slower one decides, since the rings are pipelined.
 """
 
 from dataclasses import dataclass
+from math import ceil
 
-from sim.training.communication import expert_exchange_s, reduce_s, stage_exchange_s, tensor_exchange_s
+from sim.steptime.collective import AllReduce, Send, ring_traffic
 from sim.training.job import Job
-from sim.training.rates import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """All that the step time multiplies or divides by. Times grow with a factor, rates with an efficiency."""
+
+    matrix_flop_per_s: float
+    """Reached by large matrix products in the job's precision."""
+    plain_flop_per_s: float
+    """Reached by what stays at 16 bit in an 8-bit run: attention and output layer."""
+    bytes_per_s: float
+    """Reached by streaming kernels on device memory."""
+    exponent: float
+    """p of (C^p + M^p)^(1/p)."""
+    attention_time_factor: float
+    """Time of attention's arithmetic against a matrix product's."""
+    recompute_share: float
+    """Time of the repeated forward pass against the first one."""
+    expert_time_factor: float
+    """Time of routed experts' products against a dense one's."""
+    stream_time_factor: float
+    """Time of element-wise kernels against one transfer of the activations kept."""
+    keeps_scores: bool
+    """Attention writes its scores to memory (before fused kernels)."""
+    layer_s: float
+    """Host time to launch the kernels of a layer, both passes."""
+    step_s: float
+    """Time of a step that depends on nothing: data, logging, the optimizer's launches."""
+    exposed_share: float
+    """Of the exchange between data-parallel ranks: never hidden behind the backward pass."""
+    tensor_exposed_share: float
+    """Of the exchange between tensor-parallel ranks: not hidden behind matrix products."""
+    expert_exposed_share: float
+    """Of the exchange of tokens between experts: not hidden."""
+    link_time_factor: float
+    """Collectives inside a training step against the link's measured curve."""
+    network_efficiency: float
+    """Share of the adapters' rate that collectives between nodes reach."""
+
+
+ACTIVATION_BYTES = 2
+REDUCES_PER_PASS = 2
+"""All-reduces that tensor parallelism needs per layer and pass: after attention and after the feed-forward block."""
+
+
+def tensor_exchange_s(job: Job, rates: Rates, passes: float) -> float:
+    """All-reduces of one stage in one micro-batch [s]; *passes* over the layers, the backward pass counted once."""
+    ranks = job.parallel.tensor
+    if ranks == 1:
+        return 0.0
+    message = job.units * job.network.hidden * ACTIVATION_BYTES
+    layers = job.network.layers / job.parallel.pipeline
+    inside = min(ranks, job.gpus_per_node)
+    seconds = AllReduce.over(job.link, inside, rates.link_time_factor).time_s(message)
+    if ranks > inside:
+        nodes = ranks / inside
+        seconds += ring_traffic(ceil(nodes)) * message / (job.node_bytes_per_s * rates.network_efficiency)
+    return layers * REDUCES_PER_PASS * passes * seconds
+
+
+def stage_exchange_s(job: Job, rates: Rates) -> float:
+    """Activations to the next stage and gradients back, per micro-batch [s]."""
+    parallel = job.parallel
+    if parallel.pipeline == 1:
+        return 0.0
+    message = job.units * job.network.hidden * ACTIVATION_BYTES / parallel.tensor
+    if job.nodes == 1:
+        one_way = Send.over(job.link).time_s(message) * rates.link_time_factor
+    else:
+        one_way = message * job.gpus_per_node / (job.node_bytes_per_s * rates.network_efficiency)
+    return 2 * parallel.virtual_stages * one_way
+
+
+def expert_exchange_s(job: Job, rates: Rates) -> float:
+    """Tokens to their experts and back, forward and backward, one micro-batch of one stage [s].
+
+    Within a node the link carries all copies; beyond it a token crosses the network once for each node that it is
+    needed on.
+    """
+    ranks, network = job.parallel.expert, job.network
+    if ranks == 1 or not network.routed_copies:
+        return 0.0
+    sent = job.units / job.parallel.tensor * network.routed_width * ACTIVATION_BYTES / job.parallel.pipeline
+    exchanges = 2 * 2
+    inside = sent * exchanges * (1 - 1 / ranks) * rates.link_time_factor / Send.over(job.link).bytes_per_s
+    nodes = ceil(ranks / job.gpus_per_node)
+    if nodes == 1:
+        return inside
+    copies = min(network.routed_copies, nodes) / network.routed_copies * (1 - 1 / nodes)
+    per_gpu = job.node_bytes_per_s / job.gpus_per_node * rates.network_efficiency
+    return max(inside, sent * exchanges * copies / per_gpu)
+
+
+def reduce_s(job: Job, rates: Rates, gpu_bytes: float) -> float:
+    """One all-reduce of *gpu_bytes* per rank between the data-parallel ranks [s]."""
+    parallel = job.parallel
+    ranks = parallel.data * parallel.context
+    if ranks == 1:
+        return 0.0
+    model_ranks = parallel.tensor * parallel.pipeline
+    inside = max(1, min(ranks, job.gpus_per_node // min(model_ranks, job.gpus_per_node)))
+    seconds = 0.0
+    if inside > 1:
+        seconds = AllReduce.over(job.link, inside, rates.link_time_factor).time_s(gpu_bytes)
+    if ranks > inside:
+        groups = job.gpus_per_node / inside
+        network = ring_traffic(ceil(ranks / inside)) * gpu_bytes * groups
+        seconds = max(seconds, network / (job.node_bytes_per_s * rates.network_efficiency))
+    return seconds
+
 
 LAUNCH_EXPONENT = 4
 """The host launches ahead of the GPU: nearly the longer of both."""
@@ -174,3 +288,36 @@ def _optimizer_s(job: Job, rates: Rates) -> float:
     if job.host_bytes_per_s:
         seconds += 2 * share * STATE_BYTES / job.host_bytes_per_s
     return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """One optimizer step."""
+
+    model_flop: float
+    """What the network needs, on all GPUs together: nothing that is computed twice counts (MFU, arXiv 2204.02311)."""
+    gpu_flop: float
+    """What one GPU computes, repeated forward passes included."""
+    gpu_bytes: float
+    """What one GPU moves to and from its memory."""
+
+
+def step_work(job: Job) -> StepWork:
+    """Arithmetic and traffic of one step of *job*."""
+    network, parallel = job.network, job.parallel
+    ranks, backward = parallel.tensor * parallel.pipeline, backward_passes(job)
+    again = job.recompute == "full"
+    pass_flop = network.forward_flop + network.head_flop
+    attention_flop = 4 * network.attention_width * job.context
+    needed = (pass_flop + attention_flop) * (1 + backward)
+    flop = network.forward_flop * (1 + backward + again) + network.head_flop * (1 + backward)
+    flop += attention_flop * (1 + FUSED_ATTENTION_BACKWARD + (job.recompute != "none"))
+    wide = 2 if job.precision in ("fp32", "tf32") else 1
+    weights = WEIGHT_BYTES * job.held_params * (1 + backward + again)
+    moved = weights * wide + network.stream_bytes * wide * (3 + again) * job.units
+    shards = ranks * (parallel.data * parallel.context if parallel.zero else 1)
+    return StepWork(
+        model_flop=needed * job.global_batch * job.sequence * job.fill,
+        gpu_flop=flop * job.units * job.micro_batches / ranks,
+        gpu_bytes=moved * job.micro_batches / ranks + OPTIMIZER_BYTES * trained_params(job) / shards,
+    )

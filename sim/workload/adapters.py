@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from sim.records import Request
 from sim.spec import Count, NonNegative, Positive, Spec
-from sim.workload.streams import Streams, uniforms
+from sim.workload.requests import Streams, uniforms
 from sim.workload.tenants import Tenant
 
 CHUNK = 4096

@@ -1,6 +1,9 @@
-"""What a workload offers."""
+"""Requests by number: the table of the requests that a workload offers, and the random numbers of each.
 
-from collections.abc import Sequence
+Request i takes number i of each random stream, so that it is the same request in every fleet.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,3 +35,23 @@ class RequestTable:
     """Who asks."""
     service: list[str] | None = None
     """What is asked."""
+
+
+Streams = Callable[[str], np.random.Generator]
+"""Maps a name to a *fresh* PCG64 generator, the same one at every call: `partial(rng.stream, seed, replication)`."""
+
+LEAST = 2.0**-54
+"""Stands for a uniform number of exactly 0, whose normal quantile would be -inf."""
+
+
+def uniforms(streams: Streams, name: str, start: int, count: int) -> NDArray[np.float64]:
+    """Numbers *start* to *start + count* of the uniform stream *name*, strictly between 0 and 1.
+
+    Request i always gets number i, however many are asked for at once. Skipping ahead costs nothing.
+    """
+    generator = streams(name)
+    bits = generator.bit_generator
+    if not isinstance(bits, np.random.PCG64):
+        raise TypeError("streams must be PCG64 generators, which can skip ahead")
+    bits.advance(start)
+    return np.maximum(generator.random(count), LEAST)

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 import sim
-from sim.registry import policies
+from sim import registry
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> Iterator[None]:
     """A policy that a test registers is gone after its file: messages of other tests list the built-in ones alone."""
     yield
-    policies._SPECS.clear()
+    registry._SPECS.clear()
 
 
 def small() -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sim
-from sim.registry import policies
+from sim import registry
 
 POOL: dict[str, Any] = {
     "steptime": {"model": "affine", "base_s": 1.0, "per_token_s": 0.0, "per_context_token_s": 0.0},
@@ -45,7 +45,7 @@ def steps(leap: Any) -> type:
 )
 def test_an_impossible_policy_ends(make: Any, told: str) -> None:
     kind = next(kind for kind, method in METHODS.items() if hasattr(make, method))
-    tag, _ = policies.KINDS[kind]
+    tag, _ = registry.KINDS[kind]
     sim.register(kind, "wrong")(make)
     fleet = TWO if kind == "routing" else POOL
     kept = fleet["batching"] if kind == "batching" else {}
@@ -53,7 +53,7 @@ def test_an_impossible_policy_ends(make: Any, told: str) -> None:
         with pytest.raises((ValueError, TypeError), match=re.escape(told)):
             sim.simulate(ASKED, fleet | {kind: kept | {tag: "wrong"}})
     finally:
-        policies._SPECS.clear()
+        registry._SPECS.clear()
 
 
 def test_arguments_of_another_type_are_named() -> None:

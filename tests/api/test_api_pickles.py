@@ -7,11 +7,11 @@ import pytest
 
 from sim.benchdata.errors import BenchdataError
 from sim.catalogue.catalog import UnknownId
-from sim.catalogue.entries.hf_config.config import ConfigError
-from sim.coldstart.physics import StartUnknown
-from sim.cost.prices import CostError, Problem, RateMissing
-from sim.jobs.traces.faults import SHOWN, JobTraceError
-from sim.workload.traces.faults import TraceError
+from sim.catalogue.hf_config.config import ConfigError
+from sim.coldstart.start import StartUnknown
+from sim.cost.price_book import CostError, Problem, RateMissing
+from sim.jobs.traces import SHOWN, JobTraceError
+from sim.workload.traces.trace_file import TraceError
 from sim.yamlio import YamlError
 
 ERRORS = [

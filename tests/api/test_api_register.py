@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import sim
+from sim import registry
 from sim.catalogue.catalog import load_catalog
-from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.registry import policies
-from sim.registry.version import version
+from sim.engine.schedulers.vllm import Rank
+from sim.registry import version
 from sim.scenario.sweep import at_point, cases
-from sim.study.cases import cores
-from sim.study.cases.inputs import digest
+from sim.study.execution import cores
+from sim.study.execution.digest import digest
 from sim.yamlio import dump
 
 POOL: dict[str, Any] = {
@@ -179,17 +179,17 @@ def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_ane
 
 
 def test_a_worker_elsewhere_gets_what_only_the_sweep_names(scenario: dict[str, Any]) -> None:
-    cluster = pytest.importorskip("sim.study.cases.cluster")
+    cluster = pytest.importorskip("sim.study.execution.cluster")
     asked = sim.check(scenario, {"sweep": {"fleets.two.routing": [{"policy": "random"}, {"policy": "test_last"}]}})
     sent = cluster._program(), cluster.packed((), load_catalog()), cluster._policies(asked.scenario), _routers
     assert [one.name for one in sent[2]] == ["test_last"]
     message = pickle.dumps((*sent, asked.scenario, ()))
-    known = policies.entered()
-    policies._SPECS.clear()
+    known = registry.entered()
+    registry._SPECS.clear()
     try:
         assert cluster.call_there(*pickle.loads(message)) == (["random", "test_last"],)
     finally:
-        policies.enter(known)
+        registry.enter(known)
 
 
 def _routers(scenario: Any, catalog: Any) -> list[str]:
@@ -219,8 +219,8 @@ def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) 
 
 
 def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("routing.from_package", "operator:itemgetter", policies.GROUP)
-    monkeypatch.setattr(policies, "_offered", lambda: {point.name: point})
+    point = EntryPoint("routing.from_package", "operator:itemgetter", registry.GROUP)
+    monkeypatch.setattr(registry, "_offered", lambda: {point.name: point})
     monkeypatch.setattr(EntryPoint, "load", lambda _: Last)
     scenario["fleets"][1]["routing"] = {"policy": "from_package", "back": 2}
     assert sim.check(scenario).scenario.fleets[1].routing.model_dump() == {"policy": "from_package", "back": 2}

@@ -7,8 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sim.autoscaling import Autoscaling
-from sim.autoscaling.behavior import DOWN, UP, Behavior, Rules
-from sim.autoscaling.hpa import recommendation
+from sim.autoscaling.kubernetes import DOWN, UP, Behavior, Rules, recommendation
 
 SPECS: TypeAdapter[Any] = TypeAdapter(Autoscaling)
 

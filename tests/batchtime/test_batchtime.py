@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sim.batchtime import Device, Factors, batch_time_s, device_of, load_coefficients, slice_of, speed_of, work_of
-from sim.batchtime.served import largest_batch_within
+from sim.batchtime.roofline import largest_batch_within
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import OtherModel
+from sim.catalogue.model import OtherModel
 
 CATALOG = load_catalog()
 COEFFICIENTS = load_coefficients(CATALOG.root / "batchtime.yaml")

@@ -11,8 +11,8 @@ import pytest
 
 from sim.benchdata import BenchdataError
 from sim.benchdata.served import fragment, read_rows, traffic_files
-from sim.benchdata.served.load import cuts
-from sim.benchdata.served.scraped.histogram import Histogram
+from sim.benchdata.served.lengths import Histogram
+from sim.benchdata.served.traffic import cuts
 
 LABEL = 'engine="0",model_name="meta-llama/Llama-3.1-8B"'
 

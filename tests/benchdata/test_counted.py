@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sim.benchdata.counted import Counted
-from sim.benchdata.row import BenchRow
-from sim.benchdata.served.scraped.answers import Pace, all_answers, remaining_answers
-from sim.study.fidelity.calibrate.ran import run_count
+from sim.benchdata.row import BenchRow, Counted
+from sim.benchdata.served.lengths import Pace, all_answers, remaining_answers
+from sim.fidelity.calibration import run_count
 
 CAME = ((10.0, 30.0), (20.0, 30.0), (30.0, 75.0))
 

@@ -8,9 +8,9 @@ import pytest
 
 from sim import yamlio
 from sim.catalogue.catalog import KINDS, Catalog, load_catalog
-from sim.catalogue.entries.model import OtherModel
+from sim.catalogue.model import OtherModel
 from sim.catalogue.value import WEAK_KINDS, Sourced, Value
-from sim.report.check.catalogue import details, entry
+from sim.report.catalogue import details, entry
 from sim.spec import Spec
 
 CATALOG = load_catalog()

@@ -6,8 +6,8 @@ import pytest
 
 import sim
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import Matrix
-from sim.catalogue.entries.quantization import bits
+from sim.catalogue.model import Matrix
+from sim.catalogue.quantization import bits
 
 GPUS = (
     *("gb300-278gb", "dgx-spark-128gb", "rtx-pro-5000-48gb", "rtx-pro-5000-72gb", "apple-m3-ultra-512gb"),

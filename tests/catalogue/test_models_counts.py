@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from sim import yamlio
-from sim.catalogue.entries.model import AnyModel, Model, OtherModel, kv_bytes_per_token, params_active, params_total
+from sim.catalogue.model import AnyModel, Model, OtherModel, kv_bytes_per_token, params_active, params_total
 
 MODELS = sorted((Path(__file__).resolve().parents[2] / "data" / "models").glob("*.yaml"))
 READER: TypeAdapter[AnyModel] = TypeAdapter(AnyModel)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import UnknownId, load_catalog
-from sim.catalogue.entries.hf_config import ConfigError, model_from_config
-from sim.catalogue.entries.model import params_total
-from sim.catalogue.entries.quantization import native_quantization
+from sim.catalogue.hf_config import ConfigError, model_from_config
+from sim.catalogue.model import params_total
+from sim.catalogue.quantization import native_quantization
 
 LLAMA = {
     "model_type": "llama",

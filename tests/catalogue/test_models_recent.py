@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.catalogue.entries.hf_config import ConfigError, model_from_config
-from sim.catalogue.entries.hf_config.refused import REFUSED
-from sim.catalogue.entries.model import kv_bytes_per_token, params_active, params_total
+from sim.catalogue.hf_config import ConfigError, model_from_config
+from sim.catalogue.hf_config.load import REFUSED
+from sim.catalogue.model import kv_bytes_per_token, params_active, params_total
 
 SHAPE = (
     "hidden_size",

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.report.claims.write import rendered
-from sim.scenario.claims.reading import claim_files, read_claim
-from sim.study.claims.answer import digest_of, effort
-from sim.study.claims.table import check_claims
+from sim.claims.files import claim_files, read_claim
+from sim.claims.report import rendered
+from sim.claims.verdict import check_claims, digest_of, effort
 
 IDS = sorted(claim_files())
 PAGE = "docs/claims.md"

@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.terminal import progress
+from sim.report import progress
 
 SCENARIO = """\
 # How many requests a second do they take?

@@ -9,12 +9,11 @@ import typer
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
-from sim.cli import app
-from sim.cli.shared import common
-from sim.cli.shared.common import watched
+from sim.claims.files import claim_files
+from sim.claims.verdict import check
+from sim.cli import app, frame
+from sim.cli.frame import watched
 from sim.infile import STAGE
-from sim.scenario.claims.reading import claim_files
-from sim.study.claims.answer import check
 
 STATED = """\
 claim:
@@ -100,8 +99,8 @@ def busy_for_ever() -> None:
 def test_whatever_takes_too_long_is_interrupted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common, "FIRST_TOLD_S", 0.1)
-    monkeypatch.setattr(common, "TOLD_EVERY_S", 0.1)
+    monkeypatch.setattr(frame, "FIRST_TOLD_S", 0.1)
+    monkeypatch.setattr(frame, "TOLD_EVERY_S", 0.1)
     begun = time.monotonic()
     STAGE.set("reading big.csv")
     with pytest.raises(typer.Exit) as ended, watched(0.35):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.cli.shared.hint import next_command
+from sim.cli.frame import next_command
 from sim.scenario.reading.load import load
 
 
@@ -47,7 +47,7 @@ def test_no_color_may_stand_anywhere(gpufleet, monkeypatch: pytest.MonkeyPatch) 
 def test_the_next_command_is_named_to_people_only(gpufleet, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = root / "scenarios" / "4x4090-vs-2xa100.yaml"
     assert "next:" not in gpufleet("check", path).stdout
-    monkeypatch.setattr("sim.cli.check.shown_to_people", lambda: True)
+    monkeypatch.setattr("sim.cli.scenario_files.shown_to_people", lambda: True)
     assert gpufleet("check", path).stdout.endswith(f"next: gpufleet run {path} (simulates it)\n")
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import sim
 from sim.cli import app
-from sim.report.words.exactness import ignored, undrawn
+from sim.report.words.precision import ignored, undrawn
 from sim.scenario.schema import Scenario
 from sim.yamlio import dump
 

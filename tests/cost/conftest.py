@@ -3,8 +3,8 @@ from datetime import date
 import pytest
 from pydantic import TypeAdapter
 
-from sim.catalogue.entries.market.price import Offer, PriceList
-from sim.catalogue.entries.server import Server
+from sim.catalogue.market import Offer, PriceList
+from sim.catalogue.server import Server
 from sim.catalogue.value import Value
 from sim.cost import Api, Cost, Finance, Operations, PoolFacts, Site, resolve_costs
 from sim.records import Interval

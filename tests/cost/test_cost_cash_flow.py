@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost.finance.cash_flow import annuity_factor, discount_factor, present_value, price_factor
-from sim.cost.finance.finance import Annuity, StraightLine
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.time_value import annuity_factor, discount_factor, present_value, price_factor
 
 
 def test_net_present_value_of_an_investment() -> None:

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.cost import Finance
-from sim.cost.finance.cash_flow import annuity_factor
-from sim.cost.finance.finance import Annuity, StraightLine
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.time_value import annuity_factor
 
 HOURS = 8760
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cost import PHASES, Ledger
-from sim.cost.bill.ledger import RARE
+from sim.cost.ledger import RARE
 
 BUY = {"acquisition": "buy"}
 SITE = {

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sim.cost import PHASES, CostError, Ledger, Operations
-from sim.cost.bill.charge import FlatCharge
-from sim.cost.bill.ledger import RARE
+from sim.cost.charge import FlatCharge
+from sim.cost.ledger import RARE
 
 BUY = {"acquisition": "buy"}
 RENT = {"acquisition": "rent", "quotes": {"card": 2.0}}

@@ -2,7 +2,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sim.cost import CostError, Site
-from sim.cost.money import Price
+from sim.cost.currency import Price
 
 BUY = {"acquisition": "buy"}
 HOUR_OF_3_YEARS = 3 * 8760

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from sim.cost import Finance
-from sim.cost.purchase.resale import Resale
+from sim.cost.finance import Resale
 
 HOURS = 8760
 

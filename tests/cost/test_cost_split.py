@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost.bill.split import split
+from sim.cost.ledger import split
 
 weights = st.lists(st.floats(0, 1e12), min_size=1, max_size=30).filter(lambda values: max(values) > 1e-9)
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from sim.deliver.shared.folder import begin, owned, written_together
-from sim.report.fleets.run.tables import write_rows
+from sim.deliver.folder import begin, owned, written_together
+from sim.report.run.tables import write_rows
 from sim.scenario.schema import Scenario
-from sim.study.cases.durable import whole_folder, write_whole
+from sim.study.execution.durable import whole_folder, write_whole
 
 SCENARIO = Scenario.model_validate(
     {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.deliver.shared.tables import KINDS, SERVING, table_kind
+from sim.fidelity.validation import KINDS, SERVING, table_kind
 
 
 @pytest.mark.parametrize("text", ["gpu,model,output_tok_s\n", "", "\xff"])

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim import steptime
-from sim.batching.speculative import Speculative
+from sim.batching.limits import Speculative
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.drafts.ahead import AsyncDraftRank
-from sim.engine.schedulers.drafts.rank import DraftRank
-from sim.engine.vllm import VllmEngine
-from sim.fleet.arrivals.drafts import Acceptance
+from sim.engine.lora import AdapterSlots
+from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
+from sim.engine.synchronous import VllmEngine
+from sim.fleet.pool import Acceptance
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.batchtime import AffineBatch
-from sim.engine.parallel.dynamic import DynamicEngine
+from sim.engine.dynamic_batching import DynamicEngine
 from sim.records import Batch, BusyTime, Leap, Request
 
 

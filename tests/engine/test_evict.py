@@ -8,17 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.asynchronous import AsyncEngine
+from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.lockstep import LockstepEngine
-from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
-from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.parallel.stages import StagesEngine
-from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
-from sim.engine.schedulers.rank import Rank
+from sim.engine.pipeline import PipelineEngine, StagesEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.schedulers.vllm import Rank
+from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Batch, BusyTime, Leap, Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
-from sim.engine.vllm import VllmEngine
+from sim.engine.lora import AdapterSlots
+from sim.engine.synchronous import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

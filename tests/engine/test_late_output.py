@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
-from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
-from sim.engine.vllm import LateOutputEngine, VllmEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.synchronous import LateOutputEngine, VllmEngine
 from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -9,18 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.asynchronous import AsyncEngine
+from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
-from sim.engine.parallel.lockstep import LockstepEngine, gathered_tokens, slowest
-from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
-from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
-from sim.engine.schedulers.rank import Rank
+from sim.engine.pipeline import PipelineEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import ReserveRank
 from sim.engine.schedulers.static import StaticRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.schedulers.vllm import Rank
+from sim.engine.synchronous import LockstepEngine, VllmEngine, gathered_tokens, slowest
 from sim.records import Batch, BusyTime, Leap, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

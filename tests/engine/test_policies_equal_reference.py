@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.lockstep import LockstepEngine
-from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.schedulers.prefill_first import rank as prefill_first
-from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
+from sim.engine.pipeline import PipelineEngine
+from sim.engine.schedulers import prefill_first as prefill_first
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.static import StaticRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.schedulers.prefill_first.rank import PrefillFirstRank
-from sim.engine.schedulers.rank import Rank
+from sim.engine.pipeline import PipelineEngine
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import HoldingRank, ReserveRank
 from sim.engine.schedulers.static import StaticRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.schedulers.vllm import Rank
+from sim.engine.synchronous import VllmEngine
 from sim.records import Batch, Leap, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

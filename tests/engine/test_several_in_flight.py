@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.kv.adapters import AdapterSlots
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.stages import StagesEngine
-from sim.engine.schedulers.ahead import AsyncRank
-from sim.engine.schedulers.drafts.ahead import AsyncDraftRank
-from sim.engine.schedulers.groups import AsyncGroupRank, GroupRank
-from sim.engine.schedulers.prefill_first.overlap import OverlapRank
-from sim.engine.schedulers.rank import Rank
-from sim.engine.vllm import VllmEngine
+from sim.engine.lora import AdapterSlots
+from sim.engine.pipeline import StagesEngine
+from sim.engine.schedulers.kv_groups import AsyncGroupRank, GroupRank
+from sim.engine.schedulers.prefill_first import OverlapRank
+from sim.engine.schedulers.speculative import AsyncDraftRank
+from sim.engine.schedulers.vllm import AsyncRank, Rank
+from sim.engine.synchronous import VllmEngine
 from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.swapping import SwappingEngine
-from sim.engine.parallel.turns import TurnsEngine
+from sim.engine.multi_model import SwappingEngine, TurnsEngine
 from sim.engine.protocol import ReplicaEngine
-from sim.engine.vllm import VllmEngine
+from sim.engine.synchronous import VllmEngine
 from sim.records import Batch, Leap, Request
 from sim.steptime import Affine
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.finishing import Finishing
-from sim.engine.schedulers.prefill_first.overlap import OverlapRank
-from sim.engine.schedulers.prefill_first.sglang import SglangRank
+from sim.engine.schedulers.prefill_first import OverlapRank, SglangRank
+from sim.engine.schedulers.rank_schedule import Finishing
 from sim.engine.sequence import Sequence
-from sim.engine.vllm import VllmEngine
+from sim.engine.synchronous import VllmEngine
 from sim.records import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

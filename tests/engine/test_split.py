@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.asynchronous import AsyncEngine
+from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.lockstep import LockstepEngine
-from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
-from sim.engine.vllm import VllmEngine
+from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import BusyTime, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

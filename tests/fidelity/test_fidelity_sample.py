@@ -17,8 +17,7 @@ import pytest
 
 from sim.benchdata import read_benchmarks
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.score import NOT_COVERED_ERROR, PredictedRow
-from sim.study.fidelity.validate.table import validate
+from sim.fidelity.scores import NOT_COVERED_ERROR, PredictedRow, validate
 
 HERE = Path(__file__).resolve().parent
 WORSE = 1.2

@@ -10,13 +10,10 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import data_root, load_catalog
-from sim.engine.asynchronous import AsyncEngine
+from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.lockstep import LockstepEngine
-from sim.engine.parallel.lockstep_ahead import AsyncLockstepEngine
-from sim.engine.parallel.pipeline import PipelineEngine
-from sim.engine.parallel.stages import StagesEngine
-from sim.engine.vllm import LateOutputEngine, VllmEngine
+from sim.engine.pipeline import PipelineEngine, StagesEngine
+from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
 from sim.records import Batch, Request
 from sim.steptime import Affine
 from sim.yamlio import read

@@ -10,12 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
-from sim.engine.kv.adapters import AdapterSlots
+from sim.engine.lora import AdapterSlots
 from sim.fleet import RunningFleet
 from sim.memory import Lora, adapter_bytes, slot_bytes
 from sim.records import Batch, Request
 from sim.rng import stream
-from sim.routing.cache.adapter_affinity import AdapterAffinity
+from sim.routing.affinity import AdapterAffinity
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve

@@ -11,12 +11,12 @@ import pytest
 from sim.batching import POLICIES, PrefillFirst
 from sim.catalogue.catalog import load_catalog
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.prefill_first.sglang import SglangRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.schedulers.prefill_first import SglangRank
+from sim.engine.synchronous import VllmEngine
 from sim.failures import Domain, Law
-from sim.fleet.arrivals.doors import Server
-from sim.fleet.arrivals.intake import TakingTurns
+from sim.fleet.admission import Server
 from sim.fleet.fleet import RunningFleet
+from sim.fleet.pool import TakingTurns
 from sim.records import FleetLog, Request
 from sim.routing.admission import Admission, Ejection, Gate, Shed
 from sim.scenario.reading.load import load

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.fleet.lifecycle import LIFE, State
+from sim.fleet.replica import LIFE, State
 from sim.records import Interval
-from sim.registry import Registration
-from sim.registry.policies import enter
+from sim.registry import Registration, enter
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases

@@ -15,8 +15,8 @@ from sim.engine.kv.blocks import PrefixCache
 from sim.engine.kv.group_cache import GroupCache
 from sim.fleet import RunningFleet
 from sim.records import Request
-from sim.routing.cache.consistent_hash import ConsistentHashing
-from sim.routing.cache.index import RememberedIndex, ReportedIndex, replicas_of
+from sim.routing.affinity import ConsistentHashing
+from sim.routing.prefix_cache import RememberedIndex, ReportedIndex, replicas_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases

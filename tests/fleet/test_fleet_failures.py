@@ -18,12 +18,12 @@ from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Start, at_once
 from sim.failures import Domain, Law, Layout, Maintenance, Spares, Spot, domains_of
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.lifecycle import LIFE, State
+from sim.fleet.replica import LIFE, State
 from sim.records import FleetLog
+from sim.scenario.experiment import Schedule
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
-from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sweep import cases
 from sim.workload.client import Client
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.limits import RankLimits
-from sim.engine.vllm import VllmEngine
-from sim.fleet.arrivals.source import Clock
+from sim.engine.synchronous import VllmEngine
+from sim.fleet.arrivals import Clock
 from sim.fleet.replica import Replica
 from sim.records import Batch, Leap, Progress, Request
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
-from sim.engine.vllm import VllmEngine
-from sim.fleet.arrivals.intake import IntakeEngine, TakingTurns
+from sim.engine.synchronous import VllmEngine
+from sim.fleet.pool import IntakeEngine, TakingTurns
 from sim.records import Progress, Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.cost.bill.charge import UnitPrice
-from sim.cost.bill.phases import ByPhase
-from sim.cost.bill.window import stops
-from sim.cost.rent.rented_time import Billing, RentedTime
-from sim.fleet.lifecycle import LIFE, IllegalMove, Lives, State
+from sim.cost.charge import UnitPrice
+from sim.cost.metering import ByPhase, stops
+from sim.cost.rental import Billing, RentedTime
+from sim.fleet.replica import LIFE, IllegalMove, Lives, State
 from sim.records import Interval
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases

@@ -11,9 +11,8 @@ import pytest
 import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
-from sim.engine.parallel.lockstep import LockstepEngine
-from sim.engine.schedulers.drafts.rank import DraftRank
-from sim.engine.vllm import VllmEngine
+from sim.engine.schedulers.speculative import DraftRank
+from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Batch, Leap, Request
 from sim.routing.vllm_load_balancer import Balancer, VllmLoadBalancer
 

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from sim.records import Request
 from sim.routing import ByLength, LeastOutstanding, PowerOfTwo, Random, RoundRobin, Router
-from sim.routing.cache.cache_aware import CacheAware
-from sim.routing.cache.consistent_hash import ConsistentHashing
-from sim.routing.cache.least_kv import LeastKv
-from sim.routing.cache.power_of_two_kv import PowerOfTwoKv
-from sim.routing.cache.prefix_score import PrefixScore
-from sim.routing.cache.session_affinity import SessionAffinity
+from sim.routing.affinity import ConsistentHashing, SessionAffinity
+from sim.routing.least_loaded import LeastKv
+from sim.routing.prefix_cache import CacheAware, PrefixScore
+from sim.routing.round_robin_and_random import PowerOfTwoKv
 from sim.routing.vllm_load_balancer import VllmLoadBalancer
 
 REPLICAS = 6

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 
 from sim.case import CaseResult
-from sim.fleet.arrivals.source import Clock
-from sim.fleet.handing.network import Network
+from sim.fleet.arrivals import Clock
+from sim.fleet.kv_transfer import Network
 from sim.routing import LeastOutstanding
-from sim.routing.transfer import Ports, TransferPlan
+from sim.routing.kv_transfer import Ports, TransferPlan
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.study.metrics.case_metrics import measure
 

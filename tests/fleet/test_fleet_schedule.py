@@ -11,16 +11,16 @@ from pydantic import TypeAdapter, ValidationError
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.cost import MIDNIGHT
-from sim.cost.bill.window import Stop, stops
-from sim.cost.rent.rented_time import Billing
+from sim.cost.metering import Stop, stops
+from sim.cost.rental import Billing
 from sim.records import Interval
+from sim.scenario.experiment import Schedule
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.scenario.sections.schedule import Schedule
 from sim.scenario.sweep import cases
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.money.price.rebill import Rebilling
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
+from sim.study.rebill import Rebilling
 
 CATALOG = load_catalog()
 HOUR = 3600.0

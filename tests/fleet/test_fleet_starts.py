@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.coldstart import Transfer
-from sim.cost.bill.phases import OF_STATE, PHASES, gpu_s_by_phase, seconds_by_phase, wall_j_by_phase
-from sim.fleet.lifecycle import LIFE, State
-from sim.fleet.scaling.links import Links
+from sim.cost.metering import OF_STATE, PHASES, gpu_s_by_phase, seconds_by_phase, wall_j_by_phase
+from sim.fleet.replica import LIFE, State
+from sim.fleet.scaling import Links
 from sim.records import Interval
 
 

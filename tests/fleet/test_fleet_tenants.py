@@ -13,22 +13,21 @@ from pydantic import ValidationError
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.engine.schedulers.queues.fair import FairQueue
-from sim.engine.schedulers.queues.waiting import FcfsQueue
+from sim.engine.schedulers.waiting_queue import FairQueue, FcfsQueue
 from sim.engine.sequence import Sequence
 from sim.fleet import RunningFleet
-from sim.fleet.arrivals.tenants import Bucket
+from sim.fleet.admission import Bucket
 from sim.records import Request
 from sim.rng import stream
 from sim.scenario.checks.scenario import scenario_complaints
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.slo import Slo
 from sim.scenario.sweep import cases
-from sim.study.cases.store import read_case, save_case
-from sim.study.fleets.run.tenants import tenant_rows
+from sim.study.execution.store import read_case, save_case
 from sim.study.metrics.case_metrics import CaseMetrics, measure
 from sim.study.metrics.service_level import slack, standing, tenants_met
+from sim.study.tenants import tenant_rows
 from sim.workload import TraceError, Workload
 from sim.workload.tenants import RateLimit
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.jobs.cluster import Schedule, simulate
-from sim.jobs.job import Job
+from sim.jobs.cluster import Job, Schedule, simulate
 from sim.jobs.policies import Backfill, Fifo, Policy, Priority
 
 FIFO, BACKFILL, PRIORITY = Fifo(policy="fifo"), Backfill(policy="backfill"), Priority(policy="priority")

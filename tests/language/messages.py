@@ -18,14 +18,14 @@ import typer
 from babel.messages.extract import extract
 
 from sim.cli import app
-from sim.cli.shared.help import texts
-from sim.language.retold import LEAST
+from sim.cli.help import texts
+from sim.language.sentences import LEAST
 from sim.study.metrics.columns import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKED = ("report",)
 """Packages whose messages are marked; of all others every sentence counts."""
-NEVER = {"sim/scenario/reading/template.py", "sim/language"}
+NEVER = {"sim/scenario/template.py", "sim/language"}
 """Text of files."""
 KEYWORDS: dict[str, Any] = {"_": None, "N_": None, "ngettext": (1, 2)}
 WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z\n]{0,2} [A-Za-z({]|\} [a-z]{2,}|[a-z]{2,} \{|[a-z]{2,}: ?\{")

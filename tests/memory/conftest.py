@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.quantization import native_quantization
+from sim.catalogue.quantization import native_quantization
 from sim.memory import MemoryFit, fit
 
 Fit = Callable[..., MemoryFit]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.engine import default_share
-from sim.catalogue.entries.model import Model
+from sim.catalogue.engine import default_share
+from sim.catalogue.model import Model
 from sim.memory import Layout, MemoryFit, check_parallel, fit, stage_layers, what_fits
 
 Fit = Callable[..., MemoryFit]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.model import matrices
-from sim.catalogue.entries.quantization import padded
+from sim.catalogue.model import matrices
+from sim.catalogue.quantization import padded
 from sim.memory import Layout, MemoryFit, stage_weight_bytes
 from sim.units import GIB
 

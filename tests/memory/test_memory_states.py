@@ -8,7 +8,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.fleet.pool import rank_limits
 from sim.memory import StateCache
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.given import given
+from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan

@@ -5,8 +5,8 @@ from statistics import median
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import activations_per_token
-from sim.catalogue.entries.quantization import native_quantization, padded
+from sim.catalogue.model import activations_per_token
+from sim.catalogue.quantization import native_quantization, padded
 from sim.power import GpuPower, LoadLaw, load_power_coefficients, unpacks
 from sim.records import Batch
 from sim.steptime import Roofline, RooflineInputs, load_coefficients

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.server import Server
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.server import Server
 from sim.catalogue.value import Value
 from sim.power import GpuPower, LoadLaw, PoolPower, Power, load_power_coefficients, pool_power
 from sim.yamlio import read

@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, priced, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.cost.bill.charge import Paid
-from sim.cost.finance.finance import RunningLine
-from sim.cost.finance.horizon import Horizon
+from sim.cost.charge import Paid
+from sim.cost.finance import RunningLine
+from sim.cost.time_value import Horizon
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.scenario.year import YEAR
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.cases.store import StoredCase
-from sim.study.fleets.capacity.search import Capacity
-from sim.study.metrics.idle import idle_window
-from sim.study.money.breakeven.cash import months
-from sim.study.money.breakeven.horizon import levelised
-from sim.study.money.plan.plans import outlook
-from sim.study.money.plan.unit import Quantities
-from sim.study.money.price.rebill import Rebilling, metered
+from sim.study.breakeven_costs import months
+from sim.study.capacity import Capacity
+from sim.study.discounting import levelised
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.case_metrics import idle_window
+from sim.study.plan import outlook
+from sim.study.plan_units import Quantities
+from sim.study.rebill import Rebilling, metered
 
 CATALOG = load_catalog()
 LOAD = 2.0

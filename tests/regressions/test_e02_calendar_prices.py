@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.study.money.breakeven import tipping
+from sim.study import breakeven
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}
@@ -42,8 +42,8 @@ MEAN = (8 * 0.05 + 16 * 0.45) / 24
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at the tipping points here, which bill every candidate hundreds of times."""
-    monkeypatch.setattr(tipping, "STEPS", 2)
-    monkeypatch.setattr(tipping, "HALVINGS", 2)
+    monkeypatch.setattr(breakeven, "STEPS", 2)
+    monkeypatch.setattr(breakeven, "HALVINGS", 2)
 
 
 def table(folder: Path, command: str, scenario: dict[str, Any], name: str, key: str) -> dict[str, dict[str, str]]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.cost.finance.finance import Annuity
-from sim.study.money.plan.unit import Declines, value_of
+from sim.cost.finance import Annuity
+from sim.study.plan_units import Declines, value_of
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}

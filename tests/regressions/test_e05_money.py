@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from sim.cost import Finance
-from sim.cost.finance.finance import Annuity
-from sim.cost.finance.flows import Flows
-from sim.cost.finance.horizon import Horizon
+from sim.cost.cash_flow import Flows
+from sim.cost.finance import Annuity
+from sim.cost.time_value import Horizon
 from sim.scenario.schema import Scenario
-from sim.study.money.breakeven.cash import months
-from sim.study.money.breakeven.horizon import horizon_of
+from sim.study.breakeven_costs import months
+from sim.study.discounting import horizon_of
 
 HOURS_PER_MONTH = 730
 

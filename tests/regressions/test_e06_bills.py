@@ -13,10 +13,10 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.cases.store import load_case
-from sim.study.fleets.futures.draws import MONTH, futures_of
-from sim.study.money.price.rebill import Rebilling
-from sim.study.money.price.reprice import load_repriced
+from sim.study.execution.store import load_case
+from sim.study.monte_carlo import MONTH, futures_of
+from sim.study.rebill import Rebilling
+from sim.study.reprice import load_repriced
 
 SUNDAY = [0.01 * (hour + 1) for hour in range(24)]
 SCENARIO = f"""\

@@ -5,9 +5,9 @@ from datetime import date, datetime
 import pytest
 
 from sim.cost import MIDNIGHT, Carbon, Clock, ClockError, Site, Tariff
-from sim.cost.site.site import Band
+from sim.cost.site import Band
 from sim.records import Interval
-from sim.scenario.sections.schedule import Schedule
+from sim.scenario.experiment import Schedule
 
 HOUR = 3600.0
 WEEK = {

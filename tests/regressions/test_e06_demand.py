@@ -3,10 +3,10 @@
 import pytest
 
 from sim.cost import CostPlan, Ledger, PoolFacts, Site
-from sim.cost.bill.charge import amount_usd
-from sim.cost.bill.window import Window
+from sim.cost.charge import amount_usd
+from sim.cost.electricity import DemandCharge
 from sim.cost.hardware import group_hardware
-from sim.cost.site.demand import DemandCharge
+from sim.cost.metering import Window
 from sim.records import Interval
 
 QUARTER = 900.0

@@ -7,10 +7,10 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.year import hours_of
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import Capacity
-from sim.study.metrics.expected import mean_tokens
-from sim.study.money.breakeven.candidates import Ledgers
+from sim.study.breakeven_costs import Ledgers
+from sim.study.capacity import Capacity
+from sim.study.execution.cores import Cores
+from sim.study.metrics.expected_load import mean_tokens
 
 CATALOG = load_catalog()
 SCENARIO = """\

@@ -7,7 +7,7 @@ import pytest
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.cost.bill.row import LedgerRow
+from sim.cost.ledger import LedgerRow
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import as_data, cases

@@ -11,7 +11,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.study.fleets.sensitivity.one_at_a_time import inputs
+from sim.study.sensitivity import inputs
 from sim.yamlio import dump
 
 RATE = 1.25

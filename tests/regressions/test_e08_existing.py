@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
-from sim.cost.bill.window import Window
+from sim.cost.metering import Window
 from sim.records import Interval
 from sim.scenario.schema import Scenario
-from sim.study.fleets.capacity.search import Capacity
-from sim.study.money.plan import plans as planning
-from sim.study.money.plan.existing import HeldUnits
-from sim.study.money.plan.plans import Outlook, api_outlook, existing_units, outlook
-from sim.study.money.plan.sale import MOST_TOGETHER, RowsOf, Sales, best_sales
-from sim.study.money.plan.unit import Quantities
+from sim.study import plan as planning
+from sim.study.capacity import Capacity
+from sim.study.plan import Outlook, api_outlook, existing_units, outlook
+from sim.study.plan_cash import MOST_TOGETHER, RowsOf, Sales, best_sales
+from sim.study.plan_units import HeldUnits, Quantities
 
 CATALOG = load_catalog()
 TOKENS = (100.0, 100.0)

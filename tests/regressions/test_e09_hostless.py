@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.scenario.checks.hostless import hostless_notes
+from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.load import load
 
 SCENARIO = """\

@@ -15,10 +15,10 @@ from sim.cli import app
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.schema import Fleet
 from sim.scenario.sections.size import Budget
-from sim.study.cases.cores import Cores
-from sim.study.fleets.size.hosts import NoHost, hosts
-from sim.study.fleets.size.runner import Runner
-from sim.study.fleets.size.search import Search, search
+from sim.study.execution.cores import Cores
+from sim.study.size.search import Search, search
+from sim.study.size.search_space import NoHost, hosts
+from sim.study.size.trials import Runner
 
 SCENARIO = """\
 name: s

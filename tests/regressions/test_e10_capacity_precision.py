@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.words.exactness import capacity_notes
+from sim.report.words.precision import capacity_notes
 from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.at_capacity import at_capacity
-from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.fleets.capacity.goal import precision_of
-from sim.study.fleets.capacity.search import Capacity, Found, capacities
-from sim.study.metrics.precision import next_cases
+from sim.study.at_capacity import at_capacity
+from sim.study.capacity import Capacity, Found, LoadAxis, capacities, precision_of
+from sim.study.execution.cores import Cores
+from sim.study.execution.precision import next_cases
 from sim.study.metrics.statistics import half_width, mean
 
 CATALOG = load_catalog()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sim.report.words.goals import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
-from sim.scenario.sections.slo import Slo
+from sim.report.words.service_level import asked_for, exactly, number_beside, readings, seconds_beside, share_beside
+from sim.scenario.slo import Slo
 
 
 def plain(text: str) -> str:

@@ -11,20 +11,19 @@ from rich.console import Console
 
 from sim.catalogue.catalog import load_catalog
 from sim.report.charts.panels import panels_of
-from sim.report.fleets.run.figures import columns_for
-from sim.report.fleets.run.paired import blocks
-from sim.report.fleets.run.terminal import terminal_differences
+from sim.report.run.key_figures import blocks, columns_for
+from sim.report.run.terminal import terminal_differences
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.scenario.sections.slo import Slo
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.fleets.capacity.search import capacities
-from sim.study.fleets.run.paired import differences
-from sim.study.fleets.run.summary import summarize
-from sim.study.fleets.size.bounds import Floor
+from sim.scenario.slo import Slo
+from sim.study.capacity import capacities
+from sim.study.comparison import differences
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import slack, standing
+from sim.study.points import summarize
+from sim.study.size.bounds import Floor
 
 CATALOG = load_catalog()
 SCENARIO = """
@@ -139,7 +138,7 @@ def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) 
 def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
     from sim.scenario.resolving.case import resolve
     from sim.scenario.sweep import cases
-    from sim.study.fleets.size.bounds import OfferedLoad
+    from sim.study.size.bounds import OfferedLoad
 
     asked = scenario(tmp_path, "{tpot_s: {p50: 0.001}}")
     floor = Floor(resolve(asked, cases(asked)[0], CATALOG).pools[0], OfferedLoad.of(asked))
@@ -161,18 +160,18 @@ def test_nobody_else_decides(root: Path) -> None:
     # the others compare names of columns, an interval with the target or a share with None, and look for where a
     # line crosses it
     assert readers <= {
-        "sim/study/fleets/run/year.py",
+        "sim/study/year.py",
         "sim/study/metrics/service_level.py",
-        "sim/report/fleets/run/figures.py",
+        "sim/report/run/key_figures.py",
         "sim/scenario/sections/precision.py",
-        "sim/report/words/goals.py",
-        "sim/report/fleets/diff/answer.py",
-        "sim/serve/answers/shapes.py",
+        "sim/report/words/service_level.py",
+        "sim/report/diff.py",
+        "sim/serve/page_data.py",
     }
 
 
 def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
-    from sim.deliver.capacity import deliver_capacity
+    from sim.deliver.questions import deliver_capacity
 
     asked = scenario(tmp_path, "{ttft_s: {p90: 0.06}}")
     with Cores(1) as workplace:

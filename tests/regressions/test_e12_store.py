@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.deliver.shared.folder import FolderBusy, owned, written_together
+from sim.deliver.folder import FolderBusy, owned, written_together
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.cases.durable import Damaged, read_sealed, write_sealed
-from sim.study.cases.inputs import digest
-from sim.study.cases.store import load_case
+from sim.study.execution.digest import digest
+from sim.study.execution.durable import Damaged, read_sealed, write_sealed
+from sim.study.execution.store import load_case
 
 AFFINE = """\
 name: tiny
@@ -156,7 +156,7 @@ def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
 
 
 def test_one_process_owns_a_folder(folder: Path) -> None:
-    code = "import sys, time, pathlib\nfrom sim.deliver.shared.folder import owned\n"
+    code = "import sys, time, pathlib\nfrom sim.deliver.folder import owned\n"
     code += "with owned(pathlib.Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
     out = folder / "out"
     owner = subprocess.Popen([sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, text=True)

@@ -10,9 +10,9 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.schema import Scenario
-from sim.study.cases import cores
-from sim.study.cases.cores import Cores
-from sim.study.cases.execute import Call, WorkerLost
+from sim.study.execution import cores
+from sim.study.execution.cases import Call, WorkerLost
+from sim.study.execution.cores import Cores
 
 SCENARIO, CATALOG = Scenario.model_construct(name="s"), load_catalog()
 

@@ -7,11 +7,11 @@ from typer.testing import CliRunner, Result
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.cli.shared.naming import default_folder
-from sim.deliver.shared.question import differences, question_of
-from sim.report.fidelity.calibrate.answer import calibration_text, why_kept
+from sim.cli.questions import default_folder
+from sim.deliver.folder import differences, question_of
+from sim.fidelity.calibration import calibration_text, why_kept
+from sim.fidelity.fit import calibration_of
 from sim.scenario.reading.load import load
-from sim.study.fidelity.calibrate.runs import calibration_of
 
 SCENARIO = """\
 name: tiny

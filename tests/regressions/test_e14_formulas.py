@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.csvio import cell, unquoted
-from sim.report.fleets.run.frames import read_run
+from sim.report.export.stored_answer import read_run
 
 NAMES = ["=HYPERLINK(1)", "+1+1", "-2+3", "@SUM(A1)", "'=quoted"]
 
@@ -46,7 +46,7 @@ def run(folder: Path) -> None:
     from sim.catalogue.catalog import load_catalog
     from sim.deliver.run import run_scenario
     from sim.scenario.reading.load import load
-    from sim.study.cases.cores import Cores
+    from sim.study.execution.cores import Cores
 
     catalog = load_catalog()
     with Cores(1) as cores:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.hf_config import READERS, ConfigError, model_from_config
+from sim.catalogue.hf_config import READERS, ConfigError, model_from_config
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario

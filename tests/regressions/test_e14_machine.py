@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sim import cli
-from sim.study.cases import execute
+from sim.study.execution import cases
 
 SCENARIO = """\
 name: %s
@@ -49,7 +49,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
     scenario.write_text(SCENARIO % ("s", "a"))
     asked = ("run", scenario, "--out", out, "--workers", 1, "--quiet", "--no-report")
-    whole, calls = execute.save_case, iter([False, True])
+    whole, calls = cases.save_case, iter([False, True])
 
     def full(folder: Path, *rest: Any) -> None:
         if next(calls):
@@ -57,7 +57,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         whole(folder, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(execute, "save_case", full)
+        patched.setattr(cases, "save_case", full)
         assert ended(monkeypatch, *map(str, asked)) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"gpufleet: {out}/points/"[:100])

@@ -8,7 +8,7 @@ import pytest
 from matplotlib import font_manager
 
 from sim.report.charts import fonts
-from sim.report.charts.curves import figure_of
+from sim.report.charts.drawing import figure_of
 
 TEXT = "四张 RTX 4090 和两张 A100：哪个更便宜？サーバー"
 

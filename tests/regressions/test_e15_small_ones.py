@@ -109,10 +109,9 @@ def test_a_base_of_a_base(tmp_path: Path, catalog: Catalog) -> None:
 def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catalog, sweep: str) -> None:
     from sim.report.charts.panels import panels_of
     from sim.scenario.sweep import axes
-    from sim.study.cases.cores import Cores
-    from sim.study.cases.points import limits, run_points
-    from sim.study.fleets.run.point import FinishedCase
-    from sim.study.fleets.run.summary import summarize
+    from sim.study.execution.cases import limits, run_points
+    from sim.study.execution.cores import Cores
+    from sim.study.points import FinishedCase, summarize
 
     (tmp_path / "t.csv").write_text(TRACE)
     (tmp_path / "s.yaml").write_text(f"requests: none\n{REFEREE}{sweep}")

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import KINDS
 from sim.cli import app
-from sim.report.terminal.fitted import FittedTable
-from sim.study.fleets.sensitivity import gap
-from sim.study.money.breakeven import tipping
+from sim.report.terminal_table import FittedTable
+from sim.study import breakeven, cost_gap
 
 BOUGHT = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, bought"
 RENTED = "4x RTX 4090 in workstation-4x4090, quantized gptq-int4, rented"
@@ -73,8 +72,8 @@ def printed(width: int, *command: str) -> str:
 @pytest.mark.parametrize("command", SECTIONS)
 def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gap, "FULL_HORIZON_S", 10.0)
-    monkeypatch.setattr(tipping, "HALVINGS", 2)
+    monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 10.0)
+    monkeypatch.setattr(breakeven, "HALVINGS", 2)
     (tmp_path / "s.yaml").write_text(SCENARIO + SECTIONS[command])
     out = [] if command == "check" else ["--out", "out", "--no-report"]
     for width in (80, 100):

@@ -9,7 +9,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.workload import TraceError
-from sim.workload.traces.csv_file import CsvTrace
+from sim.workload.traces.csv_formats import CsvTrace
 from sim.workload.traces.mooncake import MooncakeTrace
 
 BASE = """\

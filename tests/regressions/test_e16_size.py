@@ -11,7 +11,7 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.sections.size import Budget
-from sim.study.fleets.size.budget import Needs, over
+from sim.study.size.bounds import Needs, over
 
 SCENARIO = """\
 name: s

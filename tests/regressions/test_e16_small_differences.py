@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sim.report.money.breakeven.verdict import sentences
+from sim.report.breakeven import sentences
 from sim.report.words.text import difference
 
 

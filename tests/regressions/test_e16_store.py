@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.study.money.price.reprice import load_repriced
+from sim.study.reprice import load_repriced
 
 AFFINE = """\
 name: tiny

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.scenario.job.load import has_job, load_job
-from sim.scenario.reading.given import given
-from sim.scenario.reading.load import load_for_size
+from sim.jobs.load import load_job
+from sim.scenario.reading.layers import given
+from sim.scenario.reading.load import has_job, load_for_size
 from sim.yamlio import parse
 
 ROOT = Path(__file__).resolve().parents[2]

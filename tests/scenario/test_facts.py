@@ -7,7 +7,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.value import Value
 from sim.records import Batch
-from sim.scenario.reading.given import given
+from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan

@@ -4,7 +4,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.given import given
+from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases

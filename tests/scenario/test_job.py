@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.scenario.job.bind import bound, gpus_of
-from sim.scenario.job.load import load_job
+from sim.jobs.load import load_job
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
+from sim.training.bind import bound, gpus_of
 from sim.yamlio import dump
 
 JOB = {"kind": "training", "model": "llama3.1-8b", "tokens": 1e9, "global_batch": 64, "sequence": 2048}

@@ -9,8 +9,8 @@ import pytest
 import sim
 from sim.batchtime import batch_time_s, load_coefficients, slice_of, speed_of, work_of
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.entries.model import OtherModel
-from sim.catalogue.entries.slices.slice import sliced
+from sim.catalogue.gpu import sliced
+from sim.catalogue.model import OtherModel
 from sim.power import GpuPower
 from sim.records import Batch
 from sim.scenario.reading.errors import ScenarioErrors
@@ -18,9 +18,9 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
-from sim.study.fleets.size.prospects import Prospects
-from sim.study.fleets.size.tried import gpus_of
-from sim.study.fleets.size.units import units
+from sim.study.size.bounds import Prospects
+from sim.study.size.candidates import gpus_of
+from sim.study.size.search_space import units
 from sim.yamlio import dump
 
 A100 = "a100-80gb-sxm"

@@ -35,7 +35,7 @@ def plan_of(folder: Path, catalog: Catalog, **pool: Any) -> CasePlan:
 
 
 def test_every_policy_has_a_schedule_and_every_engine_a_policy(catalog: Catalog) -> None:
-    assert {*SCHEDULES, "dynamic"} == set(POLICIES)  # sim/engine/parallel/dynamic.py is an engine of its own
+    assert {*SCHEDULES, "dynamic"} == set(POLICIES)  # sim/engine/dynamic_batching.py is an engine of its own
     assert {catalog.engine(name).batching for name in catalog.ids("engines")} <= set(POLICIES)
 
 

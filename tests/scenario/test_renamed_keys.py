@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.cost.operations.operations import Operations
+from sim.cost.operations import Operations
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario

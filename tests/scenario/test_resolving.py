@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sim.batching.prefill_first import PrefillFirst
+from sim.batching.policies import PrefillFirst
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.scenario.job.load import has_job, load_job
-from sim.scenario.reading.load import load
+from sim.jobs.load import load_job
+from sim.scenario.reading.load import has_job, load
 from sim.scenario.resolving.case import Resolver, resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolved import CasePlan

@@ -2,12 +2,12 @@
 
 import pytest
 
-from sim.cost.operations.component import OwnerComponent, UserComponent
-from sim.cost.operations.operations import Operations, left_out
-from sim.report.fleets.size.answer import NOT_THE_WINNERS
-from sim.scenario.reading.template import template
+from sim.cost.component import OwnerComponent, UserComponent
+from sim.cost.operations import Operations, left_out
+from sim.report.size import NOT_THE_WINNERS
 from sim.scenario.schema import SECTIONS, Scenario
-from sim.study.cases.inputs import NOT_IN_DIGEST
+from sim.scenario.template import template
+from sim.study.execution.digest import NOT_IN_DIGEST
 
 LENGTH = {"distribution": "fixed", "value": 10}
 POOL = {

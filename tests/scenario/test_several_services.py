@@ -9,8 +9,8 @@ import sim
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import capacities
+from sim.study.capacity import capacities
+from sim.study.execution.cores import Cores
 from sim.yamlio import dump
 
 A100 = "a100-80gb-sxm"

@@ -16,12 +16,11 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.cases.cores import Cores
-from sim.study.cases.store import read_case, save_case
-from sim.study.fleets.capacity.search import capacities
-from sim.study.metrics.case_metrics import CaseMetrics, measure
-from sim.study.money.price.billed_again import with_bill
-from sim.study.money.price.reprice import measured
+from sim.study.capacity import capacities
+from sim.study.execution.cores import Cores
+from sim.study.execution.store import read_case, save_case
+from sim.study.metrics.case_metrics import CaseMetrics, measure, with_bill
+from sim.study.reprice import measured
 from sim.yamlio import dump
 
 STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1e-4, "per_context_token_s": 1e-6}

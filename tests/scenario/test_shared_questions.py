@@ -6,26 +6,22 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.scenario.checks.services import service_workload_complaints
+from sim.scenario.checks.services import service_workload_complaints, with_one_service
 from sim.scenario.experiment import Service
-from sim.scenario.reading.one_service import with_one_service
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.slo import Slo
 from sim.scenario.sweep import at_point
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.fleets.capacity.search import Capacity, Found, capacities
-from sim.study.fleets.sensitivity.one_at_a_time import swings
-from sim.study.fleets.size.prospects import Prospects
-from sim.study.fleets.size.search import search
-from sim.study.fleets.size.units import units
-from sim.study.metrics.expected import mean_tokens, rate_per_load
-from sim.study.money.breakeven import candidates
-from sim.study.money.breakeven.candidates import Ledgers
-from sim.study.money.breakeven.decision import decide
-from sim.study.money.breakeven.tipping import costs_at
-from sim.study.money.plan.loads import part_loads
-from sim.study.money.plan.plans import outlooks, why_no_plan
+from sim.study import breakeven_costs
+from sim.study.breakeven import costs_at, decide
+from sim.study.breakeven_costs import Ledgers
+from sim.study.capacity import Capacity, Found, LoadAxis, capacities
+from sim.study.execution.cores import Cores
+from sim.study.metrics.expected_load import mean_tokens, rate_per_load
+from sim.study.plan import outlooks, part_loads, why_no_plan
+from sim.study.sensitivity import swings
+from sim.study.size.bounds import Prospects
+from sim.study.size.search import search
+from sim.study.size.search_space import units
 
 STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1e-4, "per_context_token_s": 1e-6}
 BATCHING = {
@@ -41,7 +37,7 @@ CATALOG = load_catalog()
 @pytest.fixture(autouse=True)
 def few_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs lie on straight lines here: two simulated loads are enough."""
-    monkeypatch.setattr(candidates, "UTILISATIONS", (0.25, 1.0))
+    monkeypatch.setattr(breakeven_costs, "UTILISATIONS", (0.25, 1.0))
 
 
 def service(name: str) -> dict[str, Any]:

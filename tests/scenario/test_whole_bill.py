@@ -11,9 +11,9 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
-from sim.study.cases.store import StoredCase
-from sim.study.fleets.run.summary import summarize
+from sim.study.execution.store import StoredCase
 from sim.study.metrics.case_metrics import measure
+from sim.study.points import summarize
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 100}

@@ -7,15 +7,14 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.given import given
+from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import BoundPool, bind
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
-from sim.scenario.resolving.hardware.wiring import host_bytes_per_s, lanes_stretch, link_of, network_of, spread
-from sim.scenario.resolving.life.moving import transfer_of
+from sim.scenario.resolving.hardware import host_bytes_per_s, lanes_stretch, link_of, network_of, spread, transfer_of
 from sim.scenario.sweep import cases
-from sim.steptime.links.collective import AllReduce
+from sim.steptime.collective import AllReduce
 from sim.yamlio import dump
 
 LENGTHS = {"prompt": {"distribution": "fixed", "value": 64}, "output": {"distribution": "fixed", "value": 4}}

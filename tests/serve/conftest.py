@@ -9,13 +9,13 @@ from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import run_scenario
-from sim.scenario.reading.given import options
+from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.serve.app import application
 from sim.serve.guard import Access
 from sim.serve.workspace import Workspace
-from sim.study.cases.cores import Cores
+from sim.study.execution.cores import Cores
 
 HOST = "127.0.0.1:8765"
 SHORT = {

@@ -15,10 +15,10 @@ from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.serve.answers.held import MOST_WAITING, HeldRuns
-from sim.serve.answers.knobs import knobs
 from sim.serve.app import STATIC
-from sim.study.fidelity.marks import MARKS
+from sim.serve.finished_runs import MOST_WAITING, HeldRuns
+from sim.serve.knobs import knobs
+from sim.study.confidence import MARKS
 
 RUN = "outputs/demo"
 

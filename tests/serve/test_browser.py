@@ -18,14 +18,14 @@ from small_scenario import SMALL
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import price_run
 from sim.language import speaking
-from sim.report.page.document import run_document
+from sim.report.json_document import run_document
 from sim.report.words.money import showing
+from sim.serve import jobs
 from sim.serve.app import application
 from sim.serve.guard import Access
-from sim.serve.queue import jobs
-from sim.serve.start import listening
+from sim.serve.http_server import listening
 from sim.serve.workspace import Workspace
-from sim.study.money.price.reprice import load_repriced
+from sim.study.reprice import load_repriced
 from tests.language.english import english
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 from small_scenario import SMALL
 
+from sim.serve import jobs
 from sim.serve.app import application
 from sim.serve.guard import MOST_AT_ONCE, Access
-from sim.serve.queue import jobs
 from sim.serve.workspace import Workspace
 
 BASE = "http://127.0.0.1:8765"

@@ -9,10 +9,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.shared.question import question_of
-from sim.scenario.reading.given import options
+from sim.deliver.folder import question_of
+from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
-from sim.serve.queue import jobs
+from sim.serve import jobs
 
 FLEETS = ["4x RTX 4090", "2x A100 80GB"]
 MOVED = {"site.pue": 1.2}

@@ -12,9 +12,9 @@ import pytest
 from small_scenario import SMALL
 from starlette.testclient import TestClient
 
-from sim.serve.queue import jobs
-from sim.serve.queue.jobs import Limits, Queue
-from sim.serve.refused import Refused
+from sim.serve import jobs
+from sim.serve.jobs import Limits, Queue
+from sim.serve.refusals import Refused
 from sim.serve.workspace import Workspace
 
 FAKE = """

@@ -11,26 +11,26 @@ import pytest
 import uvicorn
 from small_scenario import SMALL
 
-from sim.serve import connection, guard
+from sim.serve import guard, http_server
 from sim.serve.app import application
 from sim.serve.guard import Access
-from sim.serve.refused import Refused
-from sim.serve.scenarios.reading import Checks, Wanted
-from sim.serve.start import listening
+from sim.serve.http_server import listening
+from sim.serve.refusals import Refused
+from sim.serve.scenario_checks import Checks, Wanted
 from sim.serve.workspace import Workspace
 
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
-    monkeypatch.setattr(connection, "LONGEST_HEADERS_S", 0.3)
-    monkeypatch.setattr(connection, "LONGEST_UNREAD_S", 0.3)
-    monkeypatch.setattr(connection, "LOOKS_S", 0.05)
-    monkeypatch.setattr(connection, "MOST", 40)
+    monkeypatch.setattr(http_server, "LONGEST_HEADERS_S", 0.3)
+    monkeypatch.setattr(http_server, "LONGEST_UNREAD_S", 0.3)
+    monkeypatch.setattr(http_server, "LOOKS_S", 0.05)
+    monkeypatch.setattr(http_server, "MOST", 40)
     monkeypatch.setattr(guard, "LONGEST_BODY_S", 0.3)
     waiting = listening("127.0.0.1", 0)
     access = Access.of("127.0.0.1", waiting.getsockname()[1])
     config = uvicorn.Config(
-        application(Workspace(tmp_path), access), log_level="error", ws="none", **connection.OPTIONS
+        application(Workspace(tmp_path), access), log_level="error", ws="none", **http_server.OPTIONS
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([waiting],))

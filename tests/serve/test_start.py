@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from sim.serve.start import CannotServe, opened
+from sim.serve.http_server import CannotServe, opened
 
 Command = Callable[..., CompletedProcess[str]]
 

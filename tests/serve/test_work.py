@@ -9,9 +9,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.work import run_work
-from sim.scenario.job.load import load_job
-from sim.scenario.reading.given import options
+from sim.deliver.jobs import run_work
+from sim.jobs.load import load_job
+from sim.scenario.reading.layers import options
 from sim.scenario.reading.shipped import scenario_file
 
 RUN = "outputs/job"

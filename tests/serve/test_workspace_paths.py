@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.serve.refused import Refused
+from sim.serve.refusals import Refused
 from sim.serve.workspace import Workspace
 
 

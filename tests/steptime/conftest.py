@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sim.catalogue.entries.engine import Engine, Overheads
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.kernel import Kernel
-from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.model import Model
-from sim.catalogue.entries.quantization import Quantization
+from sim.catalogue.engine import Engine, Overheads
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.kernel import Kernel
+from sim.catalogue.link import Link
+from sim.catalogue.model import Model
+from sim.catalogue.quantization import Quantization
 from sim.catalogue.value import Value
 from sim.steptime import Roofline, RooflineInputs, load_coefficients
 from sim.yamlio import read

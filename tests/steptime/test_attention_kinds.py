@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, params_total, state_bytes
+from sim.catalogue.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, params_total, state_bytes
 from sim.memory import KvLayout
 from sim.records import Batch
 

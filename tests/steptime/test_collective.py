@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.catalogue.entries.engine import OwnAllReduce
-from sim.steptime.links.collective import AllReduce, Curve, Send
+from sim.catalogue.engine import OwnAllReduce
+from sim.steptime.collective import AllReduce, Curve, Send
 
 LINKS = ["nvlink4-nvswitch", "pcie4-x16", "pcie4-x16-no-p2p", "pcie3-x16", "infinity-fabric-mi300x", "thunderbolt-4"]
 SIZES = st.floats(1, 1e10)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim.catalogue.entries.engine import EngineLimits
+from sim.catalogue.engine import EngineLimits
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime import Roofline

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.catalogue.entries.engine import OwnAllReduce
-from sim.catalogue.entries.server import PcieSlots, Server
+from sim.catalogue.engine import OwnAllReduce
+from sim.catalogue.server import PcieSlots, Server
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime.calibration import Calibration, Factor, LinkFactors
-from sim.steptime.links.collective import AllReduce
-from sim.steptime.links.lanes import Lanes
-from sim.steptime.links.network import Network
+from sim.steptime.collective import AllReduce, Network
+from sim.steptime.pcie_lanes import Lanes
 
 X16 = 16e9
 """Rate of sixteen lanes of every generation here."""

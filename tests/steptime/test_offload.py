@@ -9,8 +9,8 @@ from statistics import median
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import matrices
-from sim.catalogue.entries.offload import HostWeights, Offload
+from sim.catalogue.engine import HostWeights, Offload
+from sim.catalogue.model import matrices
 from sim.memory import Layout, fit, host_weights
 from sim.records import Batch
 from sim.steptime import Host, Roofline, RooflineInputs

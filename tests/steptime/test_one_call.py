@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
 from sim.records import Batch
-from sim.scenario.reading.given import given
+from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
 from sim.steptime import RooflineStepTime, load_coefficients
-from sim.steptime.attention.one_call import longest_chunk, one_call
+from sim.steptime.attention_heads import longest_chunk, one_call
 
 CATALOG = load_catalog()
 PACKED = [  # where decodes keep a call of their own

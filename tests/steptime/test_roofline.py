@@ -6,9 +6,9 @@ from math import comb
 import numpy as np
 import pytest
 
-from sim.catalogue.entries.engine import Changed, EngineLimits, at_version
-from sim.catalogue.entries.kernel import DefaultTiles, FastExperts, SlowCards, SlowProducts, SlowWeights, TunedTiles
-from sim.catalogue.entries.model import matrices, params_active, params_total
+from sim.catalogue.engine import Changed, EngineLimits, at_version
+from sim.catalogue.kernel import DefaultTiles, FastExperts, SlowCards, SlowProducts, SlowWeights, TunedTiles
+from sim.catalogue.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime import Roofline

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from sim.training.interruptions import Interruptions, makespan, optimal_interval_s
+from sim.training.run import Interruptions, makespan, optimal_interval_s
 
 HOUR = 3600.0
 STOPS = Interruptions(mtbf_s=8 * HOUR, save_s=300.0, restart_s=900.0)

@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.training.communication import reduce_s, tensor_exchange_s
 from sim.training.job import Job, Parallel
 from sim.training.network import of_dimensions, of_model
-from sim.training.rates import Rates
-from sim.training.steptime import OPTIMIZER_BYTES, step_time
+from sim.training.steptime import OPTIMIZER_BYTES, Rates, reduce_s, step_time, tensor_exchange_s
 
 CATALOG = load_catalog()
 GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.rng import stream
-from sim.workload import Burst, ClosedLoop, Constant, Gamma, Poisson, Profile
-from sim.workload.arrivals import renewal
+from sim.workload import Burst, ClosedLoop, Constant, Gamma, Poisson, Profile, arrivals
 
 STREAMS = partial(stream, 7, 0)
 MANY = 200_000
@@ -62,7 +61,7 @@ def test_arrivals_do_not_depend_on_how_many_are_drawn_at_once(
 ) -> None:
     at_once = process.arrivals_s(STREAMS, 15_000.0)
     assert len(at_once) > 5000
-    monkeypatch.setattr(renewal, "MOST_AT_ONCE", 17)
+    monkeypatch.setattr(arrivals, "MOST_AT_ONCE", 17)
     assert np.array_equal(process.arrivals_s(STREAMS, 15_000.0), at_once)
 
 

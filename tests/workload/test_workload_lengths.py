@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from sim.rng import stream
 from sim.workload.lengths import Length, Lognormal
-from sim.workload.streams import uniforms
+from sim.workload.requests import uniforms
 
 STREAMS = partial(stream, 7, 0)
 MANY = 200_000

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from sim.rng import stream
 from sim.workload import HASH_BLOCK_TOKENS, CsvTrace, TraceError, Workload
-from sim.workload.sessions.drawn import SessionDraws
-from sim.workload.sessions.session import Session, Turn
+from sim.workload.sessions import Session, SessionDraws, Turn
 
 STREAMS = partial(stream, 7, 0)
 HEAD = "arrival_s,prompt_tokens,output_tokens"

@@ -10,8 +10,7 @@ from statistics import fmean, pstdev
 from typing import Any, NoReturn
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.load import rate_seen
-from sim.benchdata.served.seen import Seen
+from sim.benchdata.served.traffic import Seen, rate_seen
 from sim.decimals import number
 from sim.otel import CACHED_TOKENS, OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 

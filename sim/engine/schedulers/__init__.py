@@ -1,1 +1,1 @@
-"""Who is in the next step: one policy a file."""
+"""Which requests are in the next step of a rank: the rules of each engine."""

@@ -1,23 +1,196 @@
-"""The steps of one rank under any policy: what a step holds, and what it leaves behind.
+"""The steps of one rank under any policy: who waits, who runs, what a step holds and what it leaves behind.
 
 A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S` and it finishes when
 S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who is preempted
 and who holds which KV blocks.
+
+`Entrance` has the queue of the rank and `Finishing` the order in which requests end. `Transit` has the KV blocks of
+prompts between two replicas: those that stay behind until they have been fetched, and those reserved for KV to come.
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable
 from copy import copy
 from math import isnan
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.kv.windows import WindowedContexts
+from sim.engine.kv.decode_steps import WindowedContexts
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.entrance import Entrance
-from sim.engine.schedulers.finishing import Finishing
-from sim.engine.schedulers.queues.waiting import WaitingQueue
-from sim.engine.sequence import Sequence
-from sim.engine.shares import TimeShares, chunk_parts, recomputed_tokens
+from sim.engine.lora import AdaptedBatch
+from sim.engine.schedulers.waiting_queue import AdapterQueue, FairQueue, WaitingQueue
+from sim.engine.sequence import Sequence, TimeShares, chunk_parts, recomputed_tokens
 from sim.records import Batch, Progress, Request, Span
+
+
+class Transit:
+    """Blocks of one rank that belong to requests which are not here.
+
+    The KV of a prompt is held on one side only: where it was computed until it has been fetched, then where it is
+    decoded. What the decoding side sets aside before is reserved: not free, and without KV.
+    """
+
+    __slots__ = ("_behind", "_leaving", "_pool", "reserved")
+
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool = pool
+        self._behind: dict[Request, tuple[Sequence, int, int]] = {}
+        """Of requests handed over: blocks held, and tokens in them."""
+        self._leaving: list[tuple[Sequence | None, int, int]] = []
+        """Blocks that are free at the end of the step under way: whose they are, how many, and tokens in them; of
+        nobody where no KV has come.
+        """
+        self.reserved: dict[Request, int] = {}
+        """Blocks that wait for the KV of a prompt."""
+
+    def leave_behind(self, sequence: Sequence, held: int, computed: int) -> None:
+        """*sequence* has been handed over; its *held* blocks with *computed* tokens stay."""
+        self._behind[sequence.request] = sequence, held, computed
+
+    def reserve(self, request: Request, blocks: int) -> None:
+        """Sets *blocks* free blocks aside for *request*."""
+        self._pool.take(blocks)
+        self.reserved[request] = blocks
+
+    def let_go(self, request: Request, stepping: bool) -> None:
+        """The blocks of *request* are free: now, or where the rank is *stepping* when `settle` is called."""
+        if request in self._behind:
+            self._leaving.append(self._behind.pop(request))
+        elif request in self.reserved:  # it may come here again before the step ends
+            self._leaving.append((None, self.reserved.pop(request), 0))
+        if not stepping:
+            self.settle()
+
+    def settle(self) -> None:
+        """Frees the blocks that have been let go."""
+        for sequence, held, computed in self._leaving:
+            if sequence is None:
+                self._pool.put_back(held)
+            else:
+                self._pool.release(sequence, held, False, computed)
+        self._leaving.clear()
+
+
+class Entrance:
+    """The queue of a rank, those before it who brought the KV of their prompts, and whom it has let in."""
+
+    __slots__ = ("adapters", "joining", "pool", "read_s", "running", "transit", "waiting")
+
+    def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
+        self.pool = pool
+        self.waiting = waiting
+        self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
+        """Where requests may ask for LoRA adapters."""
+        self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
+        """In admission order."""
+        self.joining: deque[Sequence] = deque()
+        """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
+        self.transit = Transit(pool)
+        self.read_s = 0.0
+        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
+
+    def enqueue(self, sequence: Sequence) -> bool:
+        """*sequence* waits from now on; whether it is the next of its kind to join. Where blocks were reserved for it,
+        it brings the KV of its prompt.
+        """
+        if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
+            sequence.bring(blocks)
+            self.joining.append(sequence)
+            return len(self.joining) == 1
+        return self.waiting.add(sequence)
+
+    def _bring_adapter(self, sequence: Sequence) -> float:
+        """The LoRA adapter that *sequence* asks for comes to the GPU; how long that takes [s]."""
+        return 0.0 if self.adapters is None else self.adapters.bring(sequence.request.adapter)
+
+    def queued(self) -> int:
+        """Requests that wait for admission."""
+        return len(self.waiting) + len(self.joining)
+
+    def place(self, asked: int) -> str:
+        """Where request number *asked* is: running, queued or nowhere (empty)."""
+        if any(one.request.index == asked for one in self.running):
+            return "running"
+        return "queued" if self.waiting.has(asked) or any(one.request.index == asked for one in self.joining) else ""
+
+    def steps_until_read(self, steps: int) -> int:
+        """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
+        return steps
+
+    def blocks_ahead(self, steps: int) -> int:
+        """KV blocks that steps 2 to *steps* of those under way take: none where they are held from the start."""
+        return 0
+
+    def turn_away(self, request: Request) -> Progress | None:
+        """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
+        waiting = self.waiting.remove(request)
+        if waiting is not None:
+            self.pool.forget(waiting)
+            return Progress(0, waiting.made)
+        joining = next((one for one in self.joining if one.request is request), None)
+        if joining is None:
+            return None
+        self.joining.remove(joining)
+        self.pool.put_back(joining.held)
+        return Progress(joining.computed, joining.made)
+
+
+class Finishing:
+    """Decoding sequences by the step counter at which they finish, then by admission, the next one last.
+
+    A sorted list rather than a heap: it is short, and taking its end touches nobody else, which a heap of sequences
+    that are spread over the memory does at every level.
+    """
+
+    __slots__ = ("_order", "_sum")
+
+    def __init__(self) -> None:
+        self._order: list[tuple[int, int, Sequence]] = []
+        self._sum = 0
+        """Of their finish steps."""
+
+    def add(self, sequence: Sequence) -> None:
+        """*sequence* decodes until its finish step."""
+        insort(self._order, (-sequence.finish_step, -sequence.admission, sequence))
+        self._sum += sequence.finish_step
+
+    def remove(self, sequence: Sequence) -> None:
+        """*sequence* stops before."""
+        del self._order[bisect_left(self._order, (-sequence.finish_step, -sequence.admission))]
+        self._sum -= sequence.finish_step
+
+    def rebuild(self, decoding: Iterable[Sequence]) -> None:
+        """Those who are *decoding* have other finish steps than before."""
+        self._order = sorted((-sequence.finish_step, -sequence.admission, sequence) for sequence in decoding)
+        self._sum = -sum(finish for finish, _, _ in self._order)
+
+    def sequences(self) -> list[Sequence]:
+        """All of them."""
+        return [sequence for _, _, sequence in self._order]
+
+    def next_step(self) -> int:
+        """The counter at which the next one finishes. There must be one."""
+        return -self._order[-1][0]
+
+    def pop_reached(self, step: int) -> list[Sequence]:
+        """Takes out those who have finished at counter *step*, in order."""
+        order, reached = self._order, []
+        while order and order[-1][0] >= -step:
+            finish, _, sequence = order.pop()
+            self._sum += finish
+            reached.append(sequence)
+        return reached
+
+    def steps_left(self, step: int, at_most: int) -> int:
+        """Steps from counter *step* on that they still take, added up, with *at_most* of each."""
+        total = self._sum - len(self._order) * step
+        for finish, _, _ in self._order:
+            beyond = -finish - step - at_most
+            if beyond <= 0:
+                break
+            total -= beyond
+        return total
 
 
 class RankSchedule(Entrance, ABC):

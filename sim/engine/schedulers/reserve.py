@@ -17,9 +17,9 @@ is empty after that, and whoever waits goes on.
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.queues.waiting import WaitingQueue
-from sim.engine.schedulers.rank import Rank
 from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 
 

@@ -10,8 +10,8 @@ from collections import deque
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.queues.waiting import WaitingQueue
 from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Progress, Request
 

@@ -1,14 +1,151 @@
-"""Where the texts of a chart stand: names of curves, values beside points, limits; for whoever draws it."""
+"""Where things stand in a chart: ranges of axes with their round numbers, and direct labels where there is room.
+
+Plain geometry, for whoever draws the chart: a picture or a page.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import floor, inf, isfinite, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.report.charts.labels import Place, Room
+from sim.report.charts.fonts import glyphs
 from sim.report.charts.panels import ChartCurve, Limit, Panel
-from sim.report.charts.scale import Scale
+
+DECADE = 10.0
+
+
+class Scale:
+    """The range of one axis: logarithmic where it spans more than a decade (unless *linear*), else from zero (if
+    *anchored*).
+    """
+
+    def __init__(self, values: Sequence[float], anchored: bool, share: bool = False, linear: bool = False) -> None:
+        low, high = (min(values), max(values)) if values else (0.0, 1.0)
+        self.most = 1.0 if share else inf
+        self.log = not (share or linear) and low > 0 and high > DECADE * low
+        if share:
+            self.low, self.high = 0.0, 1.04
+        elif self.log:
+            margin = high / low
+            self.low, self.high = low / margin**0.1, high * margin**0.06
+        elif anchored or high == low:
+            self.low, self.high = min(0.0, low), 1.1 * high if high > 0 else 1.0
+        else:
+            margin = 0.06 * (high - low)
+            self.low, self.high = low - margin, high + margin
+
+    def ticks(self) -> list[float]:
+        """Round numbers within the range: 1, 2, 5 of every decade, or even steps."""
+        if self.log:
+            decades = range(floor(log10(self.low)), floor(log10(self.high)) + 1)
+            fine = [m * 10.0**d for d in decades for m in (1, 2, 5) if self.low <= m * 10.0**d <= self.high]
+            coarse = [10.0**d for d in decades if self.low <= 10.0**d <= self.high]
+            return fine if len(fine) <= 8 or len(coarse) < 2 else coarse
+        step = 10.0 ** floor(log10((self.high - self.low) / 4))
+        step *= next(m for m in (1, 2, 2.5, 5, 10) if (self.high - self.low) / (m * step) <= 6)
+        first = int(np.ceil(self.low / step - 1e-9))
+        return [round(k * step, 12) for k in range(first, int(np.floor(self.high / step + 1e-9)) + 1)]
+
+    def shares(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where *values* lie on the axis: 0 at its low end, 1 at its high end."""
+        low, high = (np.log(self.low), np.log(self.high)) if self.log else (self.low, self.high)
+        placed = np.log(np.where(values > 0, values, np.nan)) if self.log else values
+        return np.asarray((placed - low) / (high - low))
+
+    def value(self, share: float) -> float:
+        """What lies there."""
+        if self.log:
+            return float(self.low * (self.high / self.low) ** share)
+        return self.low + share * (self.high - self.low)
+
+
+def core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
+    """The values that set a range: the limit and all that are finite and steady; failing those, all that are finite."""
+    steady, finite = [], []
+    for curve in panel.curves:
+        values = getattr(curve, which)
+        flags = curve.steady or (True,) * len(values)
+        finite += [value for value in values if isfinite(value)]
+        steady += [value for value, flag in zip(values, flags, strict=True) if isfinite(value) and flag]
+        if which == "x" and panel.x_ticks:
+            steady += [value for value in values if isfinite(value)]
+    return (steady or finite) + ([limit.at] if limit is not None else [])
+
+
+GLYPH_WIDTH = 0.6
+"""Mean width of a glyph in units of the font size (DejaVu Sans, the widest of the fonts that may be used)."""
+BOLDER = 1.13
+LINE_HEIGHT = 1.15
+OVERHANG = 6.0
+"""How far a text may reach above the plot area, for what stands on its upper edge [points]."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a text stands, in points: its lower left corner, its size, and what it stands beside."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    beside: tuple[float, float]
+
+
+@dataclass(slots=True)
+class Room:
+    """The plot area of one chart in points, and what is taken in it."""
+
+    width: float
+    height: float
+    taken: list[NDArray[np.float64]] = field(default_factory=list)
+    """Arrays (n, 2) of places that no text may cover."""
+
+    def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
+        """Mark a line through the points *path* (n, 2) as taken, sampled every *gap* points."""
+        self.taken.append(path)
+        steps = np.diff(path, axis=0)
+        counts = np.maximum(2, np.hypot(*steps.T) / gap).astype(int)
+        of = np.repeat(np.arange(len(steps)), counts)
+        along = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.taken.append(path[of] + steps[of] * (along / (counts[of] - 1))[:, None])
+
+    def take_dots(self, dots: NDArray[np.float64], radius: float) -> None:
+        """Mark markers around *dots* (n, 2) as taken."""
+        angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
+        ring = radius * np.column_stack((np.cos(angles), np.sin(angles)))
+        self.taken.append((dots[:, None, :] + ring).reshape(-1, 2))
+
+    def fit(
+        self, text: str, size: float, anchors: Sequence[tuple[float, float]], gap: float, bold: bool = False
+    ) -> Place | None:
+        """Where *text* of font *size* fits, *gap* away from the first of *anchors* with room; None without room."""
+        width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
+        taken = np.vstack(self.taken) if self.taken else np.empty((0, 2))
+        for x, y in anchors:
+            for left, bottom in _beside(x, y, width, height, gap):
+                if left < 0 or bottom < 0 or left + width > self.width or bottom + height > self.height + OVERHANG:
+                    continue
+                inside = (taken[:, 0] > left - 1) & (taken[:, 0] < left + width + 1)
+                if not np.any(inside & (taken[:, 1] > bottom - 1) & (taken[:, 1] < bottom + height + 1)):
+                    self._take_box(left, bottom, width, height)
+                    return Place(left, bottom, width, height, (x, y))
+        return None
+
+    def _take_box(self, left: float, bottom: float, width: float, height: float) -> None:
+        across, up = np.meshgrid(np.arange(0.0, width + 3, 3.0), np.linspace(0.0, height, 5))
+        self.taken.append(np.column_stack((left + across.ravel(), bottom + up.ravel())))
+
+
+def _beside(x: float, y: float, width: float, height: float, gap: float) -> list[tuple[float, float]]:
+    """Lower left corners around (x, y): above, right, below, left, then the diagonals."""
+    right, left, middle = x + gap, x - gap - width, x - width / 2
+    above, below, level = y + gap, y - gap - height, y - height / 2
+    beside = [(middle, above), (right, level), (middle, below), (left, level)]
+    corners = [(right, above), (right, below), (left, above), (left, below)]
+    return [*beside, *corners, (left, above + gap), (left, below - gap)]
+
 
 INK = "#222222"
 

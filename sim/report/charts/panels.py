@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from sim.language import N_, _
-from sim.report.words.goals import exactly, percentiles_shown
 from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.service_level import exactly, percentiles_shown
 from sim.report.words.text import axis_label, percent, places, plain, short
 from sim.report.words.units import counted, noun
-from sim.scenario.sections.slo import Slo
-from sim.study.fleets.run.point import Point, has_money
-from sim.study.fleets.run.sweep import Line, Sweep, sweep_of
+from sim.scenario.slo import Slo
 from sim.study.metrics.cohort import latencies_s
 from sim.study.metrics.columns import ENDS
+from sim.study.points import Line, Point, Sweep, has_money, sweep_of
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CE6BA3", "#6F5A00", "#1A94FE", "#000000"]
 """After Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness; pink, orange and sky
@@ -70,7 +69,7 @@ class ChartCurve:
     names: tuple[str, ...] = ()
     """What each point is called, where its curve has no name for all."""
     marks: tuple[str, ...] = ()
-    """How near each point is to what was measured (`sim.study.fidelity.marks`); empty where that is not known."""
+    """How near each point is to what was measured (`sim.study.confidence`); empty where that is not known."""
 
     @property
     def bands(self) -> list[tuple[float, float] | None]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.report.charts.draw import FAINT, INK, SMALL, SOFT
+from sim.report.charts.drawing import FAINT, INK, SMALL, SOFT
 
 AT_LOW, AT_HIGH = "#6f94c4", "#c2703d"
 """Colours of the result at the input's low and at its high value."""

@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from sim.catalogue.entries.market.price import iso_code
-from sim.cost.bill.charge import Paid
-from sim.cost.rent.rental import UNUSED
+from sim.catalogue.market import iso_code
+from sim.cost.charge import Paid
+from sim.cost.rental import UNUSED
 from sim.csvio import write_csv
 from sim.language import _
-from sim.report.export.answer import StoredAnswer
+from sim.report.export.stored_answer import StoredAnswer
 from sim.units import SECONDS_PER_HOUR
 
 COLUMNS = (

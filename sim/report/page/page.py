@@ -1,14 +1,21 @@
-"""A small self-contained page and its picture: an answer, its charts, its tables."""
+"""An answer as a small self-contained page and as a picture, and what a notebook shows of it.
 
+Each has the verdict, charts and tables.
+"""
+
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sim.report.charts.curves import (
+from sim.report.charts.drawing import (
+    HEAD,
+    INK,
     KEY_STEP,
     MARGIN,
     PANEL_IN,
+    SOFT,
     LegendEntry,
     draw_key,
     figure_of,
@@ -17,12 +24,12 @@ from sim.report.charts.curves import (
     wrapped,
     write_png,
 )
-from sim.report.charts.draw import HEAD, INK, SOFT
 from sim.report.charts.fonts import settings
 from sim.report.charts.panels import DASHES, GLYPHS, Panel
+from sim.report.charts.vega_lite import Drawn, PageFigure, panel_figures
+from sim.report.page.template import render
 from sim.report.page.template import render as filled
-from sim.report.terminal.fitted import FittedTable
-from sim.report.vega.figures import Drawn, PageFigure, panel_figures
+from sim.report.terminal_table import FittedTable
 
 TEMPLATE = "page/page.html.j2"
 LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
@@ -123,3 +130,24 @@ def picture(panels: Sequence[Panel], question: str, answers: Sequence[str], key:
             y -= step
         draw_key(figure, entries, y - 0.12)
     return figure
+
+
+NOTEBOOK_TEMPLATE = "page/notebook.html.j2"
+
+
+def notebook_html(
+    name: str, verdict: str, findings: Sequence[str], tables: Sequence[FittedTable], picture: Any = None
+) -> str:
+    """A piece of a page, without scripts and with nothing to fetch; *picture* is a matplotlib figure."""
+    drawn = "" if picture is None else b64encode(picture._repr_png_()).decode()
+    shown = [
+        {
+            "title": table.title,
+            "heads": table.heads,
+            "rows": [[cell.split("\n") for cell in row] for row in table.rows],
+            "worded": table.worded,
+        }
+        for table in tables
+        if table.rows
+    ]
+    return render(NOTEBOOK_TEMPLATE, name=name, verdict=verdict, findings=findings, tables=shown, picture=drawn)

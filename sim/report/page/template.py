@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import ENGLISH, LANGUAGES, _, current, retold
-from sim.report.vega.theme import on_black
+from sim.report.charts.vega_lite import on_black
 from sim.report.words.text import number, ranged
 from sim.report.words.units import counted, noun
 
 TEMPLATES = Path(__file__).parents[1]
-"""Each template lies beside the code that fills it."""
+"""Each template lies beside the code that fills it, here or in a room of its own."""
 PROGRAM = "/* the program that draws the charts */"
 """Where it goes once the words of the page are settled: none of them are its own."""
 SCRIPT = Path(__file__).with_name("page.js")
@@ -22,7 +22,7 @@ _MARKED = re.compile(r'\b(?:_\(|ngettext\("[^"]+", )"([^"]+)"')
 
 
 def render(template: str, /, **values: Any) -> str:
-    """The text of *template*, a path below `sim/report`, with *values*; the same values give the same bytes.
+    """The text of *template*, a path below `sim/report` or `sim`, with *values*; the same values give the same bytes.
 
     Raises jinja2.UndefinedError where the template names a value that is not given.
     """
@@ -36,7 +36,7 @@ def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([TEMPLATES, TEMPLATES.parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

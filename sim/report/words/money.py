@@ -12,15 +12,13 @@ from functools import wraps
 from math import isfinite
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from sim.cost.finance.finance import StraightLine
+from sim.cost.finance import StraightLine
 from sim.language import _, keep, release
-from sim.report.words.names import names_of
-from sim.report.words.text import percent, plain, steady
+from sim.report.words.text import names_of, percent, plain, steady
 from sim.report.words.units import count_in, noun_of, reset
-from sim.scenario.job.schema import WorkScenario
 from sim.scenario.resolving.terms import ReportingFleets, reporting_currency
 from sim.scenario.schema import Scenario
-from sim.study.money.breakeven.horizon import finances_of, horizon_of
+from sim.study.discounting import finances_of, horizon_of
 
 
 class Currency(NamedTuple):
@@ -66,7 +64,7 @@ def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(deliver)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = next(one for one in (*args, *kwargs.values()) if isinstance(one, Scenario | WorkScenario))
+        given = next(one for one in (*args, *kwargs.values()) if isinstance(one, ReportingFleets))
         with showing(given):
             return deliver(*args, **kwargs)
 

@@ -12,7 +12,7 @@ from typing import Any
 from sim.batching import Dynamic
 from sim.batchtime import unit_of
 from sim.catalogue.catalog import load_catalog
-from sim.catalogue.entries.model import OtherModel
+from sim.catalogue.model import OtherModel
 from sim.scenario.experiment import Fleet, nearest
 
 _NOUN: ContextVar[str] = ContextVar("unit", default="")

@@ -13,7 +13,7 @@ from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import SECTIONS, Pool, Scenario
-from sim.scenario.sections.limits import Limits
+from sim.scenario.sections.precision import Limits
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import ClosedLoop, Workload
 

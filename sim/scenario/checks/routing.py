@@ -4,15 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from sim.batching import Vllm
 from sim.routing import ByLength
-from sim.routing.cache.adapter_affinity import AdapterAffinity
-from sim.routing.cache.cache_aware import CacheAware
-from sim.routing.cache.index import Exact
-from sim.routing.cache.prefix_score import PrefixScore
+from sim.routing.affinity import AdapterAffinity
+from sim.routing.prefix_cache import CacheAware, Exact, PrefixScore
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.slo import Slo
 from sim.workload import TraceError, Workload
 
 QUEUE_LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens", "max_queued_requests")

@@ -1,4 +1,8 @@
-"""What the schema cannot see: ids that the catalogue lacks, and settings that contradict each other or the hardware."""
+"""What the schema of a scenario cannot see: unknown ids, and settings that contradict each other or the hardware.
+
+Checks of the whole scenario are here: its names, warm-up, site, plan and prices. Those of its pools, services,
+routers and limits are called from here.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,10 +14,17 @@ from unicodedata import normalize
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.cost import ClockError, Cost, CostError, resolve_costs
-from sim.cost.rent import api
+from sim.cost import Clock, ClockError, Cost, CostError, Site, resolve_costs, token_api
+from sim.cost.metering import DEMAND_INTERVAL_S
 from sim.scenario.checks.limits import load_complaints
-from sim.scenario.checks.pools import cap_complaints, pool_complaints, unused_calibration
+from sim.scenario.checks.pools import (
+    cap_complaints,
+    ejection_complaints,
+    pool_complaints,
+    switched_together,
+    unknown_rates,
+    unused_calibration,
+)
 from sim.scenario.checks.routing import (
     adapter_use_complaints,
     fair_complaints,
@@ -23,19 +34,46 @@ from sim.scenario.checks.routing import (
     routing_complaints,
 )
 from sim.scenario.checks.services import service_workload_complaints, sharing_complaints
-from sim.scenario.checks.site import site_complaints
-from sim.scenario.checks.switching import ejection_complaints, switched_together, unknown_rates
-from sim.scenario.checks.warmup import warmup_complaints
-from sim.scenario.reading.calibration import load_calibration
+from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
-from sim.scenario.reading.ids import mappings, unknown_ids, unknown_prices
-from sim.scenario.reading.layers import value_at, with_values
-from sim.scenario.resolving.bind import BoundPool
+from sim.scenario.reading.layers import mappings, unknown_ids, unknown_prices, value_at, with_values
+from sim.scenario.resolving.bind import BoundPool, load_calibration
 from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
 from sim.scenario.resolving.terms import other_currencies
 from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Pool, Scenario
-from sim.scenario.sections.section import Section
+from sim.scenario.sections import Section
 from sim.workload import TraceError, hourly_table, length_table
+
+
+def warmup_complaints(scenario: Experiment) -> Iterator[Complaint]:
+    """A warm-up that is looked for where nothing settles."""
+    if scenario.warmup_s == "auto" and not scenario.workload.stationary:
+        text = "auto looks for a steady state, and a trace, a burst or a profile has none; give seconds"
+        yield Complaint(("warmup_s",), text)
+    elif scenario.warmup_s == "auto" and scenario.horizon_s is None:
+        yield Complaint(("warmup_s",), "auto looks for a steady state, and without horizon_s the run ends in a drain")
+
+
+def site_complaints(scenario: Scenario) -> Iterator[Complaint]:
+    """Local times that a clock does not show, time zones without any time, meters too slow for a peak."""
+    sites: list[tuple[Place, Site | None]] = [(("site",), scenario.site)]
+    sites += [(("fleets", i, "site"), fleet.site) for i, fleet in enumerate(scenario.fleets)]
+    for place, site in sites:
+        if site is None:
+            continue
+        if site.demand_usd_per_kw_month is not None and scenario.meter_interval_s > DEMAND_INTERVAL_S:
+            text = f"must be at most {DEMAND_INTERVAL_S:g} (15 minutes), over which a demand charge averages power"
+            yield Complaint(("meter_interval_s",), f"{text}, not {scenario.meter_interval_s:g}")
+        if site.timezone is None:
+            continue
+        if scenario.starts_at is None:
+            yield Complaint((*place, "timezone"), "needs starts_at: the date and local time at simulated time 0")
+            continue
+        try:
+            Clock.of(scenario.starts_at, site.timezone)
+        except ClockError as error:
+            yield Complaint(("starts_at",), str(error))
+
 
 Found = list[Complaint | InputError]
 
@@ -172,8 +210,8 @@ def _names_twice(data: Any) -> Iterator[Complaint]:
         yield from _twice(((key, i, "name"), held.get("name")) for i, held in mappings(data, key))
     if any(holder.get("api") for holder in (data, *(fleet for _, fleet in fleets))):
         for i, fleet in fleets:
-            if fleet.get("name") == api.NAME:
-                told = f"{api.NAME!r} is what tables call the API of the section api; choose another name"
+            if fleet.get("name") == token_api.NAME:
+                told = f"{token_api.NAME!r} is what tables call the API of the section api; choose another name"
                 yield Complaint(("fleets", i, "name"), told)
     for i, fleet in fleets:
         yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))

@@ -1,21 +1,72 @@
-"""What services that answer in one pass need, and what they cannot have."""
+"""Several services on one fleet, and services that answer in one pass: what they need, and what they cannot have.
+
+One of several services can also be taken as a scenario of its own, which every command works on.
+"""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sim.batching import Dynamic
 from sim.batching.sharing import Resident, Swapped
 from sim.batchtime import AffineBatch, OnePass, missing_work
 from sim.catalogue.catalog import Catalog
 from sim.routing import ByLength
-from sim.routing.cache.index import Exact
-from sim.scenario.checks.batches import batch_complaints
+from sim.routing.prefix_cache import Exact
+from sim.scenario.checks.hardware import batch_complaints
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
-from sim.scenario.reading.one_service import shares_a_pool
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
-from sim.scenario.resolving.scheduler.switches import AHEAD
+from sim.scenario.resolving.scheduler import AHEAD
 from sim.scenario.schema import Fleet, Pool, Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.slo import Slo
+from sim.scenario.sweep import as_data
 from sim.workload import CsvTrace, TraceError, Workload
+
+OWN = ("name", "workload", "slo", "priority", "weight", "rate_limit")
+"""Keys of a service that are no choice of what runs; priority and weight mean nothing without the others."""
+
+
+def with_one_service(scenario: Scenario) -> Scenario:
+    """*scenario* with its chosen `service` alone: its workload and limits, and of every fleet its pools.
+
+    The pools have GPUs of their own then: what slices of other services would share a card with them is not there.
+    A scenario that chooses none is returned as it is, and so is one whose chosen service shares a pool: it is not the
+    same without the others.
+    """
+    if scenario.service is None or shares_a_pool(scenario):
+        return scenario
+    data = as_data(scenario)
+    services, name = data.pop("services"), data.pop("service")
+    chosen = next(one for one in services if one["name"] == name)
+    choices = {key: value for key, value in chosen.items() if key not in OWN}
+    data |= {key: chosen[key] for key in ("workload", "slo") if key in chosen}
+    if data.get("size"):
+        data |= choices  # what it chooses from runs the same
+    for fleet in data.get("fleets", ()):
+        own = (pool for pool in fleet["pools"] if pool.get("service") == name)
+        fleet["pools"] = [choices | {key: value for key, value in pool.items() if key != "service"} for pool in own]
+        if not any(pool.get("role") == "prefill" for pool in fleet["pools"]):
+            fleet.pop("kv_transfer", None)
+    if data.get("sweep"):
+        data["sweep"] = _sweep(data["sweep"], [f"services.{name}.", f"services.{services.index(chosen)}."])
+    return Scenario.model_validate(data)
+
+
+def shares_a_pool(scenario: Scenario) -> bool:
+    """Whether the chosen service has a pool together with others."""
+    return any(scenario.service in pool.services for fleet in scenario.fleets for pool in fleet.pools)
+
+
+def _sweep(sweep: Any, prefixes: list[str]) -> Any:
+    """The axes of the chosen service under the names that they have in a scenario of its own."""
+    if isinstance(sweep, list | tuple):
+        return [_sweep(point, prefixes) for point in sweep]
+    renamed = {}
+    for axis, value in sweep.items():
+        for prefix in prefixes:
+            axis = axis.removeprefix(prefix)
+        renamed[axis] = value
+    return renamed
+
 
 SWITCHED = ("schedule", "autoscaling", "failures")
 """What only pools with one model may have beside several services."""

@@ -1,16 +1,24 @@
-"""The raw data of a scenario in layers: its bases, the file itself, and the values set on the command line."""
+"""The raw data of a scenario, before it has types: where it comes from, and what is found or put at a place.
+
+It comes in layers: the bases of a file, the file itself, and the values set on the command line; or it comes from
+Python, as the same data with the current directory as its folder. Ids in it that the catalogue does not know are
+reported from here, as they are found without types.
+"""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from sim.catalogue.catalog import Catalog, UnknownId
 from sim.infile import why_outside
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
-from sim.yamlio import Document, YamlError, parse, read, rename_key
+from sim.spec import Spec
+from sim.yamlio import Document, YamlError, dump, dump_line, parse, read, read_text, rename_key
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
 """Keys that say what kind of thing a mapping is: another kind replaces the base's mapping as a whole."""
@@ -347,3 +355,102 @@ def with_values(data: Any, values: dict[Place, Any]) -> Any:
     for place, value in values.items():
         put(copied, place, value)
     return copied
+
+
+def given(data: Mapping[str, Any] | Spec) -> Document:
+    """*data* as `load` takes it: relative paths in it start at the current directory, errors name places, no lines.
+
+    Raises ScenarioErrors where a value cannot stand in a scenario, TypeError for what is no mapping.
+    """
+    if not isinstance(data, Mapping | Spec):
+        kind = type(data).__name__
+        raise TypeError(f"a scenario is a path, the name of a shipped one, a dict or a Scenario, not {kind}")
+    try:
+        return Document("", read_text(dump(plain(data)), "").data, None)
+    except YamlError as error:
+        raise ScenarioErrors([InputError("", 0, "", error.message)]) from None
+
+
+def options(values: Mapping[str, Any]) -> list[str]:
+    """*values* by dotted path, as `load` takes them from the command line.
+
+    >>> options({"workload.arrivals.rate_rps": 0.5, "engine": "vllm", "slo": {"ttft_s": 1}})
+    ['workload.arrivals.rate_rps=0.5', 'engine=vllm', 'slo={ttft_s: 1}']
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"set is a dict of dotted paths to values, not {type(values).__name__}")
+    return [f"{path}={dump_line(plain(value, (path,)))}" for path, value in values.items()]
+
+
+def plain(value: Any, place: Place = ()) -> Any:
+    """*value* in what a YAML file can say: mappings, lists, texts, numbers, true, false and null.
+
+    Arrays, pandas' columns and tuples become lists, numpy's numbers Python's, paths and dates text. Raises
+    ScenarioErrors.
+    """
+    if isinstance(value, Spec):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if callable(as_list := getattr(value, "tolist", None)):  # of numpy and pandas
+        return plain(as_list(), place)
+    if isinstance(value, Mapping):
+        return {key: plain(item, (*place, str(key))) for key, item in value.items()}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Sequence | range) and not isinstance(value, bytes | bytearray):
+        return [plain(item, (*place, index)) for index, item in enumerate(value)]
+    raise ScenarioErrors([InputError("", 0, dotted(place), f"{type(value).__name__} cannot stand in a scenario")])
+
+
+def entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
+    """Keys and values of the mapping at *place* of raw *data*; none where there is no mapping."""
+    held = value_at(data, place)
+    return list(held.items()) if isinstance(held, dict) else []
+
+
+def mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The mappings in the list *key* of a raw *holder*, each with its position."""
+    items = holder.get(key) if isinstance(holder, dict) else None
+    for i, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, dict):
+            yield i, item
+
+
+def unknown_ids(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[Complaint]:
+    """Ids in the raw *holder* at *place* that the lookup of their key raises ValueError for."""
+    for key, lookup in lookups.items() if isinstance(holder, dict) else ():
+        if isinstance(name := holder.get(key), str):
+            try:
+                lookup(name)
+            except ValueError as error:
+                yield Complaint((*place, key), str(error).splitlines()[0])
+
+
+def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """The offer of a raw `cost` at *place*, and items of its quotes, that the catalogue does not know."""
+    if not isinstance(cost, dict):
+        return
+    yield from unknown_offers(cost.get("price"), (*place, "price"), catalog)
+    quotes = cost.get("quotes")
+    known = {*catalog.ids("gpus"), *catalog.ids("servers")}
+    for item in quotes if isinstance(quotes, dict) else ():
+        if item not in known:
+            yield Complaint(
+                (*place, "quotes", item), f"unknown gpu or server {item!r}{did_you_mean(item, sorted(known))}"
+            )
+
+
+def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """The offer *name*, item/offer, if the catalogue does not know it."""
+    if not isinstance(name, str):
+        return
+    try:
+        catalog.offer(name)
+    except UnknownId as error:
+        item = name.partition("/")[0]
+        prices = None if error.suggestions else catalog.prices(item)
+        known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
+        yield Complaint(place, str(error) + did_you_mean(name, known))

@@ -1,4 +1,8 @@
-"""From a scenario file to a Scenario, or to all its mistakes at once."""
+"""From a scenario file to a Scenario, or to all its mistakes at once.
+
+A mistake is reported at what is to blame for it: an axis of a sweep rather than the place that the axis sets. What
+only follows from another mistake is not reported.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -7,12 +11,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.hf_config import is_config
+from sim.catalogue.hf_config import is_config
 from sim.infile import STAGE, opened, why_outside
 from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
-from sim.scenario.reading.blame import follows, suspects_of, told_at_sweep
-from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
+from sim.scenario.checks.services import with_one_service
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted, nearest
 from sim.scenario.reading.layers import (
     LONGEST_SHOWN,
     Layers,
@@ -23,11 +27,71 @@ from sim.scenario.reading.layers import (
     value_at,
     with_values,
 )
-from sim.scenario.reading.one_service import with_one_service
 from sim.scenario.reading.uncertain import futures_complaints, take_out
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import points, repeated, sound_axes, sweep_complaints
 from sim.yamlio import Document
+
+
+def suspects_of(one: Complaint, values: dict[str, Place], standing: bool) -> list[str]:
+    """The axes that may be to blame for *one*: the one that sets its place, else those that set one inside or beside.
+
+    What is *standing* without the sweep is no axis's doing.
+    """
+    own = [axis for axis, place in values.items() if one.place[: len(place)] == place]
+    if own or standing:
+        return own[:1]
+    return [
+        axis for axis, place in values.items() if place[: len(one.place)] == one.place or place[:-1] == one.place[:-1]
+    ]
+
+
+def told_at_sweep(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
+    """*one*, reported at the value of the sweep that causes it, or at the axis if it *always* does."""
+    if isinstance(sweep, list):
+        place: Place = ("sweep", index, axis)
+    elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):
+        place = ("sweep", axis)
+    else:
+        place = ("sweep", axis, sweep[axis].index(point[axis]))
+    where = dotted(one.place)
+    return Complaint(place, one.message if axis.endswith(str(one.place[-1])) else f"{where}: {one.message}")
+
+
+def follows(one: Complaint, mistakes: Sequence[Complaint], data: dict[str, Any]) -> bool:
+    """Whether *one*, of the plan of a scenario without its *mistakes*, is about what they took away.
+
+    *mistakes* are those of the schema, in *data*.
+    """
+    unknown = [mistake.place for mistake in mistakes if mistake.message.startswith("unknown key")]
+    wrong = [mistake.place for mistake in mistakes if mistake.place not in unknown]
+    broken = {place[:4] for place in wrong} | {place[:3] for place in wrong if place[2:3] != ("pools",)}
+    return (
+        one.place[:4] in broken
+        or _lacks_what_is_broken(one.place, data, broken)
+        or _rests_on(one, wrong)
+        or _lacks_what_is_misspelt(one, unknown)
+    )
+
+
+def _lacks_what_is_misspelt(one: Complaint, unknown: Iterable[Place]) -> bool:
+    """Whether what would put *one* right is there under an *unknown* name."""
+    beside = (one.place, one.place[:-1])
+    return any(nearest(place[-1], one.lacks) for place in unknown if place[:-1] in beside)
+
+
+def _rests_on(one: Complaint, wrong: Iterable[Place]) -> bool:
+    """Whether what would put *one* right stands at its path, and is *wrong* in itself."""
+    paths = [tuple(name.split(".")) for name in one.lacks if "." in name]
+    found = [place[2:] if place[:1] == ("services",) else place for place in wrong]
+    return any(place and path[: len(place)] == place[: len(path)] for path in paths for place in found)
+
+
+def _lacks_what_is_broken(place: Place, data: dict[str, Any], broken: Collection[Place]) -> bool:
+    """Whether a fleet lacks a section that stands at the top for all fleets, and is wrong there."""
+    fleet = value_at(data, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
+    return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
+
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
 """Keys without a say in layouts and prices."""
@@ -35,6 +99,8 @@ EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
 """Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
 OF_JOBS = "a job is no service that answers requests: run, check and price take it, this command does not"
+WORK_KEYS = frozenset({"job", "jobs"})
+"""A scenario with one of them asks for work to be done; sim/jobs reads it."""
 UNNAMED = "scenario"
 """A scenario that comes from Python without a name."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
@@ -65,6 +131,11 @@ def load(
     return _load(path, command_line_options(sets, seed, replications), catalog, True, swept)
 
 
+def has_job(path: Path | str | Document) -> bool:
+    """Whether the scenario says a job, or several. Raises ScenarioErrors where it cannot be read."""
+    return not WORK_KEYS.isdisjoint(read_layers(path, ()).data)
+
+
 def load_for_size(
     path: Path | str | Document,
     sets: Sequence[str] = (),
@@ -87,7 +158,7 @@ def _load(
     layers = read_layers(given, options)
     layers.tell_renamed()
     default_names(layers, file)
-    for key in {"job", "jobs"} & layers.data.keys():
+    for key in WORK_KEYS & layers.data.keys():
         raise ScenarioErrors([layers.error(Complaint((key,), OF_JOBS))])
     if not layers.faults:
         ask_with_what_is_set(layers, [text for _, text in options])

@@ -1,8 +1,14 @@
-"""Ids of one pool bound to what the catalogue knows about them."""
+"""One pool bound to what is known about its ids: catalogue entries, coefficients and calibration files.
+
+Calibration files are those that `gpufleet calibrate` has written, read back with line numbers for what is wrong in
+them. Weights that a pool leaves in host memory are bound to the host and to the link that reaches it.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from sim.batching import Dynamic, PrefillFirst, Scheduler, Slots, Vllm, scheduler
 from sim.batching.limits import KvGroup
@@ -10,27 +16,93 @@ from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, spee
 from sim.batchtime import Coefficients as BatchCoefficients
 from sim.batchtime import load_coefficients as load_batch_coefficients
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.catalogue.entries.engine import Engine, default_limit
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.kernel import Kernel
-from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.model import Model, OtherModel
-from sim.catalogue.entries.offload import Offload
-from sim.catalogue.entries.quantization import KvCacheDtype, Quantization, native_quantization
-from sim.catalogue.entries.server import Server
-from sim.catalogue.entries.slices.slice import sliced
+from sim.catalogue.engine import Engine, HostWeights, Offload, default_limit
+from sim.catalogue.gpu import Gpu, sliced
+from sim.catalogue.kernel import Kernel
+from sim.catalogue.link import Link
+from sim.catalogue.model import Model, OtherModel
+from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quantization
+from sim.catalogue.server import Server
 from sim.catalogue.value import Value
+from sim.infile import status
 from sim.memory import KvLayout, Layout, StateCache
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
-from sim.scenario.reading.calibration import load_calibration
-from sim.scenario.resolving.hardware.slices import Slicing
-from sim.scenario.resolving.offload import host_link_of, offload_of
-from sim.scenario.resolving.scheduler.defaults import slot_tokens, with_defaults
-from sim.scenario.resolving.scheduler.drafts import DraftModelPlan, bind_drafts
-from sim.scenario.resolving.scheduler.states import state_cache, with_state_bits
-from sim.scenario.resolving.scheduler.switches import AHEAD, switched
-from sim.steptime import Affine, Calibration, Roofline, has_rate
+from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, dotted
+from sim.scenario.resolving.resolved import Slicing
+from sim.scenario.resolving.scheduler import (
+    AHEAD,
+    DraftModelPlan,
+    bind_drafts,
+    slot_tokens,
+    state_cache,
+    switched,
+    with_defaults,
+    with_state_bits,
+)
+from sim.steptime import Affine, Calibration, Host, Roofline, has_rate
+from sim.yamlio import YamlError, read
+
+
+def load_calibration(path: str) -> Calibration:
+    """The calibration in the file *path*, read once as long as it stays the same. Raises ScenarioErrors."""
+    file = Path(path)
+    try:
+        changed_ns = status(file).st_mtime_ns
+    except OSError:  # reading it says why
+        changed_ns = 0
+    return _read(file, changed_ns)
+
+
+@cache
+def _read(path: Path, changed_ns: int) -> Calibration:
+    shown = path
+    if shown.is_relative_to(Path.cwd()):
+        shown = shown.relative_to(Path.cwd())
+    try:
+        document = read(path)
+    except YamlError as error:
+        raise ScenarioErrors([InputError(str(shown), error.line, "", error.message)]) from None
+    try:
+        return Calibration.model_validate(document.data)
+    except ValidationError as error:
+        found = complaints(error, Calibration, document.data)
+        raise ScenarioErrors(
+            InputError(str(shown), document.line(one.place), dotted(one.place), one.message) for one in found
+        ) from None
+
+
+def offload_of(pool: Pool, engine: Engine, model: Model | None) -> Offload | None:
+    """What *pool* asks for, else what the engine does by itself; None: nothing stays in host memory."""
+    asked = Offload(pool.cpu_offload_gb or None, pool.n_gpu_layers, pool.n_cpu_moe)
+    if not asked.given and engine.offload is not None and engine.offload.experts_in_host:
+        return Offload(n_cpu_moe=model.layers) if model is not None and model.moe is not None else None
+    return asked if asked.given else None
+
+
+def host_link_of(gpu: Gpu | None, catalog: Catalog) -> Link | None:
+    """PCIe as the GPU has it; None where its lanes are not known, or nobody has written down such a link."""
+    if gpu is None or gpu.pcie_gen is None or gpu.pcie_lanes is None:
+        return None
+    name = f"pcie{gpu.pcie_gen.value:g}-x{gpu.pcie_lanes.value:g}"
+    return catalog.link(name) if name in catalog.ids("links") else None
+
+
+def host_of(
+    engine: Engine, weights: HostWeights, server: Server | None, link: Link | None, replicas: int
+) -> Host | None:
+    """The host that keeps *weights* and serves *replicas* replicas; None where the engine keeps none there."""
+    if engine.offload is None:
+        return None
+    return Host(
+        weights,
+        engine.offload,
+        memory_bytes_per_s=server.host_memory_bytes_per_s if server else None,
+        flops=server.host_flops if server else None,
+        link_bytes_per_s=link.theoretical_bytes_per_s if link else None,
+        replicas=replicas,
+    )
+
 
 USUAL_ENGINE = "vllm-0.14"
 """What a scenario without `engine` runs on."""

@@ -8,7 +8,7 @@ from typing import Any
 from sim.batching import Vllm
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, CostPlan
-from sim.cost.bill.charge import UnitPrice
+from sim.cost.charge import UnitPrice
 from sim.memory import MemoryFit
 from sim.records import ONLY_SERVICE
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan, ServicePlan

@@ -1,36 +1,102 @@
-"""The sourced values that a plan rests on, and only those: a flag on an unused value would be noise."""
+"""The sourced values that a plan rests on, and only those: a flag on an unused value would be noise.
+
+Those of a computed step time are read off the inputs of its roofline, which are put together here.
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
+from sim.batching import Slots
 from sim.batchtime import OnePass
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.entries.engine import default_limit
-from sim.catalogue.entries.gpu import Gpu
-from sim.catalogue.entries.link import Link
-from sim.catalogue.entries.model import Model, params_total
-from sim.catalogue.entries.quantization import kv_element_bytes
+from sim.catalogue.engine import default_limit
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.link import Link
+from sim.catalogue.model import Model, activations_per_token, params_total
+from sim.catalogue.quantization import Quantization, kv_element_bytes, padded
 from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost import CostPlan
-from sim.power import unpacks
-from sim.scenario.resolving.bind import (
-    BoundPool,
-    batch_coefficients,
-    one_pass_step_time,
-    power_coefficients,
-)
-from sim.scenario.resolving.hardware.wiring import network_facts
-from sim.scenario.resolving.life.adapters import adapter_facts
+from sim.memory import host_weights
+from sim.power import LoadLaw, unpacks
+from sim.scenario.resolving.bind import BoundPool, batch_coefficients, host_of, one_pass_step_time, power_coefficients
+from sim.scenario.resolving.hardware import host_stretch, lanes_stretch, link_of, network_facts, network_of
+from sim.scenario.resolving.replicas import adapter_facts
 from sim.scenario.resolving.resolved import Fact
-from sim.scenario.resolving.rooflines import roofline_inputs
-from sim.scenario.resolving.scheduler.defaults import OPEN_LIMITS
-from sim.scenario.resolving.scheduler.states import OPTION_OF, STATE_LIMITS
-from sim.scenario.resolving.scheduler.switches import OPEN_SWITCHES
+from sim.scenario.resolving.scheduler import OPEN_LIMITS, OPEN_SWITCHES, OPTION_OF, STATE_LIMITS, host_beside
 from sim.spec import Spec
-from sim.steptime import Roofline, RooflineInputs
-from sim.steptime.attention.one_call import one_call
+from sim.steptime import Coefficients, Host, Roofline, RooflineInputs, load_coefficients
+from sim.steptime.attention_heads import one_call
+from sim.steptime.collective import exchange_table, nearest_entry, table_for
 from sim.steptime.inputs import SIXTEEN_BIT_BYTES
-from sim.steptime.links.collective import exchange_table, nearest_entry, table_for
-from sim.steptime.values import used_values
+from sim.steptime.roofline import used_values
+
+
+def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
+    """What the roofline step time of *pool* is built from. Raises ValueError where it lacks a GPU or a model."""
+    link = link_of(pool)
+    if pool.gpu is None or pool.model is None or pool.quantization is None or link is None or pool.kernel is None:
+        raise ValueError("a roofline needs a gpu and a model")
+    coefficients = _steptime_coefficients(catalog.root)
+    return RooflineInputs(
+        gpu=pool.gpu,
+        model=padded(pool.quantization, pool.model),
+        quantization=pool.quantization,
+        kernel=pool.kernel,
+        engine=pool.engine,
+        link=link,
+        coefficients=pool.calibration.coefficients(coefficients, pool.gpu) if pool.calibration else coefficients,
+        tensor_parallel_size=pool.layout.tensor_parallel_size,
+        pipeline_parallel_size=pool.layout.pipeline_parallel_size,
+        data_parallel_size=pool.layout.data_parallel_size,
+        enable_expert_parallel=pool.layout.enable_expert_parallel,
+        serial_stages=isinstance(pool.batching, Slots),
+        kv_bytes_per_element=float(kv_element_bytes(pool.kv_cache_dtype)),
+        speed=pool.speed.value if pool.speed else 1.0,
+        load=_load_law(pool.gpu, pool.model, pool.quantization, pool, catalog),
+        host=_host(pool, catalog),
+        forms_ahead=_forms_ahead(pool),
+        lanes_stretch=lanes_stretch(pool, catalog),
+        network=network_of(pool, catalog),
+    )
+
+
+def _forms_ahead(pool: BoundPool) -> bool:
+    if pool.layout.pipeline_parallel_size > 1 or pool.offload:
+        return False
+    return host_beside(pool.batching, pool.engine)
+
+
+def _host(pool: BoundPool, catalog: Catalog) -> Host | None:
+    """The host as the step time sees it; None where all weights lie on the GPUs."""
+    if pool.offload is None or pool.model is None or pool.quantization is None:
+        return None
+    weights = host_weights(pool.offload, pool.model, pool.quantization, pool.layout)
+    host = host_of(pool.engine, weights, pool.server, pool.host_link, pool.replicas_per_host)
+    if host is None or host.link_bytes_per_s is None or (stretch := host_stretch(pool, catalog)) == 1:
+        return host
+    return replace(host, link_bytes_per_s=_part(host.link_bytes_per_s, stretch))
+
+
+def _part(rate: Value, stretch: float) -> Value:
+    """*rate* of lanes that are shared."""
+    span = (rate.range[0] / stretch, rate.range[1] / stretch) if rate.range else None
+    note = f"{rate.value:g} over lanes that GPUs of a server share"
+    return rate.model_copy(update={"value": rate.value / stretch, "range": span, "note": note})
+
+
+@cache
+def _steptime_coefficients(root: Path) -> Coefficients:
+    return load_coefficients(root / "steptime.yaml")
+
+
+def _load_law(gpu: Gpu, model: Model, weights: Quantization, pool: BoundPool, catalog: Catalog) -> LoadLaw | None:
+    """How hard steps of *pool* work each GPU."""
+    ranks = pool.layout.tensor_parallel_size * pool.layout.pipeline_parallel_size
+    activations = activations_per_token(model) / ranks
+    return LoadLaw.of(gpu, power_coefficients(catalog), pool.power.cap_w, activations, unpacks(gpu, weights))
+
 
 HOST_FIELDS = ("host_memory_bytes", "host_memory_bytes_per_s", "host_flops")
 

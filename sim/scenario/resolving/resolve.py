@@ -14,28 +14,23 @@ from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, slot_bytes, what_fits, which_slices
 from sim.records import ONLY_SERVICE, StepTime
 from sim.rng import stream
-from sim.routing.transfer import TransferPlan
+from sim.routing.kv_transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time
-from sim.scenario.resolving.facts import cost_facts, pool_facts
-from sim.scenario.resolving.hardware.machines import (
+from sim.scenario.resolving.facts import cost_facts, pool_facts, roofline_inputs
+from sim.scenario.resolving.hardware import (
     facts_of,
     gpus_per_replica,
+    kv_bytes,
     power_of,
     servers_per_replica,
     slices_of,
+    transfer_facts,
+    transfer_of,
 )
-from sim.scenario.resolving.hardware.slices import Slices
-from sim.scenario.resolving.life.adapters import adapted, adapters_of
-from sim.scenario.resolving.life.failing import failures_of
-from sim.scenario.resolving.life.moving import kv_bytes, transfer_facts, transfer_of
-from sim.scenario.resolving.life.sharing import models_of, why_no_sleep
-from sim.scenario.resolving.life.starting import start_of_pool
-from sim.scenario.resolving.resolved import Fact, PoolPlan
-from sim.scenario.resolving.rooflines import roofline_inputs
-from sim.scenario.resolving.scheduler.drafts import draft_memory
-from sim.scenario.resolving.scheduler.states import seated, state_note
-from sim.scenario.resolving.scheduler.switches import padded_tokens
+from sim.scenario.resolving.replicas import adapted, adapters_of, failures_of, models_of, start_of_pool, why_no_sleep
+from sim.scenario.resolving.resolved import Fact, PoolPlan, Slices
+from sim.scenario.resolving.scheduler import draft_memory, padded_tokens, seated, state_note
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline, RooflineStepTime
 from sim.workload import Workload

@@ -7,7 +7,7 @@ millisecond.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import (
@@ -27,9 +27,9 @@ from sim.cost import (
     costs_by_pool,
     resolve_costs,
 )
+from sim.cost.buying import Buy
 from sim.cost.hardware import Hardware
-from sim.cost.purchase.buying import Buy
-from sim.cost.site.rack import PerRack
+from sim.cost.hosting import PerRack
 from sim.scenario.experiment import TERMS, Experiment, Fleet
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import put
@@ -171,6 +171,7 @@ class Reporting(Protocol):
         """How capital becomes a rate, and the currency of reports."""
 
 
+@runtime_checkable
 class ReportingFleets(Reporting, Protocol):
     """A scenario of any kind."""
 

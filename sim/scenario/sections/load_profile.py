@@ -9,7 +9,7 @@ from pydantic import PlainSerializer, PlainValidator
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, dotted
 from sim.scenario.reading.layers import place_of, value_at
-from sim.scenario.sections.section import Everything, Section
+from sim.scenario.sections import Everything, Section
 from sim.scenario.sweep import points
 from sim.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 

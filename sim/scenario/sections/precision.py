@@ -1,4 +1,4 @@
-"""How exact the results are to be."""
+"""How much is simulated: how exact the results are to be (`precision`), how large a run may become (`limits`)."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -7,9 +7,34 @@ from pydantic import Field
 
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint
-from sim.scenario.sections.section import Everything, Section
+from sim.scenario.sections import Everything, Section
 from sim.scenario.sweep import is_deterministic
 from sim.spec import Count, Positive, Spec
+
+
+class Limits(Spec):
+    """What is larger is refused before anything runs, so that a mistyped exponent is found at once. With more memory or
+    more patience any of these may be raised.
+    """
+
+    points: Annotated[Count, Field(le=1_000_000)] = 10_000
+    """Points of the sweep; at most a million, each of which takes some 10 ms to check."""
+    cases: Count = 100_000
+    """Fleets x sweep points x replications (with a precision, its max_replications)."""
+    requests: Count = 20_000_000
+    """Requests in one case: about 15 GB of memory."""
+    replicas: Count = 100_000
+    """Replicas of one fleet, each data-parallel rank counted: about 0.5 GB and 10 s for each case."""
+    usage_rows: Count = 10_000_000
+    """Replicas x meter intervals in one case, and what failures and interruptions add."""
+    readings: Count = 100_000_000
+    """Replicas x scrapes of the autoscalers in one case, and their decisions."""
+    months: Count = 1200
+    """How far `plan` and `breakeven` look ahead."""
+
+
+LIMITS: Section[Limits] = Section(effort=True)
+
 
 FEWEST = 5
 """Replications that a run with a precision begins with: an interval over fewer says little about its own width."""

@@ -1,4 +1,7 @@
-"""What `gpufleet sensitivity` varies and compares, as a scenario says it."""
+"""How uncertain inputs are varied: one at a time (`sensitivity`), or all at once by Monte Carlo (`futures`).
+
+The keys of `futures` are in `sim/scenario/reading/distribution.py`, which reads distributions anywhere.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
@@ -6,9 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sim.scenario.experiment import Experiment
+from sim.scenario.reading.distribution import Futures
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean, dotted
 from sim.scenario.reading.layers import descend, place_of
-from sim.scenario.sections.section import Everything, Section, sections_of
+from sim.scenario.sections import Everything, Section, sections_of
 from sim.scenario.sweep import BOOKKEEPING, as_data, at_point
 from sim.spec import Spec
 
@@ -150,4 +154,13 @@ SENSITIVITY = Section(
     example="""\
 # what to vary, for `gpufleet sensitivity`; left out: prices, rates, load and lengths, by 30 % each
 # sensitivity: {inputs: {site.pue: [1.1, 1.6], fleets.2x RTX 4090.cost.quotes.rtx-4090: {relative: 0.2}}}""",
+)
+
+
+FUTURES: Section[Futures] = Section(
+    repriced=True,
+    of_fleets=True,
+    example="""\
+# futures: {draws: 2000}      # any price, any term and the load may be {triangular: [low, mode, high], note: why},
+#   {uniform: [low, high]}, {normal: [mean, sd]} or {lognormal: [mean, cv]} in place of a number""",
 )

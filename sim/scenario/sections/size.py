@@ -12,12 +12,11 @@ from sim.coldstart import ColdStart
 from sim.cost import Cost, CostError, resolve_costs
 from sim.failures import COMPONENTS, Failures
 from sim.memory import Lora
-from sim.routing.transfer import KvTransfer
+from sim.routing.kv_transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
-from sim.scenario.reading.ids import entries, unknown_ids, unknown_offers, unknown_prices
-from sim.scenario.reading.layers import value_at
-from sim.scenario.sections.section import Section
+from sim.scenario.reading.layers import entries, unknown_ids, unknown_offers, unknown_prices, value_at
+from sim.scenario.sections import Section
 from sim.spec import Count, NonNegative, Number, Spec, WholeNumber
 from sim.yamlio import dump_line
 

@@ -226,7 +226,7 @@ class OfAll:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What `sim.study.fleets.run.summary` says of a point: it knows the service level."""
+    """What `sim.study.points` says of a point: it knows the service level."""
 
     words: str = "over all replications"
     has_interval: bool = False

@@ -1,22 +1,123 @@
-"""Typed figures of one replication of a case, under the names of summary.csv."""
+"""Typed figures of one replication of a case, under the names of summary.csv.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from math import inf
+`measure` computes them from a simulation, `with_bill` replaces those that prices change, and `idle_metrics` has those
+of a fleet for an hour in which no requests arrive.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
+from math import ceil, fsum, inf
 from typing import Any, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.case import CaseResult, of_services
+from sim.case import CaseResult, of_services, priced
+from sim.cost.charge import Paid
+from sim.cost.metering import NOT_RENTED, Window
+from sim.fleet import RunningFleet
+from sim.fleet.pool import engines_per_replica
+from sim.fleet.replica import State
+from sim.records import Interval
 from sim.routing import PowerOfTwo, Random
-from sim.scenario.sections.slo import LATENCIES, Slo
-from sim.study.metrics.batches import mean_half_width, percentile_half_width, rate_intervals
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan, gpus_of
+from sim.scenario.slo import LATENCIES, Slo
+from sim.study.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
+from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
+from sim.study.metrics.bottleneck import KvTransfers, availability, kv_transfers, limited_by, step_share
 from sim.study.metrics.cohort import Cohort, Endings, PrefixHits, percentile, prefixes_of
-from sim.study.metrics.limits import KvTransfers, availability, kv_transfers, limited_by, step_share
-from sim.study.metrics.replicas import held, serving
-from sim.study.money.price.bill import OPTIONAL, UNPRICED, Emissions, Money, SitePower, bill, it_power_w_mean
-from sim.units import SECONDS_PER_HOUR
+from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
+from sim.workload import Burst
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A number over the window, weighted by time."""
+
+    mean: float
+    p95: float
+    """Least number that is not exceeded in 95 % of the time."""
+    highest: float
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[float, float, float]]) -> "Level":
+        """Return the level of the sum of *spans* (start [s], end [s], amount), over the time that any of them covers.
+
+        >>> Level.of([(0.0, 10.0, 1.0), (6.0, 10.0, 2.0)])
+        Level(mean=1.8, p95=3.0, highest=3.0)
+        """
+        steps: dict[float, float] = {}
+        for start_s, end_s, amount in spans:
+            steps[start_s] = steps.get(start_s, 0.0) + amount
+            steps[end_s] = steps.get(end_s, 0.0) - amount
+        times = sorted(steps)
+        levels = [round(level, 9) for level in accumulate(steps[time] for time in times)]
+        lasted = sorted((level, end - start) for level, start, end in zip(levels, times, times[1:], strict=False))
+        whole_s = fsum(length for _, length in lasted)
+        if not whole_s:
+            return cls(0.0, 0.0, 0.0)
+        reached = accumulate(length for _, length in lasted)
+        least_s = 0.95 * whole_s * EXACT
+        p95 = next(level for (level, _), so_far in zip(lasted, reached, strict=True) if so_far >= least_s)
+        return cls(fsum(level * length for level, length in lasted) / whole_s, p95, lasted[-1][0])
+
+
+EXACT = 1 - 1e-12
+"""A sum of lengths that is 95 % of the window may be a rounding error short of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """GPUs and servers of the fleet in the window."""
+
+    gpus: float
+    """GPUs of the fleet, spares included; of replicas that are paid while they are switched on the most at a time."""
+    servers: int
+    """Servers that these GPUs fill."""
+    gpu_hours_per_day: float
+
+
+def serving(result: CaseResult) -> Level:
+    """Return the number of serving replicas of all pools together."""
+    of_pool = {pool.name: pool for pool in result.plan.pools}
+    return Level.of(
+        (one.start_s, one.end_s, _part(one, of_pool[one.pool]) if one.state == State.SERVING else 0.0)
+        for one in _inside(result)
+    )
+
+
+def _part(interval: Interval, pool: PoolPlan) -> float:
+    """Return what part of a replica *interval* is of: one of several engines, or what one of several services has."""
+    if not pool.gpus_per_replica:
+        return 1 / engines_per_replica(pool)
+    return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
+
+
+def held(result: CaseResult) -> Held:
+    """Return what is held for the fleet: what is bought or reserved all the time, else while it is switched on."""
+    plan, inside = result.plan, _inside(result)
+    charges = () if plan.costs is None else plan.costs.charges
+    by_time = {charge.pool for charge in charges if charge.paid is Paid.SWITCHED_ON}
+    on = [one for one in inside if one.state not in NOT_RENTED or (plan.costs is not None and one.pool not in by_time)]
+    start_s, end_s = result.window_s
+    gpu_h = fsum(one.gpu_s for one in on) / SECONDS_PER_HOUR
+    switched = {pool.name for pool in plan.pools if pool.scaled and (plan.costs is None or pool.name in by_time)}
+    whole = gpus_of(plan.pools)
+    gpus = whole
+    if switched:
+        spans = ((one.start_s, one.end_s, one.gpu_s / (one.end_s - one.start_s)) for one in on if one.pool in switched)
+        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + Level.of(spans).highest
+        gpus = int(gpus) if gpus == int(gpus) else gpus
+    servers = ceil(plan.servers * gpus / whole - 1e-9) if whole else plan.servers
+    hours = (end_s - start_s) / SECONDS_PER_HOUR
+    return Held(gpus, servers, HOURS_PER_DAY * gpu_h / hours if hours else 0.0)
+
+
+def _inside(result: CaseResult) -> list[Interval]:
+    start_s, end_s = result.window_s
+    return [one for one in result.log.intervals if one.is_within(start_s, end_s) and one.end_s > one.start_s]
+
 
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
@@ -382,3 +483,53 @@ def _kv_peak(result: CaseResult) -> float:
     for index, meters in enumerate(result.log.meters):
         fullest = max(fullest, meters.kv_peak_blocks / max(1, blocks[result.log.pool_of_replica[index]]))
     return fullest
+
+
+def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
+    """*metrics*, and those of each service, with what *billed* says of site, money and greenhouse gases."""
+    parts = of_services(billed) if metrics.services else {}
+    services = {name: _with_bill(own, parts[name]) for name, own in metrics.services.items()}
+    return replace(_with_bill(metrics, billed), services=services)
+
+
+def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
+    site, money, carbon = bill(billed)
+    having = held(billed)
+    machines = replace(
+        metrics.machines, gpus=having.gpus, servers=having.servers, gpu_hours_per_day=having.gpu_hours_per_day
+    )
+    return replace(metrics, machines=machines, site=site, money=money, carbon=carbon)
+
+
+def idle_metrics(plan: CasePlan) -> CaseMetrics:
+    """Return the figures of the fleet of *plan* without load, metered and billed as any other case.
+
+    Electricity has the price of the hour at `starts_at`.
+    """
+    empty = without_load(plan)
+    return measure(priced(empty, RunningFleet(empty).run()))
+
+
+def idle_window(plan: CasePlan) -> Window:
+    """Return what the fleet of *plan* is metered without load."""
+    empty = without_load(plan)
+    assert empty.horizon_s is not None
+    return Window.of(RunningFleet(empty).run().intervals, empty.warmup_s, empty.horizon_s)
+
+
+def without_load(plan: CasePlan) -> CasePlan:
+    """Return *plan* without requests, for an hour; for its own window where replicas are switched on and off."""
+    window_s = (0.0, SECONDS_PER_HOUR)
+    if plan.switched and plan.horizon_s is not None:
+        window_s = (plan.warmup_s, plan.horizon_s)
+    # a burst of no requests: not a load that a scenario may ask for
+    nothing = plan.workload.model_copy(update={"arrivals": Burst.model_construct(process="burst", num_requests=0)})
+    return replace(
+        plan,
+        workload=nothing,
+        requests_cost=False,
+        warmup_auto=False,
+        warmup_s=window_s[0],
+        horizon_s=window_s[1],
+        drain_limit_s=0.0,
+    )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.case import CaseResult
 from sim.records import Request
-from sim.scenario.sections.slo import Level, Slo
+from sim.scenario.slo import Level, Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
 Floats = NDArray[np.float64]

@@ -2,14 +2,14 @@
 
 The table, the JSON answer, the documentation, the paired differences and what the terminal and report.html show are
 read from here. Whether prices move a column follows from the figures that it rests on (see
-`sim.study.money.price.bill`).
+`sim.study.bill`).
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sim.scenario.sections.slo import LATENCIES
+from sim.scenario.slo import LATENCIES
 from sim.study.metrics.averages import (
     PLANNED,
     Average,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sim.scenario.sections.slo import Goal, Level, Slo
+from sim.scenario.slo import Goal, Level, Slo
 from sim.study.metrics.averages import Figure, Mean, Share
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.overload import likely_growing, overloaded

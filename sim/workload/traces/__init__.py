@@ -4,12 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.workload.traces.azure import AzureTrace
-from sim.workload.traces.burstgpt import BurstgptTrace
-from sim.workload.traces.csv_file import CsvTrace
-from sim.workload.traces.faults import TraceError
+from sim.workload.traces.csv_formats import AzureTrace, BurstgptTrace, CsvTrace
 from sim.workload.traces.mooncake import MooncakeTrace
 from sim.workload.traces.otel import OtelTrace
+from sim.workload.traces.trace_file import TraceError
 
 Trace = Annotated[CsvTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Field(discriminator="format")]
 

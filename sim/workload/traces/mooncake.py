@@ -10,8 +10,7 @@ from sim.infile import opened
 from sim.spec import Count
 from sim.workload.requests import RequestTable
 from sim.workload.traces import columns
-from sim.workload.traces.faults import Faults, TraceError, misnamed, unreadable
-from sim.workload.traces.file import TraceFile, TraceReading
+from sim.workload.traces.trace_file import Faults, TraceError, TraceFile, TraceReading, misnamed, unreadable
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 OPTIONAL = ("priority", "output_hash_ids")

@@ -11,11 +11,9 @@ from sim.decimals import whole_number
 from sim.infile import opened
 from sim.otel import OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 from sim.workload.requests import RequestTable
-from sim.workload.sessions.context import Context
-from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
+from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context
 from sim.workload.traces.columns import LARGEST
-from sim.workload.traces.faults import Faults, TraceError, unreadable
-from sim.workload.traces.file import TraceFile, TraceReading
+from sim.workload.traces.trace_file import Faults, TraceError, TraceFile, TraceReading, unreadable
 
 CONVERSATION = "gen_ai.conversation.id"
 NANOSECONDS = 1e9

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from sim.report.charts.curves import figure_of, plot
+from sim.report.charts.drawing import figure_of, plot
 from sim.report.charts.panels import ChartCurve, Panel
 
 

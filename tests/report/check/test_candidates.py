@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.check.candidates import FEW, candidates
+from sim.report.check import FEW, candidates
 from sim.scenario.reading.load import load_for_size
-from sim.study.fleets.size.prospects import Prospects
-from sim.study.fleets.size.units import units
+from sim.study.size.bounds import Prospects
+from sim.study.size.search_space import units
 
 SIZE = Path(__file__).parents[3] / "scenarios" / "size-72b-chat.yaml"
 

@@ -18,7 +18,7 @@ from spreadsheet import Sheet
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.export.answer import RECEIVED, StoredAnswer
+from sim.report.export.stored_answer import RECEIVED, StoredAnswer
 
 SCENARIO = """\
 # Buy or rent?

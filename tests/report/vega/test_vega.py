@@ -11,11 +11,9 @@ import pytest
 
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
 from sim.report.charts.tornado import SideBar
+from sim.report.charts.vega_bars import GLYPH, GLYPHS, bar_figure
+from sim.report.charts.vega_lite import bundle, chart_spec, themes
 from sim.report.page.template import script_json
-from sim.report.vega.bars import GLYPH, GLYPHS, bar_figure
-from sim.report.vega.bundle import bundle
-from sim.report.vega.spec import chart_spec
-from sim.report.vega.theme import themes
 from sim.report.words.money import money_mark
 
 CURVE = ChartCurve(

@@ -20,12 +20,11 @@ from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
-from sim.study.cases import cluster
-from sim.study.cases import cores as cores_module
-from sim.study.cases.cluster import Cluster, ClusterError
-from sim.study.cases.cores import Cores
-from sim.study.cases.execute import Call, Job, do_missing, simulated
-from sim.study.cases.points import POINTS, jobs_of
+from sim.study.execution import cluster
+from sim.study.execution import cores as cores_module
+from sim.study.execution.cases import POINTS, Call, Job, do_missing, jobs_of, simulated
+from sim.study.execution.cluster import Cluster, ClusterError
+from sim.study.execution.cores import Cores
 from sim.yamlio import dump
 
 CATALOG = load_catalog()
@@ -118,7 +117,7 @@ cluster._program = lambda: usual | {"gpufleet": "1.0 (of yesterday)", "numpy": "
 """
 SLOW = """\
 import time
-from sim.study.cases.execute import Job
+from sim.study.execution.cases import Job
 def run(self, foundations=None):
     time.sleep(300)
 Job.run = run

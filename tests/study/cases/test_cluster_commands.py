@@ -13,14 +13,12 @@ from warm import Started
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.scenario.reading.load import load
-from sim.study.cases import cluster
-from sim.study.cases.cluster import Cluster
-from sim.study.cases.cores import Cores
-from sim.study.cases.execute import Job
-from sim.study.cases.points import POINTS
-from sim.study.fleets.capacity.search import capacities
-from sim.study.fleets.sensitivity import gap
-from sim.study.money.breakeven import tipping
+from sim.study import breakeven, cost_gap
+from sim.study.capacity import capacities
+from sim.study.execution import cluster
+from sim.study.execution.cases import POINTS, Job
+from sim.study.execution.cluster import Cluster
+from sim.study.execution.cores import Cores
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -59,9 +57,9 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that start beside many others take their time; what is simulated does not."""
     monkeypatch.setattr(cluster, "CONNECT_S", START_S)
     monkeypatch.setattr(cluster, "WORKERS_S", START_S)
-    monkeypatch.setattr(gap, "FULL_HORIZON_S", 20.0)
-    monkeypatch.setattr(tipping, "STEPS", 3)
-    monkeypatch.setattr(tipping, "HALVINGS", 3)
+    monkeypatch.setattr(cost_gap, "FULL_HORIZON_S", 20.0)
+    monkeypatch.setattr(breakeven, "STEPS", 3)
+    monkeypatch.setattr(breakeven, "HALVINGS", 3)
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +137,9 @@ def test_hybrids_are_simulated_there_with_the_trace_that_they_need(machines: Mac
     rows = [f"{0.1 * i:.1f},{100 + i},{20 + i}" for i in range(30)]
     (tmp_path / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
     assert there_and_here(["sensitivity"], tmp_path, machines) == ["gap.csv", "sensitivity.csv"]
-    hybrids = contents(tmp_path / "there" / gap.HYBRIDS)
+    hybrids = contents(tmp_path / "there" / cost_gap.HYBRIDS)
     assert len(hybrids) > 8
-    assert hybrids == contents(tmp_path / "here" / gap.HYBRIDS)
+    assert hybrids == contents(tmp_path / "here" / cost_gap.HYBRIDS)
 
 
 def test_without_an_answer_the_command_ends_as_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from sim.catalogue.catalog import load_catalog
 from sim.fleet import run_fleet
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.fleets.capacity.search import capacities
+from sim.study.capacity import capacities
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
 from tests.small_scenario import SMALL
 
 POOL = "[{gpu: rtx-4090, replicas: 2, server: workstation-4x4090, batching: {policy: vllm}}]"

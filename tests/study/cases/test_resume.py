@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.study.cases import cores
+from sim.study.execution import cores
 
 SLOW = """
 name: slow

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.scenario.claims.reading import read_claim
+from sim.claims.files import read_claim
+from sim.claims.verdict import Answer, answer
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.study.claims.answer import Answer, answer
 from sim.yamlio import dump
 
 CARD = {"kind": "catalogue", "of": "gpu rtx-4090", "value": "tdp_w"}

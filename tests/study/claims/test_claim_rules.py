@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from sim.scenario.claims.claim import Part
-from sim.study.claims.figure import Figure, combined
-from sim.study.claims.rules import judge, verdict
+from sim.claims.figures import Figure, combined
+from sim.claims.verdict import judge, verdict
+from sim.scenario.claim import Part
 
 FIGURES = {
     "two": Figure(2.0),

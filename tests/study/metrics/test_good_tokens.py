@@ -6,13 +6,13 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import run_scenario
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.slo import Slo
 from sim.scenario.sweep import axes
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import limits
-from sim.study.fleets.held.answer import Answers
-from sim.study.fleets.run.summary import summarize
+from sim.study.execution.cases import limits
+from sim.study.execution.cores import Cores
+from sim.study.loaded_runs import Answers
 from sim.study.metrics.cohort import Cohort
+from sim.study.points import summarize
 
 CATALOG = load_catalog()
 

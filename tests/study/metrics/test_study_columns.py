@@ -8,9 +8,9 @@ import pytest
 
 from sim.scenario.sections.precision import Metric
 from sim.scenario.sections.sensitivity import SensitivityMetric
-from sim.study.fleets.size.trials import METRICS
 from sim.study.metrics.case_metrics import GROUP_OF, LATENCY_NAMES, CaseMetrics
 from sim.study.metrics.columns import BY_NAME, COLUMNS, IN_REPORT, PAIRED, column, named_percentiles
+from sim.study.size.trials import METRICS
 
 
 def test_names_are_told_once_and_every_column_has_a_meaning() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.study.metrics.batches import (
+from sim.study.metrics.batch_means import (
     independent,
     independent_draws,
     mean_half_width,

@@ -1,7 +1,7 @@
 """What the steps of a replica spend their time on."""
 
 from sim.records import Meters
-from sim.study.metrics.limits import mean_batches
+from sim.study.metrics.bottleneck import mean_batches
 
 
 def test_steps_with_prompts_are_told_apart_from_those_without() -> None:

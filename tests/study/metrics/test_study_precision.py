@@ -10,10 +10,10 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.cases.store import StoredCase
-from sim.study.metrics.precision import held_to
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
+from sim.study.execution.precision import held_to
+from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import half_width, mean, paired_difference
 from sim.yamlio import dump
 

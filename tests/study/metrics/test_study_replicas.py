@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import sim
-from sim.report.fleets.run.sections import glance
-from sim.report.fleets.run.terminal import terminal_table
-from sim.scenario.sections.slo import Slo
-from sim.study.cases.store import load_case
-from sim.study.fleets.run.point import Point
-from sim.study.fleets.run.summary import summarize
-from sim.study.fleets.run.sweep import sweep_of
-from sim.study.metrics.replicas import Level
+from sim.report.run.page_tables import glance
+from sim.report.run.terminal import terminal_table
+from sim.scenario.slo import Slo
+from sim.study.execution.store import load_case
+from sim.study.metrics.case_metrics import Level
+from sim.study.points import Point, summarize, sweep_of
 from tests.small_scenario import SMALL
 
 LONGER = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200")

@@ -2,8 +2,8 @@ from math import erf, inf, log, sqrt
 
 import pytest
 
-from sim.study.fidelity.calibrate.factors import _factor
-from sim.study.metrics.batches import INDEPENDENT
+from sim.fidelity.calibration import _factor
+from sim.study.metrics.batch_means import INDEPENDENT
 from sim.study.metrics.statistics import differ, half_width, mean, normal_quantile, ratio, student_t
 
 

@@ -10,17 +10,15 @@ from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import run_scenario
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import limits
-from sim.study.fleets.capacity.search import Capacity, Found
-from sim.study.fleets.run.point import Point
-from sim.study.fleets.run.summary import summarize
-from sim.study.fleets.run.year import FleetYear, year_of
-from sim.study.fleets.size.search import search
-from sim.study.money.breakeven import candidates
-from sim.study.money.breakeven.candidates import Ledgers
-from sim.study.money.plan.loads import part_loads
-from sim.study.money.plan.plans import Outlook, outlooks
+from sim.study import breakeven_costs
+from sim.study.breakeven_costs import Ledgers
+from sim.study.capacity import Capacity, Found
+from sim.study.execution.cases import limits
+from sim.study.execution.cores import Cores
+from sim.study.plan import Outlook, outlooks, part_loads
+from sim.study.points import Point, summarize
+from sim.study.size.search import search
+from sim.study.year import FleetYear, year_of
 
 CATALOG = load_catalog()
 FIXED = {"distribution": "fixed", "value": 60}
@@ -84,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ledgers(folder: Path) -> Ledgers:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "UTILISATIONS", (0.03, 1.0))
+        patch.setattr(breakeven_costs, "UTILISATIONS", (0.03, 1.0))
         return Ledgers(Scenario.model_validate(SCENARIO), CATALOG, folder, Cores(1), [capacity(CAPACITY)])
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sim.benchdata.row import METRICS
 from sim.cli import app
-from sim.report.fidelity.validate.answer import row_columns
+from sim.fidelity.tables import row_columns
 
 TABLE = """\
 id,gpu,n_gpus,tp,model,precision,load,isl,osl,concurrency,output_tok_s,ttft_mean_ms,tpot_mean_ms,use,trust

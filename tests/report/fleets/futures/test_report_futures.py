@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.report.charts.tornado import TornadoBar, draw_tornado
-from sim.report.fleets.futures.sentences import disputed
-from sim.study.fleets.futures.draws import MILLION, FleetDraws, FutureStudy
-from sim.study.fleets.futures.settings import disputes_of
-from sim.study.fleets.held.answer import Answers
+from sim.report.monte_carlo import disputed
+from sim.study.loaded_runs import Answers
+from sim.study.monte_carlo import MILLION, FleetDraws, FutureStudy, disputes_of
 from sim.yamlio import dump
 
 POOL = {"gpu": "rtx-4090", "server": "workstation-4x4090"}

@@ -8,8 +8,8 @@ from pages import charts_of, text_of
 from PIL import Image
 from rich.console import Console
 
-from sim.report.fleets.run.terminal import terminal_table
-from sim.report.fleets.run.write import write_report
+from sim.report.run.report import write_report
+from sim.report.run.terminal import terminal_table
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 RESOLVED = [

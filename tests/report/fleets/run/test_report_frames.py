@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.report.fleets.run.frames import read_run
+from sim.report.export.stored_answer import read_run
 
 TINY = """
 name: tiny

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.fleets.run.paired import Block, blocks, tables, write_paired
-from sim.report.fleets.run.terminal import terminal_differences
-from sim.study.fleets.run.paired import differences
-from sim.study.fleets.run.summary import summarize
+from sim.report.run.key_figures import Block, blocks, tables, write_paired
+from sim.report.run.terminal import terminal_differences
+from sim.study.comparison import differences
 from sim.study.metrics.statistics import student_t
+from sim.study.points import summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 

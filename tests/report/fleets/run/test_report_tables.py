@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sim.report.fleets.run import tables
-from sim.report.fleets.run.tables import REQUEST_COLUMNS, write_costs, write_requests, write_usage
+from sim.report.run import tables
+from sim.report.run.tables import REQUEST_COLUMNS, write_costs, write_requests, write_usage
 
 HEAD = ["fleet", "rate_rps", "replication"]
 
@@ -62,8 +62,7 @@ def test_usage_and_costs(tmp_path: Path, two_fleets: list[Any]) -> None:
 
 def test_writing_tables_imports_nothing_that_draws() -> None:
     code = (
-        "import sys, sim.report.fleets.run.write, sim.report.fleets.run.terminal; "
-        "print({'matplotlib', 'jinja2'} & set(sys.modules))"
+        "import sys, sim.report.run.report, sim.report.run.terminal; print({'matplotlib', 'jinja2'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

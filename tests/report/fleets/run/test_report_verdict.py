@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from sim.report.fleets.run.verdict import Verdict, verdict
-from sim.report.words.retries import storm_notes
-from sim.study.fleets.run.point import Point
-from sim.study.fleets.run.summary import summarize
+from sim.report.run.verdict import Verdict, verdict
+from sim.report.words.service_level import storm_notes
+from sim.study.points import Point, summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.report.fleets.run.year import write_year, year_heads, year_table
-from sim.scenario.sections.slo import Slo
+from sim.report.run.year import write_year, year_heads, year_table
+from sim.scenario.slo import Slo
 from sim.scenario.year import YearPlan
-from sim.study.fleets.run.point import Point
-from sim.study.fleets.run.year import FleetYear, RunYear, YearBasis, year_rows
 from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.points import Point
+from sim.study.year import FleetYear, RunYear, YearBasis, year_rows
 
 WINDOW_H = 0.5
 

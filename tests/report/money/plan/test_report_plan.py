@@ -1,12 +1,12 @@
 """What a plan's verdict says of rows whose sums are known."""
 
 from sim.cost import MultiYear
-from sim.report.money.plan.tables import month_rows, summary_row
-from sim.report.money.plan.verdict import verdict
-from sim.study.fleets.capacity.search import Capacity
-from sim.study.money.plan.cash import Row
-from sim.study.money.plan.plans import Outlook
-from sim.study.money.plan.supply import Supply
+from sim.report.plan import verdict
+from sim.report.plan_tables import month_rows, summary_row
+from sim.study.capacity import Capacity
+from sim.study.plan import Outlook
+from sim.study.plan_cash import Row
+from sim.study.plan_units import Supply
 
 PLAN = MultiYear(years=0.5, starts="2027-11")
 

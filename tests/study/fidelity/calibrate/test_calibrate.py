@@ -11,16 +11,15 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.report.fidelity.calibrate.answer import calibration_text, factors
+from sim.fidelity.calibration import FittedFactors, NothingToFit, calibrate, calibration_text, factors
+from sim.fidelity.fit import Simulator, adjusted, calibration_of
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
 from sim.steptime import Calibration, Factor
-from sim.study.fidelity.calibrate.factors import FittedFactors, NothingToFit, calibrate
-from sim.study.fidelity.calibrate.runs import Simulator, adjusted, calibration_of
-from sim.study.fidelity.marks import fleet_worth
+from sim.study.confidence import fleet_worth
 from sim.yamlio import dump
 
 GPU, ENGINE, LINK = "rtx-4090", "engines.vllm-0.14", "links.pcie4-x16-no-p2p"

@@ -7,17 +7,16 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-from sim.benchdata.counted import Counted
-from sim.benchdata.row import BenchRow
-from sim.benchdata.served.scraped.answers import Pace, remaining_answers
+from sim.benchdata.row import BenchRow, Counted
+from sim.benchdata.served.lengths import Pace, remaining_answers
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fidelity.calibration import calibrate
+from sim.fidelity.fit import adjusted, calibration_of
+from sim.fidelity.prediction import predict, prepared
 from sim.fleet import RunningFleet
 from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import Factor
-from sim.study.fidelity.calibrate.factors import calibrate
-from sim.study.fidelity.calibrate.runs import adjusted, calibration_of
-from sim.study.fidelity.validate.predict import predict, prepared
 
 GPU, ENGINE = "rtx-4090", "engines.vllm-0.14"
 SLOW = {

@@ -10,11 +10,9 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.marks import MARKS, METRICS, Bid, Worth, chance_cheaper
-from sim.study.fidelity.marks.interval import COVERED, read_intervals
-from sim.study.fidelity.validate.inside import inside
-from sim.study.fidelity.validate.predict import Prediction
-from sim.study.fidelity.validate.score import PredictedRow
+from sim.fidelity.prediction import Prediction
+from sim.fidelity.scores import PredictedRow, inside
+from sim.study.confidence import COVERED, MARKS, METRICS, Bid, Worth, chance_cheaper, read_intervals
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks" / "fit"))
 try:

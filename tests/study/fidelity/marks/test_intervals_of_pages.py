@@ -5,8 +5,7 @@ import re
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.marks import MARKS
-from sim.study.fidelity.marks.interval import Interval, read_intervals
+from sim.study.confidence import MARKS, Interval, read_intervals
 
 ROOT = load_catalog().root
 INTERVALS = read_intervals(ROOT / "fidelity" / "intervals.yaml")

@@ -9,10 +9,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
 from sim.steptime import OwnRuns
-from sim.study.fidelity.marks import MARKS, Setting, Worth, fleet_worth, worst
-from sim.study.fidelity.marks.distance import mark_of, model_kind
-from sim.study.fidelity.marks.measured import Entry
-from sim.study.fidelity.marks.own import Calibrated
+from sim.study.confidence import MARKS, Calibrated, Entry, Setting, Worth, fleet_worth, mark_of, model_kind, worst
 
 SETTING = Setting("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "")
 ENTRY = Entry("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "", 1, 1, 1, 1.0, 64.0, 100.0, 2000.0, 9, 2)

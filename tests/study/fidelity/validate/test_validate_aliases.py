@@ -3,7 +3,7 @@
 import pytest
 
 from sim.catalogue.catalog import UnknownId, load_catalog
-from sim.study.fidelity.validate.aliases import model_of, stored_in
+from sim.fidelity.names import model_of, stored_in
 
 CATALOG = load_catalog()
 

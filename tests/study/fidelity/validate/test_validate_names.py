@@ -6,8 +6,8 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.names import NotCovered, engine_of, link_of, match, released
-from sim.study.fidelity.validate.predict import campaigns_of, why_not_covered
+from sim.fidelity.names import NotCovered, engine_of, link_of, match, released
+from sim.fidelity.prediction import campaigns_of, why_not_covered
 
 CATALOG = load_catalog()
 CAMPAIGNS = campaigns_of(CATALOG)

@@ -7,10 +7,10 @@ import pytest
 
 from sim.benchdata.row import METRICS, BenchRow
 from sim.catalogue.catalog import load_catalog
+from sim.fidelity.bench_scenario import MOST_REQUESTS, case_of, layout
+from sim.fidelity.prediction import campaigns_of, predict, prepared, simulate
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import Affine
-from sim.study.fidelity.validate.case import MOST_REQUESTS, case_of, layout
-from sim.study.fidelity.validate.predict import campaigns_of, predict, prepared, simulate
 
 CATALOG = load_catalog()
 CAMPAIGNS = campaigns_of(CATALOG)

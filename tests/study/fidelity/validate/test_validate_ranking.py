@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.study.fidelity.validate.predict import Prediction
-from sim.study.fidelity.validate.ranking import entrants, rankings
-from sim.study.fidelity.validate.score import PredictedRow
+from sim.fidelity.prediction import Prediction
+from sim.fidelity.scores import PredictedRow, entrants, rankings
 
 ROW = BenchRow(2, "a", "", "m", isl=1000, osl=100, concurrency=4)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.study.fidelity.validate.predict import Prediction
-from sim.study.fidelity.validate.score import PredictedRow, coverage, reasons, scores
+from sim.fidelity.prediction import Prediction
+from sim.fidelity.scores import PredictedRow, coverage, reasons, scores
 
 ROW = BenchRow(2, "a", "g", "m", isl=10, osl=10, concurrency=4)
 

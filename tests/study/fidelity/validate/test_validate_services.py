@@ -5,8 +5,7 @@ import pytest
 
 from sim.benchdata.mlperf import MlperfRow
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.services.accelerator import accelerator_of, spellings
-from sim.study.fidelity.validate.services.predict import ServiceOutcome, predict, predict_all
+from sim.fidelity.services import ServiceOutcome, accelerator_of, predict, predict_all, spellings
 
 CATALOG = load_catalog()
 PUBLISHED = [

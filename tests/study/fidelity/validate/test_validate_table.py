@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sim.benchdata import read_benchmarks
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.table import validate
+from sim.fidelity.scores import validate
 
 TABLE = """\
 id,gpu,n_gpus,tp,model,precision,load,isl,osl,concurrency,rate_req_s,output_tok_s,tpot_mean_ms

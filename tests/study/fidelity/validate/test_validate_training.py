@@ -10,11 +10,9 @@ import pytest
 from sim.benchdata import BenchdataError
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.shared.tables import TRAINING, table_kind
-from sim.study.fidelity.validate.training.case import case_of
-from sim.study.fidelity.validate.training.names import node_bytes_per_s
-from sim.study.fidelity.validate.training.predict import Figured, predict_training
-from sim.study.fidelity.validate.training.score import PredictedTraining, scores
+from sim.fidelity.training import Figured, PredictedTraining, predict_training, scores
+from sim.fidelity.training_rows import case_of, node_bytes_per_s
+from sim.fidelity.validation import TRAINING, table_kind
 from sim.training.figures import TrainingData
 from sim.training.network import of_size
 

@@ -4,9 +4,9 @@ import pytest
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
-from sim.study.fidelity.validate.names import match
-from sim.study.fidelity.validate.predict import campaigns_of
-from sim.study.fidelity.validate.tuned import trtllm_bench_limits
+from sim.fidelity.bench_scenario import trtllm_bench_limits
+from sim.fidelity.names import match
+from sim.fidelity.prediction import campaigns_of
 
 CATALOG = load_catalog()
 KV_BYTES_PER_TOKEN = 36 * 2 * 8 * 64

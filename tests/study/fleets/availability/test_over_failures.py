@@ -8,23 +8,25 @@ import numpy as np
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.cost.operations.failures import Failures as Replaced
-from sim.cost.operations.operations import Operations
+from sim.cost.operations import Operations
+from sim.cost.replacement import Failures as Replaced
 from sim.failures import Domain, Law, Layout, Spares, domains_of
 from sim.scenario.experiment import Fleet
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
 from sim.scenario.sweep import cases
-from sim.study.fleets.availability.over_failures import (
+from sim.study.availability import (
+    BATCHES,
     OverFailures,
+    ServingStates,
     answered,
     in_state,
     over_failures,
     pools_as_data,
+    serving_states,
     why_no_availability,
 )
-from sim.study.fleets.availability.states import BATCHES, ServingStates, serving_states
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import half_width
 

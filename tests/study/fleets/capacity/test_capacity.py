@@ -9,12 +9,11 @@ import pytest
 from scipy.optimize import brentq
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.fleets.capacity.answer import search_rows
+from sim.report.capacity import search_rows
 from sim.scenario.reading.load import load
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity import search as capacity_module
-from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.fleets.capacity.search import Capacity, capacities, why_no_capacity
+from sim.study import capacity as capacity_module
+from sim.study.capacity import Capacity, LoadAxis, capacities, why_no_capacity
+from sim.study.execution.cores import Cores
 from sim.yamlio import dump
 
 STEP_S, TOKENS = 1e-3, 500

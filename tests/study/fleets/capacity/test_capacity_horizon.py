@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.fleets.capacity.answer import capacity_rows
-from sim.report.fleets.capacity.page import headline
+from sim.report.capacity import capacity_rows, headline
 from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import Precision
-from sim.scenario.sections.slo import Slo
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity import horizon, search
-from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.fleets.capacity.horizon import at_horizon, can_be_lengthened, horizon_check
-from sim.study.fleets.capacity.search import Capacity, capacities
+from sim.scenario.slo import Slo
+from sim.study import capacity
+from sim.study.capacity import Capacity, LoadAxis, at_horizon, can_be_lengthened, capacities, horizon_check
+from sim.study.execution.cores import Cores
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
 import horizons
@@ -40,7 +37,7 @@ fleets:
 
 @pytest.fixture(autouse=True)
 def _lengthened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "can_be_lengthened", can_be_lengthened)
+    monkeypatch.setattr(capacity, "can_be_lengthened", can_be_lengthened)
 
 
 def scenario(folder: Path, *sets: str) -> Any:
@@ -109,7 +106,7 @@ def test_the_change_from_half_of_a_window_is_its_own_noise() -> None:
 
 def test_a_window_needs_requests_beyond_its_share() -> None:
     runs = [(50.0, (1.0,) * 5), (100.0, (1.0,) * 5)]
-    least = horizon.LEAST_IN_TAIL / 0.1
+    least = capacity.LEAST_IN_TAIL / 0.1
     assert horizon_check(runs, least, SLO, 0.1, random=True).stands
     few = horizon_check(runs, least / 4, SLO, 0.1, random=True)
     assert not few.stands

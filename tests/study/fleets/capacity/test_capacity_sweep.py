@@ -6,10 +6,10 @@ import numpy as np
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.scenario.sections.slo import Slo
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.fleets.capacity.search import capacities
+from sim.scenario.slo import Slo
+from sim.study.capacity import capacities
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
 from sim.yamlio import dump

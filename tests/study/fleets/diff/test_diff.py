@@ -10,12 +10,12 @@ import pytest
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.run import price_run, run_scenario
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.given import options
+from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
-from sim.study.cases.cores import Cores
-from sim.study.fleets.diff.runs import StoredRun, compare
-from sim.study.money.price.reprice import load_repriced
+from sim.study.diff import StoredRun, compare
+from sim.study.execution.cores import Cores
+from sim.study.reprice import load_repriced
 
 SHORT = {"horizon_s": 20, "warmup_s": 2, "sweep": {"workload.arrivals.rate_rps": [0.5, 1]}, "replications": 3}
 DEAR = {"site.electricity_usd_per_kwh": 0.9}

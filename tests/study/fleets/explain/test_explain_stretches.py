@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.fleets.explain.story import rows
+from sim.report.explanation import rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
-from sim.study.fleets.explain import Stretch, journal_of, stretches
+from sim.study.explanation import Stretch, journal_of, stretches
 
 BATCHING = {
     "policy": "vllm",

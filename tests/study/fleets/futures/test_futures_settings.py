@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.study.fleets.futures.draws import MILLION, FleetDraws
-from sim.study.fleets.futures.settings import Ends, Setting, cheapest_share, spread_of, turned
+from sim.study.monte_carlo import MILLION, Ends, FleetDraws, Setting, cheapest_share, spread_of, turned
 
 
 def fleet(name: str, draws: list[float], low: float, high: float) -> FleetDraws:

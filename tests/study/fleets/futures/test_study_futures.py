@@ -9,13 +9,13 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point, cases
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import limits, run_points
-from sim.study.cases.store import StoredCase
-from sim.study.fleets.futures.draws import API, CARBON, MILLION, MONTH, FutureStudy, cheapest, futures_of
-from sim.study.fleets.run.summary import summarize
+from sim.study.execution.cases import limits, run_points
+from sim.study.execution.cores import Cores
+from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import wilson
-from sim.study.money.price.rebill import Rebilling
+from sim.study.monte_carlo import API, CARBON, MILLION, MONTH, FutureStudy, cheapest, futures_of
+from sim.study.points import summarize
+from sim.study.rebill import Rebilling
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
 

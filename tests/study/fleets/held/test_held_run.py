@@ -8,15 +8,15 @@ import pytest
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.run import price_run, run_scenario
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.given import options
+from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.sweep import axes
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import limits
-from sim.study.fleets.held.answer import Answers
-from sim.study.fleets.run.summary import summarize
-from sim.study.money.price.reprice import load_repriced
+from sim.study.execution.cases import limits
+from sim.study.execution.cores import Cores
+from sim.study.loaded_runs import Answers
+from sim.study.points import summarize
+from sim.study.reprice import load_repriced
 
 SHORT = {"horizon_s": 25, "warmup_s": 3, "sweep": {"workload.arrivals.rate_rps": [1, 3]}, "replications": 1}
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sim.report.fleets.run.tables import write_summary
-from sim.study.fleets.run.summary import summarize
+from sim.report.run.tables import write_summary
 from sim.study.metrics.columns import summary_columns
 from sim.study.metrics.statistics import student_t
+from sim.study.points import summarize
 
 SLO = {"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95}
 CONTRACT = """

@@ -14,11 +14,10 @@ from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import Case
-from sim.study.cases.cores import Cores
-from sim.study.fleets.sensitivity import gap as gap_of_fleets
-from sim.study.fleets.sensitivity.gap import explain
-from sim.study.fleets.sensitivity.hybrid import GROUPS, LINK, PHYSICAL, PRICE, cost_of, hybrid
-from sim.study.fleets.sensitivity.one_at_a_time import swings
+from sim.study import cost_gap as gap_of_fleets
+from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, explain, hybrid
+from sim.study.execution.cores import Cores
+from sim.study.sensitivity import swings
 
 SCENARIO = """\
 # Which is cheaper?

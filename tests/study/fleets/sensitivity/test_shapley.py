@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.study.fleets.sensitivity.shapley import coalitions, shapley
+from sim.study.cost_gap import coalitions, shapley
 
 PLAYERS = ("a", "b", "c")
 GAMES = st.fixed_dictionaries({chosen: st.floats(-1e6, 1e6) for chosen in coalitions(PLAYERS)})

@@ -12,25 +12,24 @@ from pages import charts_of, text_of
 from typer.testing import CliRunner
 
 from sim.batching import Vllm
-from sim.batching.speculative import Speculative
+from sim.batching.limits import Speculative
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.cost.purchase.buying import Buy
+from sim.cost.buying import Buy
 from sim.records import Batch, Leap
-from sim.report.fleets.size.answer import front, sentences, size_rows
+from sim.report.size import front, sentences, size_rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.slo import Slo
+from sim.scenario.slo import Slo
 from sim.steptime import Affine
-from sim.study.cases.cores import Cores
-from sim.study.cases.store import load_case
-from sim.study.fleets.size.bounds import GRID_MARGIN, Floor, OfferedLoad
-from sim.study.fleets.size.prospects import Prospects
-from sim.study.fleets.size.runner import Runner
-from sim.study.fleets.size.search import Search, search
-from sim.study.fleets.size.units import units
+from sim.study.execution.cores import Cores
+from sim.study.execution.store import load_case
+from sim.study.size.bounds import GRID_MARGIN, Floor, OfferedLoad, Prospects
+from sim.study.size.search import Search, search
+from sim.study.size.search_space import units
+from sim.study.size.trials import Runner
 
 DEARER = (("rtx-4090", "rented"), ("l40s", "spot"))
 """Than the other contract, for the same machines."""

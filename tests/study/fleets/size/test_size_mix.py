@@ -18,9 +18,9 @@ from sim.routing import ByLength
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Fleet, Scenario
-from sim.study.cases.cores import Cores
-from sim.study.fleets.size.mix import Kinds, cheapest_mix
-from sim.study.fleets.size.search import Search, search
+from sim.study.execution.cores import Cores
+from sim.study.size.mixed_fleets import Kinds, cheapest_mix
+from sim.study.size.search import Search, search
 
 SCENARIO = """\
 name: m

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.fleets.size.answer import _write_winner, sentences, size_rows
-from sim.report.fleets.size.spares import spares_table
+from sim.report.size import _write_winner, sentences, size_rows
+from sim.report.size_candidates import spares_table
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load, load_for_size
 from sim.scenario.schema import Fleet, Scenario
-from sim.study.cases.cores import Cores
-from sim.study.fleets.availability.states import serving_states
-from sim.study.fleets.size import trials
-from sim.study.fleets.size.search import search
-from sim.study.fleets.size.trials import failing
+from sim.study.availability import serving_states
+from sim.study.execution.cores import Cores
+from sim.study.size import trials
+from sim.study.size.search import search
+from sim.study.size.trials import failing
 
 SCENARIO = """\
 name: s

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sim.report.fleets.timeline.panels import timeline_panels
-from sim.study.fleets.timeline.series import is_switched, timeline_of
+from sim.report.run.timeline import timeline_panels
+from sim.study.timeline import is_switched, timeline_of
 
 NONE = float("nan")
 STATES = [
@@ -102,7 +102,7 @@ def test_charts_only_where_something_changes() -> None:
 
 def test_the_cost_rate_is_drawn_in_the_currency_of_its_heading(monkeypatch: pytest.MonkeyPatch) -> None:
     (dollars,) = panels(a=Case(STATES))[3].curves
-    monkeypatch.setattr("sim.report.fleets.timeline.panels.shown", lambda usd: usd / 1.2)
+    monkeypatch.setattr("sim.report.run.timeline.shown", lambda usd: usd / 1.2)
     (euros,) = panels(a=Case(STATES))[3].curves
     assert euros.y == pytest.approx([one / 1.2 for one in dollars.y])
     assert dollars.y[0] == pytest.approx(3.6)

@@ -13,13 +13,12 @@ from pages import charts_of, text_of
 from typer.testing import CliRunner
 
 from sim.cli import app
-from sim.cost.finance.finance import Annuity
-from sim.cost.finance.flows import Flows
-from sim.cost.finance.horizon import Horizon
-from sim.report.money.breakeven.answer import owned_peaks
-from sim.study.money.breakeven.candidates import Candidate, Cost, below
-from sim.study.money.breakeven.cash import months, payback_months
-from sim.study.money.breakeven.tipping import API, TippingInput, _tipping
+from sim.cost.cash_flow import Flows
+from sim.cost.finance import Annuity
+from sim.cost.time_value import Horizon
+from sim.report.breakeven import owned_peaks
+from sim.study.breakeven import API, TippingInput, _tipping
+from sim.study.breakeven_costs import Candidate, Cost, below, months, payback_months
 
 FINANCE = Annuity(method="annuity", discount_rate=0.10, life_years=3, residual_fraction=0.0)
 

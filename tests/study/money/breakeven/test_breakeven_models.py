@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.money.breakeven.answer import ranking_rows
-from sim.report.money.breakeven.verdict import sentences
+from sim.report.breakeven import ranking_rows, sentences
 from sim.scenario.schema import Scenario
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import Capacity, Found
-from sim.study.money.breakeven import candidates, decision
-from sim.study.money.breakeven.candidates import Ledgers
-from sim.study.money.breakeven.decision import BreakevenAnswer, decide
+from sim.study import breakeven, breakeven_costs
+from sim.study.breakeven import BreakevenAnswer, decide
+from sim.study.breakeven_costs import Ledgers
+from sim.study.capacity import Capacity, Found
+from sim.study.execution.cores import Cores
 
 CATALOG = load_catalog()
 FIXED = {"distribution": "fixed", "value": 60}
@@ -47,8 +46,8 @@ LENGTHS = ("prompt", "output")
 
 @pytest.fixture(autouse=True)
 def _few_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "UTILISATIONS", (0.5, 1.0))
-    monkeypatch.setattr(decision, "LOADS_SHOWN", 2)
+    monkeypatch.setattr(breakeven_costs, "UTILISATIONS", (0.5, 1.0))
+    monkeypatch.setattr(breakeven, "LOADS_SHOWN", 2)
 
 
 def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:

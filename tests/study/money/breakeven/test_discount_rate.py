@@ -9,16 +9,15 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.cost.finance.cash_flow import annuity_factor
+from sim.cost.time_value import annuity_factor
 from sim.report.words.money import rate_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import Capacity
-from sim.study.money.breakeven.candidates import Ledgers
-from sim.study.money.breakeven.cash import months
-from sim.study.money.breakeven.horizon import levelised
-from sim.study.money.breakeven.tipping import booked_inputs
+from sim.study.breakeven import booked_inputs
+from sim.study.breakeven_costs import Ledgers, months
+from sim.study.capacity import Capacity
+from sim.study.discounting import levelised
+from sim.study.execution.cores import Cores
 from sim.yamlio import dump
 
 CATALOG = load_catalog()

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
-from sim.study.cases.cores import Cores
-from sim.study.fleets.capacity.search import Capacity
-from sim.study.money.breakeven.candidates import Ledgers
-from sim.study.money.breakeven.tipping import Tipping, tipping_points
+from sim.study.breakeven import Tipping, tipping_points
+from sim.study.breakeven_costs import Ledgers
+from sim.study.capacity import Capacity
+from sim.study.execution.cores import Cores
 
 CATALOG = load_catalog()
 FIXED = {"distribution": "fixed", "value": 60}

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.cost.bill.window import Window
+from sim.cost.metering import Window
 from sim.records import Interval
-from sim.report.money.plan.tables import plan_table, summary_row, write_months
-from sim.report.money.plan.verdict import verdict
+from sim.report.plan import verdict
+from sim.report.plan_tables import plan_table, summary_row, write_months
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
-from sim.study.fleets.capacity.search import Capacity
+from sim.study.capacity import Capacity
 from sim.study.metrics.case_metrics import CaseMetrics, measure
-from sim.study.money.plan.plans import Outlook, outlook
-from sim.study.money.plan.unit import Quantities
+from sim.study.plan import Outlook, outlook
+from sim.study.plan_units import Quantities
 
 LOAD, TOKENS = 2.0, (100.0, 100.0)
 FIXED = {"distribution": "fixed", "value": 100}

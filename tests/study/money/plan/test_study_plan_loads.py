@@ -7,12 +7,11 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.study.cases.cores import Cores
-from sim.study.cases.store import load_case
-from sim.study.fleets.capacity.axis import LoadAxis
-from sim.study.fleets.capacity.search import Capacity, capacities
-from sim.study.metrics.expected import mean_tokens
-from sim.study.money.plan.loads import FRACTIONS, part_loads
+from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.execution.cores import Cores
+from sim.study.execution.store import load_case
+from sim.study.metrics.expected_load import mean_tokens
+from sim.study.plan import FRACTIONS, part_loads
 from sim.yamlio import dump
 
 SCENARIO: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.study.money.plan.supply import Purchasing, Renting, Supply, supply, units_needed
+from sim.study.plan_units import Purchasing, Renting, Supply, supply, units_needed
 
 NEEDED = st.lists(st.integers(0, 40), min_size=1, max_size=72)
 PURCHASING = st.builds(Purchasing, lead_time_months=st.integers(0, 9), life_months=st.integers(1, 60))

@@ -16,12 +16,12 @@ from sim.records import FleetLog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.cases.execute import Job
-from sim.study.cases.inputs import digest
-from sim.study.cases.store import load_case
-from sim.study.fleets.run.summary import summarize
+from sim.study.execution.cases import Job
+from sim.study.execution.digest import digest
+from sim.study.execution.store import load_case
 from sim.study.metrics.columns import column
-from sim.study.money.price.reprice import keep_scenario, load_repriced, reprice
+from sim.study.points import summarize
+from sim.study.reprice import keep_scenario, load_repriced, reprice
 from sim.yamlio import dump, parse
 
 FILES = ("case.json", "requests.parquet", "usage.parquet", "costs.parquet")

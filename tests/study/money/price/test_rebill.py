@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.cases.cores import Cores
-from sim.study.cases.points import run_points
-from sim.study.money.price.rebill import Rebilling
+from sim.study.execution.cases import run_points
+from sim.study.execution.cores import Cores
+from sim.study.rebill import Rebilling
 
 CATALOG = load_catalog()
 SCENARIO = """\

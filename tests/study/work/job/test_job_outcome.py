@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.scenario.job.load import load_job
-from sim.study.work.job.columns import JobRow, summary
-from sim.study.work.job.outcome import job_outcomes
+from sim.jobs.load import load_job
+from sim.training.outcome import JobRow, job_outcomes, summary
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
 SCENARIOS = Path(__file__).resolve().parents[4] / "scenarios"

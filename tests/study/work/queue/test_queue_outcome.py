@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.report.work.queue.verdict import verdict
-from sim.scenario.job.load import load_job
+from sim.jobs.load import load_job
+from sim.jobs.outcome import QueueRow, queue_outcomes, summary
+from sim.jobs.report import verdict
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.study.work.queue.columns import QueueRow, summary
-from sim.study.work.queue.outcome import queue_outcomes
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
 SCENARIO = Path(__file__).resolve().parents[4] / "scenarios" / "jobs-on-a-cluster.yaml"

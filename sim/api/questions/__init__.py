@@ -1,1 +1,0 @@
-"""The questions beside `run`: one function and one answer each."""

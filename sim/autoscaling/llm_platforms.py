@@ -1,0 +1,143 @@
+"""Autoscalers of platforms for serving LLMs: AIBrix's pod autoscaler and NVIDIA Dynamo's planner.
+
+AIBrix's APA is the HPA's ratio with a tolerance and a rate limit for each direction. Source: vllm-project/aibrix,
+pkg/controller/podautoscaler/algorithm/apa.go, and the defaults of
+docs/source/features/autoscaling/metric-based-autoscaling.rst (window 180 s, tolerances 0.1, rates 2, cooldown
+windows 0 and 300 s).
+
+Dynamo's load-based planner is for workers that compute prompts and answers alike. Source: ai-dynamo/dynamo,
+docs/architecture/load_planner.md: the mean KV cache utilisation of an adjustment interval against two thresholds,
+one worker at a time, no adjustment while one is under way, and no worker removed within three intervals after one
+was added.
+"""
+
+from math import floor, inf
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from sim.autoscaling.kubernetes import Behavior, RatePolicy, Rules
+from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, OnMetric, Seen, gauge_of, whole
+from sim.spec import Fraction, NonNegative, Positive, WholeNumber
+
+UNLIMITED = Rules(policies=(RatePolicy(type="percent", value=1_000_000, period_s=1),))
+"""The algorithm has its own limits on the rate."""
+
+
+class Aibrix(OnMetric):
+    """AIBrix's APA on a metric of the replicas."""
+
+    policy: Literal["aibrix"]
+    metric_window_s: NonNegative = 180.0
+    """Time over which the metric is averaged."""
+    sync_period_s: Positive = 10.0
+    """How often it decides."""
+    scale_up_tolerance: NonNegative = 0.1
+    scale_down_tolerance: Fraction = 0.1
+    max_scale_up_rate: Annotated[float, Field(gt=1)] = 2.0
+    max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
+    scale_up_cooldown_s: NonNegative = 0.0
+    """Window from which the lowest recommendation counts on the way up."""
+    scale_down_cooldown_s: NonNegative = 300.0
+    """Window from which the highest recommendation counts on the way down."""
+
+    @property
+    def period_s(self) -> float:
+        """How often it decides [s]."""
+        return self.sync_period_s
+
+    @property
+    def keep_s(self) -> float:
+        """How far back it looks at readings [s]."""
+        return self.metric_window_s
+
+    def start(self) -> "RunningApa":
+        """The running autoscaler."""
+        return RunningApa(self)
+
+
+class RunningApa:
+    """One pool's APA."""
+
+    def __init__(self, spec: Aibrix) -> None:
+        self._spec = spec
+        self._behavior = Behavior(spec.scale_up_cooldown_s, spec.scale_down_cooldown_s, UNLIMITED, UNLIMITED)
+
+    def wanted(self, seen: Seen) -> int:
+        """Replicas by the ratio of metric and target, beyond the tolerance and within the rates."""
+        spec, replicas = self._spec, seen.replicas
+        values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
+        if not values:
+            return replicas
+        ratio = round(sum(values) / len(values) / spec.target, ROUNDED)
+        recommended = min(max(self._by(ratio, replicas), spec.min_replicas), spec.max_replicas)
+        return self._behavior.applied(seen.now, replicas, recommended, spec.min_replicas, spec.max_replicas)
+
+    def _by(self, ratio: float, replicas: int) -> int:
+        spec = self._spec
+        if ratio > round(1 + spec.scale_up_tolerance, ROUNDED):
+            return min(whole(replicas * ratio), whole(spec.max_scale_up_rate * replicas))
+        if ratio < round(1 - spec.scale_down_tolerance, ROUNDED):
+            return max(whole(replicas * ratio), floor(replicas / spec.max_scale_down_rate))
+        return replicas
+
+
+class Dynamo(Bounds):
+    """One replica more or fewer by the utilisation of the KV cache."""
+
+    policy: Literal["dynamo"]
+    scrape_interval_s: Positive = 1.0
+    adjustment_interval_s: Positive = 30.0
+    kv_scale_up_threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
+    kv_scale_down_threshold: Fraction = 0.5
+    grace_intervals: WholeNumber = 3
+    """Adjustment intervals behind an added replica in which none is removed."""
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Self:
+        if self.kv_scale_down_threshold >= self.kv_scale_up_threshold:
+            raise ValueError("kv_scale_down_threshold must be below kv_scale_up_threshold")
+        return self
+
+    @property
+    def period_s(self) -> float:
+        """How often it decides [s]."""
+        return self.adjustment_interval_s
+
+    @property
+    def gauges(self) -> frozenset[Gauge]:
+        """What has to be read of the replicas."""
+        return frozenset(["kv_used"])
+
+    @property
+    def keep_s(self) -> float:
+        """How far back it looks at readings [s]."""
+        return self.adjustment_interval_s
+
+    def start(self) -> "RunningPlanner":
+        """The running autoscaler."""
+        return RunningPlanner(self)
+
+
+class RunningPlanner:
+    """One pool's planner."""
+
+    def __init__(self, spec: Dynamo) -> None:
+        self._spec = spec
+        self._added_s = -inf
+
+    def wanted(self, seen: Seen) -> int:
+        """One more, one fewer or as many as there are."""
+        spec, replicas = self._spec, seen.replicas
+        values = seen.per_replica("kv_used", spec.adjustment_interval_s)
+        if seen.ready != replicas or not values:
+            return replicas
+        used = sum(values) / len(values)
+        if used > spec.kv_scale_up_threshold:
+            if replicas < spec.max_replicas:
+                self._added_s = seen.now
+            return replicas + 1
+        quiet_s = spec.grace_intervals * spec.adjustment_interval_s
+        if used < spec.kv_scale_down_threshold and seen.now - self._added_s > quiet_s:
+            return replicas - 1
+        return replicas

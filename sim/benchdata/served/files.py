@@ -1,0 +1,234 @@
+"""Which kind of file it is, by what stands in it, and which files belong to one stretch."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from sim.benchdata import read_benchmarks
+from sim.benchdata.bench_json import is_result, rows_of
+from sim.benchdata.errors import BenchdataError
+from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
+from sim.benchdata.served.load_generators import is_report, is_run, seen_in_report, seen_in_run
+from sim.benchdata.served.metrics import seen_in
+from sim.benchdata.served.scrapes import Scrape, are_metrics, is_matrix, matrices, scrape, scrapes_in, text_of
+from sim.benchdata.served.spans import are_spans, seen_in_spans
+from sim.benchdata.served.traffic import Seen
+from sim.infile import json_objects
+
+TABLES = (".csv", ".tsv")
+UNKNOWN = (
+    "is of no kind that is read: a result of `vllm bench serve`, a report of GuideLLM or AIPerf, an answer of "
+    "Prometheus to a query, spans or metrics in OTLP JSON"
+)
+Held = list[Any] | str
+"""The JSON objects in a file, or the text of a page of metrics."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Scrapes that were taken one after another: the files of a folder, or all that were named alone."""
+
+    name: str
+    pages: list[tuple[Path, str]] = field(default_factory=list)
+    answers: list[tuple[Path, Any]] = field(default_factory=list)
+    collected: list[tuple[Path, Sequence[Any]]] = field(default_factory=list)
+    """Files of an OpenTelemetry collector."""
+
+    def take(self, path: Path, held: Held) -> None:
+        """Puts what a file holds to what is of its kind."""
+        if isinstance(held, str):
+            self.pages.append((path, held))
+        elif are_metrics(held[0]):
+            self.collected.append((path, held))
+        else:
+            self.answers += [(path, one) for one in held]
+
+    @property
+    def place(self) -> Path:
+        """The first of its files."""
+        return next(path for path, _ in (*self.pages, *self.answers, *self.collected))
+
+
+def read_rows(
+    paths: Sequence[Path], gpu: str, about: Sequence[str] = (), seconds: Sequence[float] = ()
+) -> tuple[list[BenchRow], list[Seen]]:
+    """Rows to calibrate *gpu* with, and the traffic that they were seen under; of a table only rows.
+
+    *about*: `column=value` for what the files do not tell. *seconds*: from the first scrape to the last, one for all
+    stretches or one for each. Raises BenchdataError.
+    """
+    tables = [path for path in paths if path.suffix in TABLES]
+    if tables:
+        if len(paths) > 1:
+            raise BenchdataError([(str(tables[0]), 0, "is a table, which is read alone; put all runs into it")])
+        if about or seconds:
+            text = "says itself what ran; --about and --seconds are for a server's metrics"
+            raise BenchdataError([(str(paths[0]), 0, text)])
+        return read_benchmarks(paths[0]), []
+    rows: list[BenchRow] = []
+    seen: list[Seen] = []
+    problems: list[tuple[str, int, str]] = []
+    known = {"gpu": gpu}
+    try:
+        known |= parsed(about)
+    except BenchdataError as error:
+        problems += error.problems
+    understood = not problems  # without what was to be said, files lack it
+    stretches: dict[Path | None, _Stretch] = {}
+    files = list(_files(paths, problems))
+    names = _names([path for _, path in files]) | _names([folder for folder, _ in files if folder])
+    for folder, path in files:
+        try:
+            held = _held(path)
+            if isinstance(held, str) or (held and (is_matrix(held[0]) or are_metrics(held[0]))):
+                own = stretches.setdefault(folder, _Stretch(names[folder] if folder else ""))
+                own.take(path, held)
+            elif understood:
+                found = list(_told(path, names[path], held, known))
+                rows += [row for row, _ in found]
+                seen += [one for _, one in found]
+        except BenchdataError as error:
+            problems += error.problems
+    if problems:
+        raise BenchdataError(list(dict.fromkeys(problems)))
+    lengths = _each(seconds, len(stretches), paths)
+    for own, length in zip(stretches.values(), lengths, strict=True):
+        try:
+            served = seen_in(_scrapes(own), length, own.name)
+            rows += [row for one in served for row in one.rows(own.place, known)]
+            seen += served
+        except BenchdataError as error:
+            problems += error.problems
+    if problems:
+        raise BenchdataError(list(dict.fromkeys(problems)))
+    return rows, seen
+
+
+def _files(paths: Sequence[Path], problems: list[tuple[str, int, str]]) -> Iterator[tuple[Path | None, Path]]:
+    """(its folder, if that was named, file); *problems* takes what is no file, or is there a second time."""
+    taken: set[Path] = set()
+    for path in paths:
+        folder = path if path.is_dir() else None
+        within = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".") if folder else [path]
+        if not within:
+            problems.append((str(path), 0, "is an empty folder"))
+        for file in within:
+            if file.resolve() in taken:
+                problems.append((str(file), 0, "is named twice; a run counts once"))
+            else:
+                taken.add(file.resolve())
+                yield folder, file
+
+
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    """The name of each, after as many of its folders as tell it from the others."""
+    names = {path: path.name if path.is_dir() else path.stem for path in paths}
+    for depth in range(2, max((len(path.absolute().parts) for path in names), default=0) + 1):
+        for path in _twins(names):
+            names[path] = "-".join((*path.absolute().parts[-depth:-1], path.stem))
+    return names | {path: path.name for path in _twins(names)}
+
+
+def _twins(names: Mapping[Path, str]) -> list[Path]:
+    number = Counter(names.values())
+    return [path for path, name in names.items() if number[name] > 1]
+
+
+def _held(file: Path) -> Held:
+    text = text_of(file)
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json_objects(text)
+    except json.JSONDecodeError as error:
+        raise BenchdataError([(str(file), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
+
+
+def _told(path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
+    """Rows and traffic of a file that stands for itself, called *name*."""
+    if held and all(map(is_result, held)):
+        for run, row in rows_of(held, path, name, known):
+            yield row, _of_client(run, row)
+    elif held and are_spans(held[0]):
+        one = replace(seen_in_spans(path, held), id=name)
+        yield one.row(path, known), one
+    elif held and is_report(held[0]):
+        for one in seen_in_report(path, name, held[0]):
+            yield one.row(path, known), one
+    elif held and is_run(held[0]):
+        one = replace(seen_in_run(path, held[0]), id=name)
+        yield one.row(path, known), one
+    else:
+        raise BenchdataError([(str(path), 0, UNKNOWN)])
+
+
+def _of_client(data: dict[str, Any], row: BenchRow) -> Seen:
+    """The traffic of a run that became *row*."""
+    seconds, answered = data.get("duration"), data.get("completed")
+    return Seen(
+        id=row.id,
+        model=row.model,
+        engine=row.engine,
+        requests=float(answered or 0),
+        seconds=float(seconds) if isinstance(seconds, int | float) and seconds > 0 and answered else None,
+        prompt_tokens=row.isl or 1.0,
+        output_tokens=row.osl or 1.0,
+        prompt_cv=row.prompt_cv or 0.0,
+        output_cv=row.output_cv or 0.0,
+    )
+
+
+def _scrapes(stretch: _Stretch) -> list[Scrape]:
+    if sum(map(bool, (stretch.pages, stretch.answers, stretch.collected))) > 1:
+        text = "stands beside metrics of another kind; put each stretch into a folder of its own"
+        raise BenchdataError([(str(stretch.place), 0, text)])
+    if stretch.collected:
+        return sorted((one for path, held in stretch.collected for one in scrapes_in(path, held)), key=_when)
+    if stretch.answers:
+        wrong = [
+            (str(path), 0, "is no answer to a query of series") for path, one in stretch.answers if not is_matrix(one)
+        ]
+        if wrong:
+            raise BenchdataError(wrong)
+        return matrices(stretch.answers)
+    return [scrape(path, text) for path, text in stretch.pages]
+
+
+def _when(scrape: Scrape) -> float:
+    return scrape.time_s or 0.0
+
+
+def _each(seconds: Sequence[float], stretches: int, paths: Sequence[Path]) -> Sequence[float | None]:
+    """The length of each stretch, where it was given."""
+    if not seconds or not stretches:
+        if seconds:
+            text = "says itself how long it took; --seconds is for a server's metrics"
+            raise BenchdataError([(str(paths[0]), 0, text)])
+        return [None] * stretches
+    if len(seconds) not in (1, stretches):
+        text = f"{len(seconds)} lengths for {stretches} stretches; give one for all or one for each"
+        raise BenchdataError([("--seconds", 0, text)])
+    return list(seconds) * (stretches if len(seconds) == 1 else 1)
+
+
+def parsed(pairs: Sequence[str]) -> dict[str, str]:
+    """`column=value` pairs of --about. Raises BenchdataError."""
+    found = {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
+    wrong = [("--about", 0, f"must be column=value, not {pair!r}") for pair in pairs if not pair.partition("=")[2]]
+    wrong += [(f"--about {name}", 0, "is given twice") for name in _repeated(pairs)]
+    columns = (*TEXTS, *COUNTS, *AMOUNTS)
+    for name in (one for one, value in found.items() if value and one not in columns):
+        near = get_close_matches(name, columns, n=1)
+        which = f"did you mean {near[0]}?" if near else f"one of {', '.join(columns)}"
+        wrong.append((f"--about {name}", 0, f"there is no such column; {which}"))
+    if wrong:
+        raise BenchdataError(wrong)
+    return found
+
+
+def _repeated(pairs: Sequence[str]) -> list[str]:
+    return [name for name, number in Counter(pair.partition("=")[0].strip() for pair in pairs).items() if number > 1]

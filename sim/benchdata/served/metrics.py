@@ -1,0 +1,419 @@
+"""What each server served from the first of its scrapes to the last, from differences of its counters.
+
+Servers and data-parallel ranks are told apart by labels. A stretch in which a server filled, queued or drained is
+cut into runs whose requests are known by their counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from statistics import fmean
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.benchdata.errors import BenchdataError
+from sim.benchdata.row import Counted
+from sim.benchdata.served.lengths import Histogram, Pace, all_answers, remaining_answers
+from sim.benchdata.served.scrapes import CUMULATIVE, ENGINES, NAMES, Scrape, Series, labelled
+from sim.benchdata.served.traffic import QUEUED, Seen, cuts, rate_seen
+
+TARGET = ("cluster", "namespace", "job", "pod", "instance")
+"""Labels by which a collector tells servers apart; an engine has none of them."""
+SAME_REQUESTS = ("tp_rank", "pp_rank", "moe_ep_rank", "moe_dp_rank", "attn_cp_rank", "pid")
+"""Ranks that work on the same requests, and each count them."""
+PART = "priority"
+"""A gauge of SGLang without it, or with an empty one, is the sum of those that have it."""
+RANK = ("engine", "dp_rank")
+"""Data-parallel ranks, each with requests of its own."""
+Target = tuple[str, ...]
+
+
+def by_server(scrapes: Sequence[Scrape]) -> dict[str, list[Scrape]]:
+    """Name of a server -> its scrapes; the name is empty where no label tells one."""
+    found: dict[Target, list[Scrape]] = {}
+    for one in scrapes:
+        own: dict[Target, Scrape] = {}
+        for series, value in one.values.items():
+            labels = labelled(series)
+            target = tuple(labels.get(name, "") for name in TARGET)
+            own.setdefault(target, Scrape(one.place, one.time_s)).values[series] = value
+        for target, part in own.items():
+            found.setdefault(target, []).append(part)
+    return {_called(target): parts for target, parts in sorted(found.items())}
+
+
+def _called(target: Target) -> str:
+    """The pod, or else the address; both where a pod had several."""
+    named = dict(zip(TARGET, target, strict=True))
+    return " ".join(dict.fromkeys(named[name] for name in ("pod", "instance") if named[name])) or named["job"]
+
+
+def check_growth(scrapes: Sequence[Scrape]) -> None:
+    """Counters of one server never fall. Raises BenchdataError."""
+    for earlier, later in pairwise(scrapes):
+        for series, after in later.values.items():
+            before = earlier.values.get(series, 0.0)
+            if after < before and series[0].endswith(CUMULATIVE):
+                text = (
+                    f"{series[0]} falls from {before:g} to {after:g}: the server was started again between the "
+                    f"scrapes, or they stand in the wrong order"
+                )
+                raise BenchdataError([(later.place, 0, text)])
+
+
+def ranks_of(scrape: Scrape) -> int:
+    """Data-parallel ranks that the samples tell apart, at least 1."""
+    labels = [labelled(series) for series in scrape.values]
+    return max(1, *(len({one[name] for one in labels if name in one}) for name in RANK))
+
+
+def gauge(scrape: Scrape, name: str) -> float:
+    """Sum over the ranks that have requests of their own."""
+    found: dict[tuple[tuple[str, str], ...], float] = {}
+    for series, value in scrape.values.items():
+        if series[0] == name and not labelled(series).get(PART):
+            whose = tuple(label for label in series[1] if label[0] not in SAME_REQUESTS)
+            found[whose] = max(value, found.get(whose, value))
+    return sum(found.values())
+
+
+def label_of(scrape: Scrape, name: str) -> dict[str, str]:
+    """The labels of the first series with this name."""
+    held: Series | None = next((series for series in scrape.values if series[0] == name), None)
+    return dict(held[1]) if held else {}
+
+
+SETTINGS = {"cache_dtype": "kv_dtype", "gpu_memory_utilization": "gpu_memory_utilization"}
+"""What vLLM says of its cache -> columns."""
+
+
+def time_between(scrapes: Sequence[Scrape]) -> float | None:
+    """From the first to the last, where they carry times."""
+    begin_s, end_s = scrapes[0].time_s, scrapes[-1].time_s
+    return end_s - begin_s if len(scrapes) > 1 and begin_s is not None and end_s is not None else None
+
+
+class Between:
+    """Differences of one server's counters; series of several engine processes add up."""
+
+    def __init__(self, scrapes: Sequence[Scrape], engine: str) -> None:
+        check_growth(scrapes)
+        self.scrapes, self.engine = scrapes, engine
+        self.last = scrapes[-1]
+        self.first = scrapes[0] if len(scrapes) > 1 else Scrape(self.last.place)
+        self._known = {series[0] for series in self.last.values}
+
+    @property
+    def answered(self) -> bool:
+        """Whether a request had its first token between the scrapes."""
+        return self._counted("ttft")
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first scrape to the last, where they carry times."""
+        return time_between(self.scrapes)
+
+    def in_flight(self, seconds: float | None) -> float | None:
+        """Requests that a token shares its step with: gauges weigh by themselves, since each running request makes a
+        token a step. Two gauges say little; then the time that answers took, over the time that passed.
+        """
+        running = self.gauges("running")
+        if len(running) > 2 and any(running):
+            return sum(one * one for one in running) / sum(running)
+        return self.histogram("itl").total / seconds if seconds else None
+
+    @property
+    def made_tokens(self) -> bool:
+        """Whether an answer went on between the scrapes."""
+        return self._counted("itl")
+
+    def counts(self, what: str, end: str = "_count") -> list[float]:
+        """Of a histogram's values, or with *end* "_sum" their sum, at each scrape since the server began."""
+        name = f"{self._name(what, '_count')}{end}"
+        return [sum(value for (one, _), value in at.values.items() if one == name) for at in self.scrapes]
+
+    def ended(self) -> list[float]:
+        """Requests that had ended, at each scrape since the server began."""
+        return self.counts("e2e" if self._name("e2e", "_count") else "output")
+
+    def begun_prompt(self) -> float | None:
+        """Mean prompt of the requests that had their first token between the scrapes, where that is counted."""
+        name, number = self._name("begun_prompts"), self._sum(f"{self._name('ttft', '_count')}_count")
+        return self._sum(name) / number if name and number else None
+
+    def histogram(self, what: str) -> Histogram:
+        """Raises BenchdataError where there is none or nothing fell into it."""
+        name = self._name(what, "_count")
+        if name is None:
+            self.refuse(f"has no {self._wanted(what)}: of a server that answered requests, the metrics page has it")
+        bounds: dict[float, float] = {}
+        for series in self.last.values:
+            if series[0] == f"{name}_bucket":
+                end = self._bound(series)
+                bounds[end] = bounds.get(end, 0.0) + self._change(series)
+        if not bounds:
+            self.refuse(f"{name} has no buckets; keep the series {name}_bucket")
+        count = self._sum(f"{name}_count")
+        if not count:
+            self.refuse(f"{name} counts nothing between the scrapes: no request was answered")
+        found = Histogram(count, self._sum(f"{name}_sum"), tuple(sorted(bounds.items())))
+        if not found.plausible:
+            self.refuse(f"{name}: sum, count and buckets are not of the same values; keep all series of the histogram")
+        return found
+
+    def _bound(self, series: Series) -> float:
+        try:
+            return float(labelled(series).get("le", ""))
+        except ValueError:
+            self.refuse(f"{series[0]} has a bucket whose label le is no number")
+
+    def streamed_ttft_s(self) -> float | None:
+        """Mean over streamed answers, where they are told apart: of the others SGLang sees many tokens at once."""
+        name = self._name("ttft", "_count")
+        parts = [
+            sum(self._change(one) for one in self.last.values if one[0] == f"{name}{end}" and _streamed(one))
+            for end in ("_sum", "_count")
+        ]
+        return parts[0] / parts[1] if parts[1] else None
+
+    def lengths(self, what: str) -> tuple[float, float | None]:
+        """(mean, spread over mean) of prompts or answers; the spread is not known without a histogram."""
+        tokens, requests = self._name(f"{what}_sum"), self._name("e2e", "_count")
+        if self._name(what, "_count") is None and tokens and requests:
+            answered = self._sum(f"{requests}_count")
+            if answered and (total := self._sum(tokens)):
+                return total / answered, None
+        found = self.histogram(what)
+        return found.mean, found.cv
+
+    def cached_share(self) -> float:
+        """Share of prompt tokens out of the prefix cache; of servers without counters, what their gauge showed."""
+        for hits, asked in (("cached", "prompt_sum"), ("hits", "asked")):
+            counted, whole = self._name(hits), self._name(asked)
+            if counted and whole and (total := self._sum(whole)):
+                return min(1.0, self._sum(counted) / total)
+        shown = [
+            value for one in self.scrapes for (name, _), value in one.values.items() if name == self._name("hit_share")
+        ]
+        return min(1.0, fmean(max(0.0, one) for one in shown)) if shown else 0.0
+
+    def check_no_drafts(self) -> None:
+        """Raises BenchdataError where answers were decoded speculatively."""
+        drafts, accepted = self._name("drafts"), self._name("accepted")
+        at_a_time = max((gauge(one, accepted) for one in self.scrapes), default=0.0) if accepted else 0.0
+        if (drafts and self._sum(drafts) > 0) or at_a_time > 1:
+            self.refuse("decodes speculatively, and steps with drafts do not tell how fast steps are; measure without")
+
+    def settings(self) -> dict[str, str]:
+        """Columns that the server told of itself."""
+        name = self._name("settings")
+        told = label_of(self.last, name) if name else {}
+        return {ours: told[theirs] for theirs, ours in SETTINGS.items() if told.get(theirs, "None") != "None"}
+
+    def gauges(self, what: str) -> list[float]:
+        """Of all ranks, at each scrape. Raises BenchdataError."""
+        name = self._name(what)
+        found = [gauge(one, name) if name else 0.0 for one in self.scrapes]
+        for value, at in zip(found, self.scrapes, strict=True):
+            if value < 0:
+                raise BenchdataError([(at.place, 0, f"{name} must be at least 0, not {value:g}")])
+        return found
+
+    def refuse(self, text: str) -> NoReturn:
+        """Raises BenchdataError."""
+        raise BenchdataError([(self.last.place, 0, text)])
+
+    def _name(self, what: str, suffix: str = "") -> str | None:
+        names = [f"{self.engine}:{name}" for name in NAMES[self.engine].get(what, ())]
+        return next((name for name in names if f"{name}{suffix}" in self._known), None)
+
+    def _counted(self, what: str) -> bool:
+        """Whether anything fell into a histogram."""
+        name = self._name(what, "_count")
+        return name is not None and self._sum(f"{name}_count") > 0
+
+    def _wanted(self, what: str) -> str:
+        return f"{self.engine}:{NAMES[self.engine][what][0]}"
+
+    def _sum(self, name: str) -> float:
+        return sum(self._change(series) for series in self.last.values if series[0] == name)
+
+    def _change(self, series: Series) -> float:
+        return self.last.values[series] - self.first.values.get(series, 0.0)
+
+
+def _streamed(series: Series) -> bool:
+    return labelled(series).get("is_streaming", "true") == "true"
+
+
+Floats = NDArray[np.float64]
+
+MS_PER_S = 1000.0
+LEAST_PAGES = 3
+"""Two say what came, and not whether it came before the server filled or after."""
+
+
+def with_parts(whole: Seen, between: Between) -> Seen:
+    """*whole* with the answers of all requests, not only of those that ended, and with its parts.
+
+    The pages have times.
+    """
+    if len(between.scrapes) < LEAST_PAGES:
+        return whole
+    at_s = np.array([one.time_s for one in between.scrapes], np.float64) - (between.scrapes[0].time_s or 0.0)
+    if whole.output_cv:
+        mean, cv = all_answers(whole.output_tokens, whole.output_cv, _pace(between, at_s))
+        whole = replace(whole, output_tokens=mean, output_cv=cv)
+    return replace(whole, parts=tuple(_parts(whole, between, at_s)))
+
+
+def _parts(whole: Seen, between: Between, at_s: Floats) -> Iterator[Seen]:
+    running, waiting = between.gauges("running"), between.gauges("waiting")
+    came = [begun + queue for begun, queue in zip(between.counts("ttft"), waiting, strict=True)]
+    for first, last in cuts(came):
+        pages = slice(first, last + 1)
+        part, since_s = Between(between.scrapes[pages], between.engine), at_s[pages] - at_s[first]
+        if not part.made_tokens:
+            continue
+        requests, seconds = max(1, round(came[last] - came[first])), float(since_s[-1])
+        load = {"load": "poisson", "rate_req_s": requests / seconds, "num_requests": requests}
+        yield replace(
+            whole,
+            id=f"{whole.id} from {at_s[first]:.0f} s",
+            prompt_tokens=part.begun_prompt() or whole.prompt_tokens,
+            load=load | {"avg_batch": part.in_flight(seconds)},
+            counted=_counted(whole, part, since_s, np.array(came[pages]) - came[first]),
+            measured=_measured(part, first_tokens=waiting[first] <= QUEUED * running[first]),
+        )
+
+
+def _measured(part: Between, first_tokens: bool) -> dict[str, float]:
+    found = {"tpot_mean_ms": MS_PER_S * part.histogram("itl").mean}
+    if first_tokens and (ttft_s := part.streamed_ttft_s()) is not None:
+        found["ttft_mean_ms"] = MS_PER_S * ttft_s
+    return found
+
+
+def _counted(whole: Seen, part: Between, since_s: Floats, came: Floats) -> Counted:
+    pace = _pace(part, since_s)
+    return Counted(
+        remaining=tuple(remaining_answers(whole.output_tokens, whole.output_cv, pace).tolist()),
+        waiting=part.gauges("waiting")[0],
+        came=tuple(zip(since_s[1:].tolist(), came[1:].tolist(), strict=True)),
+        answer=whole.output_tokens,
+        gap_s=float(since_s[1] / pace.tokens[1]),
+        stretch=whole.id,
+    )
+
+
+def _pace(between: Between, at_s: Floats) -> Pace:
+    """Of pages at *at_s*; where no answer went on between two of them, a token takes what it usually does."""
+    usual_s = between.histogram("itl").mean
+    gaps, gaps_s = np.diff(between.counts("itl")), np.diff(between.counts("itl", "_sum"))
+    gap_s = np.divide(gaps_s, gaps, out=np.full(len(gaps), usual_s), where=(gaps > 0) & (gaps_s > 0))
+    begun, ended = np.array(between.counts("ttft")), np.array(between.ended())
+    running = between.gauges("running")
+    return Pace(
+        np.concatenate([[0.0], np.cumsum(np.diff(at_s) / gap_s)]),
+        begun - begun[0],
+        ended - ended[0],
+        (round(running[0]), round(running[-1])),
+    )
+
+
+ALIKE = "no histogram of lengths: all are taken to be alike; --about prompt_cv=... and output_cv=... say how they vary"
+
+
+def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "") -> list[Seen]:
+    """What each server served from the first scrape to the last; of a single one, all since it began.
+
+    *seconds*: the time between where not all samples carry theirs. *stretch*: its name. Raises BenchdataError.
+    """
+    _in_order(scrapes)
+    scrapes = _timed(scrapes, seconds)
+    engine, model = _who(scrapes)
+    name = stretch or Path(scrapes[-1].place).stem
+    servers = {called: Between(parts, engine) for called, parts in by_server(scrapes).items()}
+    busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
+    if not busy:
+        raise BenchdataError([(scrapes[-1].place, 0, "none of its servers answered a request between the scrapes")])
+    idle = [f"{called} answered no request and is left out" for called in servers if called and called not in busy]
+    found: list[Seen] = []
+    for called, between in busy.items():
+        named = f"{name} {called}" if len(servers) > 1 else name
+        one = _seen(between, seconds, named, name, model, () if found else tuple(idle))
+        found.append(replace(one, stretch_s=time_between(scrapes) or seconds))
+    return found
+
+
+def _seen(
+    between: Between, seconds: float | None, name: str, stretch: str, model: str, remarks: tuple[str, ...]
+) -> Seen:
+    scrapes, engine = between.scrapes, between.engine
+    ttft, itl = between.histogram("ttft"), between.histogram("itl")
+    between.check_no_drafts()
+    seconds = between.seconds or seconds
+    if seconds is None and len(scrapes) < 3:
+        between.refuse("says nothing of the time that passed: give --seconds, or three scrapes or more")
+    running, waiting = between.gauges("running"), between.gauges("waiting")
+    usual = fmean(running) if len(running) > 2 else (itl.total + ttft.total) / (seconds or inf)
+    load = rate_seen(ttft.count, seconds if len(scrapes) > 1 else None, usual, running, waiting)
+    measured = {"tpot_mean_ms": MS_PER_S * itl.mean}
+    if load and (first := between.streamed_ttft_s()) is not None:
+        measured["ttft_mean_ms"] = MS_PER_S * first
+    prompt, prompt_cv = between.lengths("prompt")
+    output, output_cv = between.lengths("output")
+    whole = Seen(
+        id=name,
+        stretch=stretch,
+        model=model,
+        engine=ENGINES[engine],
+        requests=max(1.0, ttft.count + waiting[-1] - (waiting[0] if len(scrapes) > 1 else 0.0)),  # that came
+        seconds=seconds,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        prompt_cv=prompt_cv or 0.0,
+        output_cv=output_cv or 0.0,
+        cached_share=between.cached_share(),
+        in_flight=between.in_flight(seconds),
+        ranks=ranks_of(scrapes[-1]),
+        settings=between.settings(),
+        load=load,
+        measured=measured,
+        remarks=(*remarks, *(() if prompt_cv is not None and output_cv is not None else (f"{name}: {ALIKE}",))),
+    )
+    return whole if load or seconds is None else with_parts(whole, between)
+
+
+def _in_order(scrapes: Sequence[Scrape]) -> None:
+    for earlier, later in pairwise(scrapes):
+        if earlier.time_s is not None and later.time_s is not None and later.time_s <= earlier.time_s:
+            text = f"is no later than {earlier.place}; name the scrapes in the order in which they were taken"
+            raise BenchdataError([(later.place, 0, text)])
+
+
+def _timed(scrapes: Sequence[Scrape], seconds: float | None) -> Sequence[Scrape]:
+    """With times of all or of none; where *seconds* is all that is known, they were taken evenly."""
+    if all(one.time_s is not None for one in scrapes):
+        return scrapes
+    step_s = seconds / (len(scrapes) - 1) if seconds and len(scrapes) > 1 else None
+    return [replace(one, time_s=None if step_s is None else number * step_s) for number, one in enumerate(scrapes)]
+
+
+def _who(scrapes: Sequence[Scrape]) -> tuple[str, str]:
+    """(engine, model)."""
+    engines = {series[0].partition(":")[0] for one in scrapes for series in one.values}
+    models = {name for one in scrapes for series in one.values if (name := labelled(series).get("model_name"))}
+    problems = []
+    if len(engines) > 1:
+        problems.append("holds metrics of vLLM and of SGLang; calibrate one server at a time")
+    if len(models) > 1:
+        named = " and ".join(sorted(models))
+        problems.append(f"holds metrics of several models, {named}; keep the series of one model_name")
+    if problems:
+        raise BenchdataError([(scrapes[-1].place, 0, text) for text in problems])
+    return engines.pop(), (models or {""}).pop()

@@ -1,1 +1,0 @@
-"""Counters, gauges and histograms of a server, whoever collected them: pages of /metrics, Prometheus, OpenTelemetry."""

@@ -1,1 +1,0 @@
-"""What a data file of each kind may say."""

@@ -1,1 +1,0 @@
-"""Offers and electricity grids: what prices and carbon rest on."""

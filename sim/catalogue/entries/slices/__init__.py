@@ -1,1 +1,0 @@
-"""GPUs cut into slices."""

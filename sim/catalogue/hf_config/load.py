@@ -1,0 +1,169 @@
+"""A model's dimensions from its Hugging Face `config.json`, by the reader of its `model_type`.
+
+Most readers differ from that of Llama in a few facts that the config leaves to the code (biases, norms, sliding
+layers). Keys that transformers has defaults for may be missing; any other missing key is an error naming it.
+Architectures with a part that has no step time are refused with the part named.
+"""
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sim.catalogue.hf_config.checkpoint import stored
+from sim.catalogue.hf_config.config import Config, ConfigError, Fields, as_published, shown
+from sim.catalogue.hf_config.full_attention import PLAIN, RECENT, WINDOWED
+from sim.catalogue.hf_config.mixed_attention import GATED, HYBRID, MIXED
+from sim.catalogue.model import Model
+from sim.infile import opened
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "bailing_moe_linear": ("layer_group_size", "lightning attention"),
+    "bailing_moe_v2_5": ("layer_group_size", "lightning attention"),
+    "deepseek_v41": ("kv_source_layer_ids", "attention to the cache of another layer"),
+    "deepseek_v41_text": ("kv_source_layer_ids", "attention to the cache of another layer"),
+    "dots3_note": ("swa_kv_lora_rank", "latents of two sizes"),
+    "falcon_mamba": ("state_size", "Mamba"),
+    "gemma3n": ("hidden_size_per_layer_input", "an embedding for every layer"),
+    "gemma3n_text": ("hidden_size_per_layer_input", "an embedding for every layer"),
+    "glm5_next": ("hc_mult", "hyper-connections beside Kimi Delta Attention"),
+    "glm5_next_text": ("hc_mult", "hyper-connections beside Kimi Delta Attention"),
+    "hy_v4": ("hc_mult", "hyper-connections around latent attention"),
+    "inkling_model": ("use_sconv", "short convolutions beside attention"),
+    "interns2_mobius": ("num_blocks", "experts that layers share"),
+    "interns2_mobius_text": ("num_blocks", "experts that layers share"),
+    "iquestloopcoder": ("loop_num", "layers that run several times"),
+    "iquestpltcoder": ("plt_num_loops", "layers that run several times"),
+    "jamba": ("attn_layer_period", "Mamba"),
+    "lfm2": ("conv_L_cache", "short convolutions in place of attention"),
+    "lfm2_moe": ("conv_L_cache", "short convolutions in place of attention"),
+    "mamba": ("state_size", "Mamba"),
+    "mamba2": ("state_size", "a stack without attention"),
+    "minicpm_sala": ("mixer_types", "lightning attention"),
+    "minimax": ("layer_types", "lightning attention"),
+    "minimax_text_01": ("attn_type_list", "lightning attention"),
+    "mllama_text_model": ("cross_attention_layers", "attention to an image"),
+    "nemotron-nas": ("block_configs", "layers of different sizes"),
+    "nemotron_h_puzzle": ("block_configs", "layers of different sizes"),
+    "plamo2": ("mamba_step", "Mamba as PLaMo changed it"),
+    "qwen4_exp": ("hc_count", "hyper-connections and embeddings of n-grams"),
+    "qwen4_exp_text": ("hc_count", "hyper-connections and embeddings of n-grams"),
+    "recurrent_gemma": ("block_types", "recurrent blocks"),
+    "step3_text": ("share_q_dim", "queries through a latent beside plain keys"),
+    "telechat4": ("num_residual_streams", "hyper-connections around latent attention"),
+    "xing4_0": ("num_residual_streams", "hyper-connections around latent attention"),
+    "zamba2": ("layers_block_type", "attention that layers share"),
+    "zaya": ("cca", "attention in a convolved latent"),
+}
+"""By `model_type`: the key that asks for a part without a step time, and the part."""
+
+
+READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID, **GATED, **WINDOWED}
+"""By `model_type`."""
+
+KINDS = (
+    *("full_attention", "attention", "sliding_attention", "chunked_attention"),
+    *("indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse"),
+    *("compressed_sparse_attention", "heavily_compressed_attention"),
+)
+STATES = ("linear_attention", "mamba")
+"""Of layers, by `layer_types`."""
+MOST_BYTES = 8_000_000
+LONGEST_NAME = 200
+INSIDE = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where models that see and hear keep the keys of their language model."""
+QUANTIZED = "hf_quant_config.json"
+"""Where Model Optimizer writes the format of the weights, if not into config.json itself."""
+
+
+def _printable(text: str) -> str:
+    """*text* as a name for tables and pages."""
+    return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_NAME]) or "model"
+
+
+def is_config(path: Path) -> bool:
+    """Whether *path* is a folder that holds a config.json."""
+    try:
+        return (path / "config.json").is_file()
+    except OSError:  # too long for a name, not to be entered
+        return False
+
+
+def model_from_config(path: Path) -> Model:
+    """The model that *path* (a config.json, or a folder with one) describes; its id is the folder's name.
+
+    Raises ConfigError for a file that is not there or not JSON, an unknown architecture, a missing or senseless key.
+    """
+    file = path / "config.json" if is_config(path) else path
+    keys = _read(file)
+    if "quantization_config" not in keys and (beside := file.with_name(QUANTIZED)).is_file():
+        keys["quantization_config"] = {"quant_method": "modelopt"} | Config(beside, _read(beside)).get(
+            "quantization", dict, {}
+        )
+    while inner := next((keys.pop(name) for name in INSIDE if isinstance(keys.get(name), dict)), None):
+        keys = {**keys, **inner}
+    kind = keys.get("model_type")
+    if kind is None:
+        raise ConfigError(file, "model_type", "missing")
+    for name in (kind, kind.removesuffix("_text")) if isinstance(kind, str) else ():
+        if name in REFUSED and kind not in READERS:
+            raise Config(file, keys).no_step_time(*REFUSED[name])
+    if not isinstance(kind, str) or kind not in READERS:
+        near = get_close_matches(shown(kind).strip("'"), READERS, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ConfigError(file, "model_type", f"no reader knows the architecture {shown(kind)}{hint}")
+    config = Config(file, as_published(keys))
+    fields = READERS[kind](config)
+    _check_layers(config, bool(fields.get("linear_attention_layers")))
+    folder = file.resolve().parent.name
+    name = config.get("_name_or_path", str, "") or folder
+    dimensions = {"source": "hf_config", "where": file.name, "kind": "quoted", "note": fields.pop("note", "")}
+    try:
+        return Model(
+            id=_printable(folder),
+            name=_printable(name),
+            family=kind,
+            dimensions=dimensions,
+            **stored(config),
+            **fields,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(file, ".".join(str(part) for part in first["loc"]), message) from error
+
+
+def _check_layers(config: Config, with_states: bool) -> None:
+    """Raises ConfigError where `layer_types` names what no reader knows; *with_states*: its reader knows states."""
+    kinds = config.get("layer_types", list, [])
+    layers = config.keys.get("num_hidden_layers")
+    unknown = [one for one in kinds if one not in KINDS and not (with_states and one in STATES)]
+    if unknown:
+        raise config.no_step_time("layer_types", shown(unknown[0]))
+    if kinds and isinstance(layers, int) and len(kinds) < layers:
+        raise ConfigError(config.path, "layer_types", f"{len(kinds)} entries for {layers} layers")
+
+
+def _read(file: Path) -> Fields:
+    """The keys of *file*. Raises ConfigError."""
+    try:
+        with opened(file) as held:
+            text = held.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ConfigError(file, "", f"larger than {MOST_BYTES / 1e6:g} MB")
+        # Infinity stands in configs of Nemotron 3; as text it is no number where one is needed.
+        keys = json.loads(text.decode("utf-8-sig"), parse_constant=str)
+    except OSError as error:
+        raise ConfigError(file, "", error.strerror or "cannot be read") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, "", f"no UTF-8 text (byte {error.start})") from error
+    except RecursionError as error:
+        raise ConfigError(file, "", "not JSON: nested too deeply") from error
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(file, "", f"not JSON: {error}") from error
+    if not isinstance(keys, dict):
+        raise ConfigError(file, "", "not a JSON object")
+    return keys

@@ -1,0 +1,371 @@
+"""Readers of architectures that mix or change attention: layers with states, chosen or compressed context, gates.
+
+Stacks with Mamba-2 layers (arXiv 2405.21060) come first: Nemotron-H and 3, Granite 4 H, Bamba, Falcon-H1. A part that
+has no step time is either taken as something that costs at least as much, with a `note` that says so, or the model is
+refused with the part named. Of the gates on what attention yields, those of one number a head are left out: such a
+gate is a thousandth of a layer.
+"""
+
+from collections.abc import Callable
+
+from sim.catalogue.hf_config.config import Config, Fields
+from sim.catalogue.hf_config.full_attention import (
+    deepseek,
+    gated_moe,
+    latent_heads,
+    llama,
+    moe,
+    qwen3,
+    shared_moe,
+    sliding,
+)
+
+SHORT_CONVOLUTION = 4
+"""Inputs that the convolution before a layer with a state sees, in all models so far."""
+LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+"""Of `hybrid_override_pattern`, a letter a block."""
+
+
+def _mamba(config: Config, heads: str, size: str, groups: str, state: str, convolution: str) -> Fields:
+    """Dimensions of a Mamba-2 layer by the names of their keys; states at 16 bit where the config says nothing."""
+    if config.whole(convolution, SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
+        raise config.no_step_time(convolution, "a convolution of other width than 4")
+    return {
+        "linear_attention": {
+            "rule": "mamba2",
+            "key_heads": config.whole(groups, 1) or 1,
+            "value_heads": config.count(heads),
+            "key_head_dim": config.count(state),
+            "value_head_dim": config.count(size),
+            "state_bits": 32 if config.get("mamba_ssm_cache_dtype", str, "") == "float32" else 16,
+        }
+    }
+
+
+def _mamba_beside_ibm(config: Config, inner: int) -> Fields:
+    """With the keys of Bamba, Granite 4 and Falcon-H1; *inner* is the width of all heads together."""
+    heads = config.count("mamba_n_heads")
+    size = config.keys.get("mamba_d_head")
+    if size is None or size == "auto":
+        size = inner // heads
+    named = Config(config.path, config.keys | {"mamba_d_head": size})
+    return _mamba(named, "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+
+
+def _expanded(config: Config) -> int:
+    return config.count("hidden_size") * (config.whole("mamba_expand", 2) or 2)
+
+
+def _nemotron_h(config: Config) -> Fields:
+    """Mamba-2, attention and feed-forward blocks one at a time: a layer here is one that mixes tokens, and where one
+    follows, its feed-forward block.
+    """
+    blocks = config.get("layers_block_type", list, [])
+    if not blocks:
+        pattern = config.get("hybrid_override_pattern", str, "")[: config.count("num_hidden_layers")]
+        blocks = [LETTERS.get(letter, letter) for letter in pattern]
+    key = "layers_block_type" if "layers_block_type" in config.keys else "hybrid_override_pattern"
+    states, heads, dense, sparse = (blocks.count(kind) for kind in LETTERS.values())
+    if states + heads + dense + sparse != len(blocks) or not states or not heads or dense + sparse > states + heads:
+        raise config.no_step_time(key, "a stack of other blocks than Mamba-2, attention and as many feed-forward ones")
+    inner = config.count("intermediate_size", "moe_intermediate_size")
+    stack = {"num_hidden_layers": states + heads, "intermediate_size": inner}
+    stack["head_dim"] = config.count("head_dim", "attention_head_dim")
+    fields = llama(Config(config.path, config.keys | stack)) | {"gated_mlp": False}
+    fields |= {"linear_attention_layers": states, "layers_without_feed_forward": states + heads - dense - sparse}
+    fields |= _mamba(config, "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
+    if not sparse:
+        return fields
+    width = config.count("moe_intermediate_size")
+    shared = config.whole("moe_shared_expert_intermediate_size", 0) * config.whole("n_shared_experts", 1)
+    sizes = {"shared_experts": shared // width, "latent": config.whole("moe_latent_size", 0), "dense_layers": dense}
+    return fields | moe(config, "n_routed_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _granite_hybrid(config: Config) -> Fields:
+    """Granite 4: experts beside a shared block, or that block alone; layers are attention or Mamba-2."""
+    shared = config.count("shared_intermediate_size", "intermediate_size")
+    fields = llama(Config(config.path, config.keys | {"intermediate_size": shared}), tied=True)
+    if states := config.get("layer_types", list, []).count("mamba"):
+        fields |= {"linear_attention_layers": states} | _mamba_beside_ibm(config, _expanded(config))
+    if not config.whole("num_local_experts", 0):
+        return fields
+    sizes = {"shared_experts": shared // config.count("intermediate_size")}
+    return fields | moe(config, "num_local_experts", "intermediate_size", "num_experts_per_tok", **sizes)
+
+
+def _bamba(config: Config) -> Fields:
+    heads = len(config.get("attn_layer_indices", list, []))
+    states = config.count("num_hidden_layers") - heads
+    if not heads or states < 1:
+        raise config.no_step_time("attn_layer_indices", "a stack without attention or without states")
+    return llama(config) | {"linear_attention_layers": states} | _mamba_beside_ibm(config, _expanded(config))
+
+
+def _falcon_h1(config: Config) -> Fields:
+    """Heads and a state beside each other in every layer."""
+    inner = config.whole("mamba_d_ssm", 0) or _expanded(config)
+    fields = llama(config) | _mamba_beside_ibm(config, inner)
+    fields["linear_attention"]["beside_heads"] = True
+    return fields | {"linear_attention_layers": config.count("num_hidden_layers")}
+
+
+HYBRID: dict[str, Callable[[Config], Fields]] = {
+    "bamba": _bamba,
+    "falcon_h1": _falcon_h1,
+    "granitemoehybrid": _granite_hybrid,
+    "nemotron_h": _nemotron_h,
+}
+"""By `model_type`."""
+
+
+LINEAR_INTERVAL = 4
+"""Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
+FINE, COARSE = 4, 128
+"""Tokens of an entry in DeepSeek-V4: where the indexer chooses (CSA), and where all are read (HCA)."""
+INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
+"""Of DeepSeek-V3.2, where the config leaves them out."""
+
+
+def _deepseek_sparse(config: Config) -> Fields:
+    """DeepSeek Sparse Attention: an indexer chooses `index_topk` tokens for every query (DeepSeek-V3.2-Exp report)."""
+    layers, kinds = config.count("num_hidden_layers"), config.get("indexer_types", list, [])
+    indexer = {
+        "heads": config.whole("index_n_heads", INDEX_HEADS),
+        "head_dim": config.whole("index_head_dim", INDEX_HEAD_DIM),
+        "best_tokens": config.count("index_topk"),
+        "sparse_layers": layers,
+        "indexing_layers": kinds.count("full") or layers,
+        "of_latents": True,
+    }
+    return deepseek(config) | {"indexer": indexer}
+
+
+def _minimax_m3(config: Config) -> Fields:
+    dense = Config(config.path, {**config.keys, "intermediate_size": config.count("dense_intermediate_size")})
+    shared = config.whole("n_shared_experts", 0)
+    leading = config.whole("first_k_dense_replace", config.get("moe_layer_freq", list, []).count(0))
+    inner = "moe_intermediate_size" if "moe_intermediate_size" in config.keys else "intermediate_size"
+    return (
+        llama(dense)
+        | {"qk_norm": config.flag("use_qk_norm")}
+        | moe(config, "num_local_experts", inner, shared_experts=shared, dense_layers=leading)
+        | _block_sparse(config)
+    )
+
+
+def _block_sparse(config: Config) -> Fields:
+    """MiniMax Sparse Attention: the best blocks by one key of 16 bit a token (arXiv 2606.13392)."""
+    keys = config.get("sparse_attention_config", dict, {})
+    if not keys.get("use_sparse_attention"):
+        return {}
+    sparse, where = Config(config.path, keys), keys.get("sparse_attention_freq")
+    block, layers = sparse.count("sparse_block_size"), config.count("num_hidden_layers")
+    limited = sum(map(bool, where)) if isinstance(where, list) else layers
+    return {
+        "indexer": {
+            "heads": sparse.count("sparse_num_index_heads"),
+            "head_dim": sparse.count("sparse_index_dim"),
+            "best_tokens": sparse.count("sparse_topk_blocks") * block,
+            "sparse_layers": limited,
+            "indexing_layers": limited,
+            "key_bits": 16,
+            "block_tokens": block,
+        }
+    }
+
+
+def delta_rule(config: Config) -> Fields:
+    """Heads of layers with the gated delta rule."""
+    return {
+        "key_heads": config.count("linear_num_key_heads"),
+        "value_heads": config.count("linear_num_value_heads"),
+        "key_head_dim": config.count("linear_key_head_dim"),
+        "value_head_dim": config.count("linear_value_head_dim"),
+        "state_bits": 32 if config.get("mamba_ssm_dtype", str, "") == "float32" else 16,
+    }
+
+
+def _gated_delta(config: Config) -> Fields:
+    """Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in the others."""
+    kinds, layers = config.get("layer_types", list, []), config.count("num_hidden_layers")
+    interval = config.whole("full_attention_interval", LINEAR_INTERVAL) or LINEAR_INTERVAL
+    inner = config.keys.get("intermediate_size") or config.keys.get("moe_intermediate_size")
+    return (
+        qwen3(Config(config.path, {**config.keys, "intermediate_size": inner}))
+        | {"attention_output_gate": config.flag("attn_output_gate", True), "linear_attention": delta_rule(config)}
+        | {"linear_attention_layers": kinds.count("linear_attention") if kinds else layers - layers // interval}
+        | (gated_moe(config) if config.whole("num_experts", 0) else {})
+    )
+
+
+def _gemma4(config: Config) -> Fields:
+    if config.whole("hidden_size_per_layer_input", 0):
+        raise config.no_step_time("hidden_size_per_layer_input", "an embedding for every layer")
+    fields = llama(config, tied=True) | {"norms_per_layer": 4, "qk_norm": True} | sliding(config, lambda layers: 0)
+    if fields.get("sliding_window_layers"):
+        fields["whole_heads"] = {
+            "heads": fields["heads"],
+            "kv_heads": config.whole("num_global_key_value_heads", 0) or fields["kv_heads"],
+            "head_dim": config.whole("global_head_dim", 0) or fields["head_dim"],
+            "keys_are_values": config.flag("attention_k_eq_v"),
+        }
+    if not config.flag("enable_moe_block"):
+        return fields
+    shared = config.count("intermediate_size") // config.count("moe_intermediate_size")
+    experts = moe(config, "num_experts", "moe_intermediate_size", "top_k_experts", shared_experts=shared)
+    return fields | experts | {"note": f"the dense block beside the experts stands as {shared} shared experts"}
+
+
+def _deepseek_v4(config: Config) -> Fields:
+    """CSA and HCA: entries for 4 and for 128 tokens, by `compress_ratios`; one beyond the layers is the draft's."""
+    layers, ratios = config.count("num_hidden_layers"), config.get("compress_ratios", list, [])
+    if len(ratios) < layers or any(ratio not in (0, FINE, COARSE) for ratio in ratios) or FINE not in ratios[:layers]:
+        raise config.no_step_time("compress_ratios", "attention to a context that is compressed otherwise than V4's")
+    fine, coarse = (ratios[:layers].count(ratio) for ratio in (FINE, COARSE))
+    compressed = {name: config.count(name) for name in ("q_lora_rank", "o_lora_rank", "o_groups")}
+    compressed |= {"window": config.count("sliding_window"), "streams": config.whole("hc_mult", 1) or 1}
+    compressed |= {"fine_layers": fine, "coarse_layers": coarse, "fine_ratio": FINE, "coarse_ratio": COARSE}
+    indexer = {
+        "heads": config.count("index_n_heads"),
+        "head_dim": config.count("index_head_dim"),
+        "best_tokens": config.count("index_topk") * FINE,
+        "sparse_layers": fine,
+        "indexing_layers": fine,
+        "of_latents": True,
+        "tokens_per_key": FINE,
+    }
+    inner = config.keys.get("intermediate_size") or config.count("moe_intermediate_size")
+    plain = Config(config.path, {**config.keys, "intermediate_size": inner})
+    return llama(plain) | shared_moe(config) | {"compressed": compressed, "indexer": indexer}
+
+
+def _kimi_linear(config: Config) -> Fields:
+    """Kimi Delta Attention in most layers, latent attention in the others (arXiv 2510.26692)."""
+    linear = Config(config.path, config.get("linear_attn_config", dict, {}))
+    if linear.whole("short_conv_kernel_size", SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
+        raise config.no_step_time("linear_attn_config", "a convolution of other width than 4")
+    heads, size = linear.count("num_heads"), linear.count("head_dim")
+    leading = config.whole("first_k_dense_replace", 0)
+    latent, shared = config.whole("routed_expert_hidden_size", 0), config.whole("num_shared_experts", 0)
+    sizes = {"latent": latent, "shared_experts": shared, "dense_layers": leading}
+    return (
+        latent_heads(config)
+        | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_token", **sizes)
+        | {"attention_output_gate": config.flag("mla_use_output_gate")}
+        | {"linear_attention_layers": len(linear.get("kda_layers", list, []))}
+        | {
+            "linear_attention": {
+                "rule": "kda",
+                "key_heads": heads,
+                "value_heads": heads,
+                "key_head_dim": size,
+                "value_head_dim": size,
+                "low_rank_gate": not linear.flag("use_full_rank_gate"),
+            }
+        }
+    )
+
+
+MIXED: dict[str, Callable[[Config], Fields]] = {
+    "deepseek_ref": _deepseek_v4,
+    "deepseek_v32": _deepseek_sparse,
+    "deepseek_v4": _deepseek_v4,
+    "gemma4": _gemma4,
+    "gemma4_text": _gemma4,
+    "glm_moe_dsa": _deepseek_sparse,
+    "kimi_linear": _kimi_linear,
+    "minimax_m3": _minimax_m3,
+    "minimax_m3_vl": _minimax_m3,
+    "minimax_m3_vl_text": _minimax_m3,
+    "qwen3_5_moe_text": _gated_delta,
+    "qwen3_5_text": _gated_delta,
+    "qwen3_next": _gated_delta,
+}
+"""By `model_type`."""
+
+
+def _afmoe(config: Config) -> Fields:
+    """Arcee Trinity: norms before and behind each block, most layers with a window."""
+    every = config.whole("global_attn_every_n_layers", 4) or 4
+    sizes = {"shared_experts": config.whole("num_shared_experts", 0)}
+    sizes |= {"dense_layers": config.whole("num_dense_layers", 0)}
+    experts = moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+    return (
+        qwen3(config)
+        | _GATE
+        | {"norms_per_layer": 4}
+        | experts
+        | sliding(config, lambda layers: layers - layers // every)
+    )
+
+
+def _laguna(config: Config) -> Fields:
+    """Poolside Laguna: layers with a window have more query heads than those that see all tokens."""
+    kinds = config.get("layer_types", list, [])
+    heads = config.get("num_attention_heads_per_layer", list, [])
+    near = {kind: count for kind, count in zip(kinds, heads, strict=False) if isinstance(count, int)}
+    inner = config.count("moe_intermediate_size")
+    sizes = {"shared_experts": config.whole("shared_expert_intermediate_size", 0) // inner}
+    sizes |= {"dense_layers": config.get("mlp_layer_types", list, ["dense"]).count("dense")}
+    whole = near.get("full_attention", config.count("num_attention_heads"))
+    windowed = near.get("sliding_attention", whole)
+    fields = qwen3(Config(config.path, config.keys | {"num_attention_heads": windowed}))
+    fields |= moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+    fields |= _GATE if config.keys.get("gating") == "per-element" else {}
+    if window := sliding(config, lambda _: 0):
+        by = {"heads": whole, "kv_heads": fields["kv_heads"], "head_dim": fields["head_dim"]}
+        fields |= window | ({"whole_heads": by} if windowed != whole else {})
+    return fields
+
+
+def _muse_glimmer(config: Config) -> Fields:
+    gate = _GATE if config.flag("use_attn_output_gate", True) else {}
+    return qwen3(config) | gate | {"norms_per_layer": 4} | sliding(config, lambda layers: layers - layers // 4)
+
+
+def _ling3(config: Config) -> Fields:
+    """Kimi Delta Attention, and latent attention in the last layer of every group."""
+    if config.whole("short_conv_kernel_size", 0) != SHORT_CONVOLUTION:
+        raise config.no_step_time("short_conv_kernel_size", "lightning attention")
+    layers, group = config.count("num_hidden_layers"), config.count("layer_group_size")
+    heads, size = config.count("num_attention_heads"), config.count("head_dim")
+    whole, inner = config.flag("no_kda_lora"), config.count("moe_intermediate_size")
+    shared = max(1, config.whole("moe_shared_expert_intermediate_size", inner) // inner)
+    sizes = {"shared_experts": shared * config.whole("num_shared_experts", 0)}
+    sizes |= {"dense_layers": config.whole("first_k_dense_replace", 0)}
+    linear = {"rule": "kda", "key_heads": heads, "value_heads": heads, "key_head_dim": size, "value_head_dim": size}
+    return (
+        latent_heads(config)
+        | moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
+        | {"attention_output_gate": config.keys.get("gated_attention_proj_granularity_type") == "element_wise"}
+        | {"linear_attention_layers": layers - -(-layers // group)}
+        | {"linear_attention": linear | {"low_rank_gate": not whole, "whole_decay": whole}}
+    )
+
+
+def _gigachat35(config: Config) -> Fields:
+    """Latent attention in some layers, the gated delta rule in the others. The gates of its norms, 16 wide, are left
+    out.
+    """
+    kinds, whole = config.get("layer_types", list, []), config.get("full_attention_layers", list, [])
+    layers = config.count("num_hidden_layers")
+    fields = deepseek(config) | {"attention_output_gate": config.flag("gated_attention", True)}
+    fields |= {"norms_per_layer": 4 if config.get("layernorm_type", str, "pre_post") == "pre_post" else 2}
+    if "linear_attention_type" in config.keys and config.keys["linear_attention_type"] is None:
+        return fields
+    linear = kinds.count("linear_attention") if kinds else layers - len(whole)
+    return fields | {"linear_attention_layers": linear, "linear_attention": delta_rule(config)}
+
+
+_GATE = {"attention_output_gate": True}
+
+GATED: dict[str, Callable[[Config], Fields]] = {
+    "afmoe": _afmoe,
+    "bailing_hybrid": _ling3,
+    "gigachat3_5": _gigachat35,
+    "laguna": _laguna,
+    "muse_glimmer": _muse_glimmer,
+    "muse_glimmer_text": _muse_glimmer,
+}
+"""By `model_type`."""

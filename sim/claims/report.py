@@ -1,0 +1,239 @@
+"""What `gpufleet claims` writes and prints: claims.csv, parts.csv, claims.html and claims.md in a folder."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.claims.figures import Figure
+from sim.claims.verdict import VERDICTS, Answer, Finding, Judged, check_claims
+from sim.deliver.folder import begin_question, written_together
+from sim.language import ENGLISH, N_, _, ngettext, speaking
+from sim.report.page.template import render
+from sim.report.progress import Progress
+from sim.report.run.tables import write_rows
+from sim.report.terminal_table import FittedTable
+from sim.report.words.text import first_sentence, listing, plain
+from sim.scenario.claim import PLACEHOLDER, Part, Rule
+
+ARTICLES = {
+    "000": N_("L40S, A10, A40, A100 and A6000 for inference"),
+    "001": N_("A100, H100 and RTX 4090: value for money"),
+    "002": N_("Choosing a graphics card in the age of AI"),
+    "003": N_("Choosing GPUs for deep learning and language models"),
+    "004": N_("Training against inference: H100, A6000, L40S and A100"),
+}
+"""Id of an article -> its subject, in our words."""
+YES_NO = "yes/no"
+EXACT = 6
+"""Digits of a limit, which a file states."""
+
+
+def filled(text: str, figures: dict[str, Figure]) -> str:
+    """*text* with its figures in place of `{name}`, by Python's format after a colon: `{price:.2f}`.
+
+    >>> filled("{cards:.0f} cards, {usd} USD", {"cards": Figure(4.2), "usd": Figure(1234.5)})
+    '4 cards, 1,234 USD'
+    """
+
+    def put(found: re.Match[str]) -> str:
+        value = figures[found[1]].value
+        return format(value, found[2]) if found[2] else plain(value)
+
+    return " ".join(PLACEHOLDER.sub(put, text).split())
+
+
+def reason(answer: Answer) -> str:
+    """Why the verdict is what it is."""
+    return filled(answer.claim.reason, answer.figures)
+
+
+def notes(answer: Answer) -> list[str]:
+    """What the verdict rests on."""
+    return [filled(note, answer.figures) for note in answer.claim.notes]
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A number as a reader wants it: three digits, yes or no where it is one of them, a share as per cent."""
+    if value is None:
+        return ""
+    if unit == YES_NO:
+        return _("yes") if value else _("no")
+    return plain(value)
+
+
+def claimed(part: Part) -> str:
+    """The article's number; empty where it names none."""
+    return shown(part.claimed, part.unit)
+
+
+def computed(judged: Judged) -> str:
+    """The figure, or the lowest and the highest of several conditions."""
+    texts = [shown(one.figure.value, judged.part.unit) for one in ordered(judged)]
+    return texts[0] if texts[0] == texts[-1] else _("{low} to {high}", low=texts[0], high=texts[-1])
+
+
+def ordered(judged: Judged) -> list[Finding]:
+    """By figure."""
+    return sorted(judged.findings, key=lambda one: one.figure.value)
+
+
+def interval(one: Finding, unit: str) -> str:
+    """The 95 % interval: `0.93 to 0.97`; empty where there is none."""
+    if one.figure.half_width is None or unit == YES_NO:
+        return ""
+    low, high = one.figure.ends
+    return _("{low} to {high}", low=plain(low), high=plain(high))
+
+
+def rule(holds: Rule, unit: str) -> str:
+    """What the figure has to be."""
+    if holds.within is not None:
+        return _("within {within:g} %", within=100 * holds.within)
+    if holds.between is not None:
+        return _("{low} to {high}", low=plain(holds.between[0], EXACT), high=plain(holds.between[1], EXACT))
+    if holds.at_least is not None:
+        return _("yes") if unit == YES_NO else _("at least {exact}", exact=plain(holds.at_least, EXACT))
+    assert holds.at_most is not None  # a rule has one key
+    return _("no") if unit == YES_NO else _("at most {exact}", exact=plain(holds.at_most, EXACT))
+
+
+PAGE, CHAPTER = "claims/claims.html.j2", "claims/claims.md.j2"
+COLUMNS = ["id", "verdict", "claimed", "computed", "unit", "reason", "scenario"]
+
+
+COUNTED = {
+    "holds": ("{count} holds", N_("{count} hold")),
+    "holds in part": ("{count} holds in part", N_("{count} hold in part")),
+    "fails": ("{count} fails", N_("{count} fail")),
+    "depends": ("{count} depends", N_("{count} depend")),
+    "arithmetic error": ("{count} arithmetic error", N_("{count} arithmetic errors")),
+}
+"""Verdict -> one of them and several."""
+
+
+def write_claims(folder: Path, answers: Sequence[Answer]) -> None:
+    """All four files."""
+    with speaking(ENGLISH):
+        write_rows(folder / "claims.csv", claim_rows(answers), COLUMNS)
+        write_rows(folder / "parts.csv", part_rows(answers))
+        (folder / "claims.md").write_text(rendered(CHAPTER, answers), encoding="utf-8")
+    (folder / "claims.html").write_text(rendered(PAGE, answers), encoding="utf-8")
+
+
+def claim_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """One row per claim, with the figure of its first part: three digits, from lowest to highest over conditions."""
+    return [
+        {
+            "id": one.id,
+            "verdict": one.verdict,
+            "claimed": claimed(one.parts[0].part).replace(",", ""),
+            "computed": computed(one.parts[0]).replace(",", ""),
+            "unit": one.parts[0].part.unit,
+            "reason": reason(one),
+            "scenario": f"claims/{one.scenario}",
+        }
+        for one in answers
+    ]
+
+
+def part_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """One row per part and condition, with full figures and intervals."""
+    return [
+        {
+            "id": one.id,
+            "part": judged.part.says,
+            "condition": finding.condition,
+            "claimed": judged.part.claimed,
+            "computed": finding.figure.value,
+            "computed_ci95": finding.figure.half_width,
+            "unit": judged.part.unit,
+            "rule": rule(judged.part.holds, judged.part.unit),
+            "status": finding.status,
+        }
+        for one in answers
+        for judged in one.parts
+        for finding in judged.findings
+    ]
+
+
+def tally(answers: Sequence[Answer]) -> str:
+    """How many claims hold, and so on: `12 hold, 9 hold in part`."""
+    counts = Counter(one.verdict for one in answers)
+    return listing([ngettext(*COUNTED[name], counts[name]) for name in VERDICTS if counts[name]])
+
+
+def rendered(template: str, answers: Sequence[Answer]) -> str:
+    """The page or the chapter."""
+    groups = []
+    for article, subject in ARTICLES.items():
+        of_it = [one for one in answers if one.claim.article == article]
+        if of_it:
+            groups.append({"id": article, "subject": _(subject), "claims": [_claim(one) for one in of_it]})
+    index = [{"id": one.id, "verdict": one.verdict} for one in answers]
+    return render(template, tally=tally(answers), count=len(answers), index=index, groups=groups)
+
+
+def _claim(one: Answer) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "verdict": one.verdict,
+        "mark": one.verdict.replace(" ", "-"),
+        "statement": one.claim.statement,
+        "question": first_sentence(one.question)[0],
+        "reason": reason(one),
+        "notes": notes(one),
+        "scenario": one.scenario,
+        "digest": one.digest,
+        "rows": [row for judged in one.parts for row in _lines(judged)],
+    }
+
+
+def _lines(judged: Judged) -> Iterator[dict[str, str]]:
+    part = judged.part
+    for index, one in enumerate(judged.findings):
+        yield {
+            "says": part.says if index == 0 else "",
+            "condition": one.condition,
+            "claimed": claimed(part) if index == 0 else "",
+            "computed": shown(one.figure.value, part.unit),
+            "interval": interval(one, part.unit),
+            "unit": "" if part.unit == "yes/no" else part.unit,
+            "rule": rule(part.holds, part.unit),
+            "status": one.status,
+        }
+
+
+def terminal_table(answers: Sequence[Answer]) -> list[FittedTable | str]:
+    """What the terminal prints: a table, the reasons, the tally."""
+    rows = [
+        [one.id, _(one.verdict), claimed(one.parts[0].part), computed(one.parts[0]), one.parts[0].part.unit]
+        for one in answers
+    ]
+    table = FittedTable(("id", "verdict", "claimed", "computed", "unit"), rows, frozenset({0, 1, 4}))
+    reasons = [f"{one.id} {_(one.verdict)}: {reason(one)}" for one in answers]
+    return [table, "", *reasons, "", _("{count} claims: {tally}", count=len(answers), tally=tally(answers))]
+
+
+def deliver_claims(
+    files: Mapping[str, Path],
+    catalog: Catalog,
+    out: Path,
+    workers: int,
+    quiet: bool,
+    command: Sequence[str],
+    force: bool = False,
+) -> list[Answer]:
+    """Checks the claims in *files* (id -> path) and leaves claims.csv, parts.csv, claims.html and claims.md in *out*.
+
+    Raises ScenarioErrors, FolderRefused.
+    """
+    question = {"command": "claims", "values": {"claims": " ".join(files)}}
+    told = begin_question(out, question, command, force)
+    with Progress(quiet, "checking", "claims") as progress:
+        answers = check_claims(files, catalog, workers, progress)
+    with written_together(out, told | {"claims": len(answers)}, points=()) as folder:
+        write_claims(folder, answers)
+    return answers

@@ -1,0 +1,56 @@
+"""`gpufleet explain`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.frame import ScenarioFile, Seed, Sets, app, bad_input_told, fail, scenario_file, show_all
+from sim.language import _
+
+Number = Annotated[int, typer.Option("--request", min=0, help="Its number in order of arrival, from 0 on.")]
+Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; left out: the first one.")]
+Trace = Annotated[
+    Path | None, typer.Option(help="Also write the steps of its replica as a trace for Perfetto (ui.perfetto.dev).")
+]
+
+
+@app.command()
+def explain(
+    scenario: ScenarioFile,
+    request: Number,
+    sets: Sets = None,
+    seed: Seed = None,
+    fleet: Fleet = None,
+    trace: Trace = None,
+) -> None:
+    """Show the steps that one request took part in and what kept it waiting, at the first point of the sweep."""
+    with bad_input_told():
+        from sim.catalogue.catalog import load_catalog
+        from sim.report.explanation import story
+        from sim.report.explanation import trace as trace_of
+        from sim.scenario.reading.load import load
+        from sim.scenario.resolving.case import resolve
+        from sim.scenario.sweep import cases
+        from sim.study.explanation import NoSuchRequest, journal_of
+
+        catalog = load_catalog()
+        loaded = load(scenario_file(scenario), sets or (), catalog=catalog, seed=seed)
+        names = [one.name for one in loaded.fleets]
+        if fleet is not None and fleet not in names:
+            fail(f"--fleet {fleet}: there is none of that name; there are {', '.join(names)}")
+        case = next(case for case in cases(loaded) if case.fleet == (fleet or names[0]))
+        plan = resolve(loaded, case, catalog)
+        if plan.infeasible:
+            fail(f"fleets.{plan.fleet}: {plan.infeasible}")
+        if plan.unit or plan.services:
+            fail("explain shows the steps of language models, in scenarios with one service")
+        try:
+            journal = journal_of(plan, request)
+        except NoSuchRequest as error:
+            fail(f"--request {request}: {error}")
+        if trace is not None:
+            trace.write_text(trace_of(journal))
+    point = ", ".join(f"{axis} {value}" for axis, value in case.axes.items())
+    where = [_("At the first point of the sweep: {point}.", point=point)] if point else []
+    show_all(*where, *story(journal), *([f"trace in {trace}"] if trace else []))

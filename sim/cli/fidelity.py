@@ -1,0 +1,140 @@
+"""Commands about measurements: `validate` predicts them, `calibrate` fits factors to one's own."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.cli.frame import (
+    OTHER_FAILURE,
+    Force,
+    Quiet,
+    Workers,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    show_all,
+    usable,
+)
+from sim.cli.workplace import whole_or_nothing
+
+
+@app.command()
+def validate(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Measurements: a CSV table, results of a benchmark client, or a folder of these."
+        ),
+    ],
+    about: Annotated[
+        list[str] | None, typer.Option(help="What results of a client do not tell: gpu=l40s, tp=2, precision=fp8.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; left out: outputs/validate-<name>.")] = None,
+    workers: Workers = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict measured benchmarks and show how far the predictions are off."""
+    with bad_input_told():
+        from sim.benchdata import read_benchmarks
+        from sim.benchdata.served import parsed
+        from sim.catalogue.catalog import load_catalog
+        from sim.fidelity.validation import table_kind
+
+        kind = table_kind(table)
+        rows = read_benchmarks(table, parsed(about)) if about else kind.read(table)
+        folder = usable(out or Path("outputs") / f"validate-{table.resolve().stem}")
+
+        from sim.fidelity.validation import run_validation
+
+        with whole_or_nothing(folder):
+            outcomes = run_validation(
+                kind=kind,
+                rows=rows,
+                catalog=load_catalog(),
+                out=folder,
+                workers=workers or os.cpu_count() or 1,
+                table=str(table),
+                quiet=quiet,
+                command=command_line(),
+                force=force,
+            )
+    if not quiet:
+        show_all(*kind.show(outcomes), f"results in {folder}")
+
+
+@app.command()
+def calibrate(
+    tables: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TABLE...",
+            help="Your own runs in the columns of `validate`; or what your server or a load generator told: pages of "
+            "/metrics, answers to queries, spans, reports of GuideLLM or AIPerf, results of `vllm bench serve`. A "
+            "folder of pages is a stretch of its own.",
+        ),
+    ],
+    gpu: Annotated[str, typer.Option(help="The GPU that they ran on: an id or an alias.")],
+    out: Annotated[Path, typer.Option(help="File for the factors; a scenario names it: `calibration: my-gpu.yaml`.")],
+    about: Annotated[
+        list[str] | None, typer.Option(help="What the server does not tell: tp=2, precision=fp8, engine_version=0.15.")
+    ] = None,
+    seconds: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=1e-3, max=1e9, help="From the first page of metrics to the last; one for all stretches or one for each."
+        ),
+    ] = None,
+    workload: Annotated[
+        Path | None,
+        typer.Option(help="File for the traffic that was seen, of several stretches one each; a scenario's `base:`."),
+    ] = None,
+    workers: Workers = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a host and its GPU to your own benchmarks: efficiencies, overheads, the link between the GPUs."""
+    with bad_input_told():
+        from concurrent.futures.process import BrokenProcessPool
+
+        from sim.benchdata.served import read_rows, traffic_files, traffic_text, why_not_written
+        from sim.catalogue.catalog import load_catalog
+        from sim.fidelity.calibration import NothingToFit, calibrate, calibration_report, calibration_text, why_kept
+
+        catalog = load_catalog()
+        wanted = catalog.gpu(gpu).id
+        table = " ".join(str(path) for path in tables)
+        rows, seen = read_rows(tables, wanted, about or [], seconds or [])
+        if workload is not None and (reason := why_not_written(workload, seen, out)):
+            fail(f"--workload {workload}: {reason}")
+        if out.exists() and (reason := why_kept(out, wanted, table, force)):
+            fail(f"--out {out}: {reason}")
+        try:
+            fitted = calibrate(rows, wanted, catalog, workers or os.cpu_count() or 1, table)
+        except NothingToFit as error:
+            fail(str(error))
+        except BrokenProcessPool:
+            fail("a worker process was killed, perhaps for lack of memory; nothing is written", OTHER_FAILURE)
+        files = traffic_files(workload, seen) if workload is not None else {}
+        texts = {file: traffic_text(traffic, table) for file, traffic in files.items()}
+        _write(out, {out: calibration_text(fitted.calibration)} | texts)
+    if not quiet:
+        lines = [remark for one in seen for remark in one.remarks]
+        lines.append(f"wrote {out}; a scenario uses it with: calibration: {out}")
+        lines += [f"wrote {file}; a scenario takes the traffic with: base: {file}" for file in files]
+        show_all(*calibration_report(fitted), *lines)
+
+
+def _write(out: Path, texts: Mapping[Path, str]) -> None:
+    """The files *texts*, of which *out* is the one that was asked for."""
+    from sim.study.execution.durable import write_whole
+
+    try:
+        for file, text in texts.items():
+            write_whole(file, text)
+    except OSError as error:
+        fail(f"--out {out}: cannot be written: {(error.strerror or str(error)).lower()}")

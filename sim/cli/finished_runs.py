@@ -1,0 +1,174 @@
+"""Commands about finished runs: `price` bills one again, `diff` compares two, `export` writes one for other
+programs. Nothing is simulated.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from sim.cli.frame import (
+    Force,
+    Format,
+    NoReport,
+    Quiet,
+    app,
+    bad_input_told,
+    command_line,
+    fail,
+    next_command,
+    show_all,
+    show_money_of,
+    shown_to_people,
+    usable,
+)
+from sim.cli.questions import repriced_folder
+from sim.language import ENGLISH, _, retold, speaking
+
+
+@app.command()
+def price(
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a finished run.")],
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A price or a term: site.pue=1.2. May be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; left out: beside RUN_DIR, named after what is set.")
+    ] = None,
+    no_report: NoReport = False,
+    force: Force = False,
+    quiet: Quiet = False,
+    format: Format = "table",
+) -> None:
+    """Bill a finished run at other prices; nothing is simulated again."""
+    with bad_input_told():
+        from sim.catalogue.catalog import load_catalog
+        from sim.deliver.folder import is_finished, owned
+        from sim.scenario.reading.load import has_job
+        from sim.study.reprice import SCENARIO_FILE, load_repriced
+
+        catalog = load_catalog()
+        if not is_finished(run):
+            fail(f"{run}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted")
+        if (run / SCENARIO_FILE).is_file() and has_job(run / SCENARIO_FILE):
+            _price_work(run, sets, catalog, out, not no_report, force, quiet, format)
+            return
+        loaded = load_repriced(run, sets or (), catalog)
+        show_money_of(loaded)
+        folder = usable(out or repriced_folder(run, loaded, sets))
+
+        from sim.deliver.run import futures_told, price_run
+        from sim.report.json_document import as_json, run_document
+        from sim.report.run.terminal import headed, terminal_differences, terminal_table
+        from sim.report.run.verdict import verdict_of
+        from sim.scenario.checks.hardware import hostless_notes
+        from sim.scenario.sections.comparison import models_of
+        from sim.scenario.sweep import axes
+        from sim.study.execution.cases import limits
+        from sim.study.monte_carlo import stored_disputes
+        from sim.study.points import summarize
+
+        with owned(folder):
+            cases = price_run(run, loaded, catalog, folder, not no_report, command_line(), force)
+    told = (cases, axes(loaded), limits(loaded))
+    bare = hostless_notes(loaded, catalog)
+    notes = [*loaded.workload.notes(), *bare, *futures_told(folder)]
+    if format == "json":
+        typer.echo(as_json(run_document(loaded, catalog, cases, notes, str(folder))))
+    elif not quiet:
+        show_all(
+            *headed(verdict_of(loaded, catalog, summarize(*told), disputes=stored_disputes(folder)), loaded),
+            terminal_table(*told),
+            *terminal_differences(*told, models_of(loaded, loaded.compare)),
+            *bare,
+            *futures_told(folder),
+            f"results in {folder}",
+            *([next_command("price", run, folder, loaded)] if shown_to_people() else []),
+        )
+
+
+def _price_work(
+    run: Path,
+    sets: list[str] | None,
+    catalog: Any,
+    out: Path | None,
+    report: bool,
+    force: bool,
+    quiet: bool,
+    format: str,
+) -> None:
+    """A job, or a queue of jobs, in place of a service: its answer takes a moment, so it is computed anew."""
+    from sim.deliver.folder import owned
+    from sim.deliver.jobs import run_work
+    from sim.jobs.kinds import kind_of
+    from sim.jobs.load import load_job
+    from sim.report.json_document import as_json
+    from sim.study.reprice import load_repriced_work
+
+    loaded = load_repriced_work(run, sets or (), catalog, load_job)
+    show_money_of(loaded)
+    folder = usable(out or repriced_folder(run, loaded, sets))
+    with owned(folder):
+        rows = run_work(loaded, catalog, folder, report, command_line(), force)
+    kind = kind_of(loaded)
+    told = kind.verdict(rows)
+    if format == "json":
+        typer.echo(as_json(kind.document(loaded, rows, str(folder))))
+    elif not quiet:
+        show_all(told.headline, "", *kind.tables(rows), *told.findings, f"results in {folder}")
+
+
+@app.command()
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a finished run.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another one.")],
+    format: Format = "table",
+) -> None:
+    """Compare two finished runs: changed inputs, and what they changed; nothing is simulated."""
+    with bad_input_told():
+        from sim.catalogue.catalog import load_catalog
+        from sim.deliver.folder import is_finished
+        from sim.report.diff import diff_document, diff_tables
+        from sim.report.json_document import as_json
+        from sim.study.diff import StoredRun, compare
+
+        unfinished = [folder for folder in (first, second) if not is_finished(folder)]
+        if unfinished:
+            fail("\n".join(f"{folder}: is no finished run: gpufleet run makes one" for folder in unfinished))
+        catalog = load_catalog()
+        runs = StoredRun.read(first, catalog), StoredRun.read(second, catalog)
+        show_money_of(runs[1].scenario)
+        found = compare(*runs)
+    if format == "json":
+        with speaking(ENGLISH):
+            typer.echo(as_json(diff_document(*runs, found)))
+    else:
+        show_all(*diff_tables(*runs, found))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, plan or other answer.")],
+    format: Annotated[
+        Literal["xlsx", "focus"],
+        typer.Option("--format", help="xlsx: a workbook with live formulas; focus: billing rows by FOCUS 1.2, as CSV."),
+    ] = "xlsx",
+    out: Annotated[
+        Path | None, typer.Option(help="The file; left out: RUN.xlsx or RUN-focus.csv, beside the folder.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a finished answer as a workbook or as billing rows; nothing is simulated."""
+    with bad_input_told():
+        from sim.deliver.export import default_file, exported, why_no_export
+
+        folder = Path(run)
+        file = out or default_file(folder, format)
+        if refusal := why_no_export(folder, format, file):
+            fail(refusal)
+        told = exported(folder, format, file)
+    for line in told:
+        typer.echo(retold(line), err=True)
+    if not quiet:
+        typer.echo(_("written: {file}", file=file))

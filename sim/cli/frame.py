@@ -1,0 +1,206 @@
+"""The frame of all commands: the app, options that several of them take, messages, exit codes and output.
+
+Below an answer on a terminal stands the next useful command; programs that read the output never see that line.
+"""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+
+from sim.language import retold
+from sim.scenario.reading.shipped import scenario_file as scenario_file
+from sim.study.capacity_tolerance import NARROWEST, RELATIVE, WIDEST
+
+
+def shown_to_people() -> bool:
+    """Whether somebody reads what is printed."""
+    return sys.stdout.isatty()
+
+
+def next_command(command: str, path: Path, folder: Path, scenario: Any) -> str:
+    """The next useful command after *command* on the scenario at *path*, whose answer is in *folder*; empty if none."""
+    fleets = getattr(scenario, "fleets", ())
+    priced, compared = any(fleet.cost is not None for fleet in fleets), len(fleets) > 1
+    if command == "check":
+        return _line(f"run {path}", "simulates it")
+    if command == "run" and scenario.slo.goals:
+        return _line(f"capacity {path}", "finds the highest load of each fleet within the SLO")
+    if command in ("run", "capacity") and priced and compared:
+        return _line(f"sensitivity {path}", "finds which inputs change the result")
+    if command == "sensitivity" and priced:
+        return _line(f"breakeven {path}", "compares ways to pay, over load and over months")
+    if command == "size" and (folder / "winner.yaml").exists():
+        return _line(f"run {folder / 'winner.yaml'}", "shows the winner in detail")
+    if command == "breakeven" and scenario.plan is not None:
+        return _line(f"plan {path}", "says what to order in which month")
+    if command in ("breakeven", "plan", "price"):
+        return _line(f"export {folder}", "writes the figures as a workbook")
+    return ""
+
+
+def _line(words: str, what: str) -> str:
+    return f"next: gpufleet {words} ({what})"
+
+
+FIRST_TOLD_S, TOLD_EVERY_S = 5.0, 10.0
+"""When a command that still reads and checks first says what it is at, and how often then."""
+BAD_INPUT = 2
+OTHER_FAILURE = 1
+
+app = typer.Typer(
+    name="gpufleet",
+    help="Simulate GPU fleets that serve language models: latency, load and cost per million tokens.",
+    epilog="--lang zh anywhere on the line answers in Chinese, as GPUFLEET_LANG=zh does; --no-color prints without "
+    "colours, as the environment's NO_COLOR does.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Replace a value: workload.arrivals.rate_rps=2. May be repeated."),
+]
+Seed = Annotated[int | None, typer.Option(help="In place of the scenario's seed.")]
+Replications = Annotated[int | None, typer.Option(help="In place of the scenario's replications.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; left out: one per CPU core.")]
+Format = Annotated[
+    Literal["table", "json"], typer.Option("--format", help="json: one document on stdout, and nothing else there.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results; left out: below outputs/, named after what is asked.")
+]
+Relative = Annotated[
+    float, typer.Option(min=NARROWEST, max=WIDEST, help="Width of the last bracket in the search for a capacity.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace what the folder holds, also the answer to another question.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Tables only: no pictures and no HTML page.")]
+Kind = Annotated[
+    str,
+    typer.Argument(
+        help="gpus, models, quantizations, kernels, engines, servers, links, prices, grids, drafters or failures."
+    ),
+]
+
+
+@contextmanager
+def bad_input_told() -> Iterator[None]:
+    """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    from sim.benchdata.errors import BenchdataError
+    from sim.catalogue.catalog import CatalogError, UnknownId
+    from sim.deliver.folder import FolderBusy, FolderRefused
+    from sim.scenario.reading.errors import ScenarioErrors
+    from sim.yamlio import YamlError
+
+    try:
+        yield
+    except (ScenarioErrors, UnknownId, CatalogError, YamlError, BenchdataError, FolderRefused) as error:
+        fail(str(error))
+    except FolderBusy as error:
+        fail(str(error), OTHER_FAILURE)
+
+
+class TimeLimitError(BaseException):
+    """The time limit of a check has passed; no `except Exception` on the way may take it for something else."""
+
+
+@contextmanager
+def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
+    """Say on stderr what is being read or checked where that takes long, and end the command after *limit_s* seconds.
+
+    A timer of the operating system interrupts whatever is at work, hence only the main thread of a Unix process is
+    watched.
+    """
+    from sim.infile import STAGE
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    started_s = time.monotonic()
+
+    def told(*_: object) -> None:
+        passed_s = time.monotonic() - started_s
+        if limit_s is not None and passed_s >= limit_s:
+            raise TimeLimitError
+        due_s = passed_s + (TOLD_EVERY_S if passed_s >= FIRST_TOLD_S else FIRST_TOLD_S - passed_s)
+        if passed_s >= FIRST_TOLD_S and not quiet:
+            typer.echo(f"{passed_s:.0f} s: {STAGE.get()}", err=True)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, min(due_s, limit_s or due_s) - passed_s))
+
+    handler, (left_s, every_s) = signal.signal(signal.SIGALRM, told), signal.getitimer(signal.ITIMER_REAL)
+    signal.setitimer(signal.ITIMER_REAL, min(FIRST_TOLD_S, limit_s or FIRST_TOLD_S))
+    try:
+        yield
+    except TimeLimitError:
+        fail(f"not finished after {limit_s:g} s, {STAGE.get()}: make the scenario smaller, or raise --time-limit")
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        passed_s = time.monotonic() - started_s
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, left_s - passed_s) if left_s else 0.0, every_s)
+
+
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
+    """Ends the command with *message* on stderr."""
+    typer.echo(retold(message), err=True)
+    raise typer.Exit(code)
+
+
+def usable(folder: Path) -> Path:
+    """*folder*, if results may go there."""
+    from sim.deliver.folder import why_not
+
+    if refusal := why_not(folder):
+        fail(f"--out {folder}: {refusal}")
+    return folder
+
+
+def narrowed(relative: float) -> float | None:
+    """*relative* for the name of a folder: None where it is the usual one."""
+    return relative if relative != RELATIVE else None
+
+
+def command_line() -> list[str]:
+    """The command as it was typed, for the manifest."""
+    return ["gpufleet", *sys.argv[1:]]
+
+
+def say_what_is_ignored(command: str, scenario: Any, quiet: bool) -> None:
+    """On stderr, for a *command* that asks about the scenario's own workload and not about its sweep."""
+    from sim.report.words.precision import ignored
+
+    if not quiet and (told := ignored(command, scenario)):
+        typer.echo(retold(told), err=True)
+
+
+def show_money_of(scenario: Any) -> None:
+    """From here on money is shown in the currency of *scenario*: a process runs one command."""
+    from sim.report.words.money import show_in
+
+    show_in(scenario)
+
+
+def show_all(*parts: Any) -> None:
+    """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line,
+    and so does an address.
+    """
+    from rich.console import Console
+
+    from sim.report.words.units import counted
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for part in parts:
+        told = counted(retold(part)) if isinstance(part, str) else part
+        console.print(told, soft_wrap=isinstance(part, str), crop=False)

@@ -1,0 +1,137 @@
+"""Commands about scenario files: `init` writes one to start from, `check` resolves and validates one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sim.cli.frame import (
+    Format,
+    Replications,
+    ScenarioFile,
+    Seed,
+    Sets,
+    app,
+    bad_input_told,
+    fail,
+    next_command,
+    scenario_file,
+    show_all,
+    shown_to_people,
+    watched,
+)
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the new scenario.")] = "scenario",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Write a commented scenario NAME.yaml, and a JSON schema with which editors complete and check it."""
+    with bad_input_told():
+        from sim.scenario.template import SCHEMA_FILE, schema_text, template
+
+        target = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+        schema = target.with_name(SCHEMA_FILE)
+        if target.exists() and not force:
+            fail(f"{target}: exists; --force overwrites it")
+        try:
+            target.write_text(template(target.stem), encoding="utf-8")
+            schema.write_text(schema_text(), encoding="utf-8")
+        except OSError as error:
+            fail(f"{error.filename}: cannot be written: {(error.strerror or str(error)).lower()}")
+    show_all(f"wrote {target} and {schema}; look at it with: gpufleet check {target}")
+
+
+TimeLimit = Annotated[
+    float, typer.Option(min=1.0, metavar="SECONDS", help="End with an error after this time; progress is on stderr.")
+]
+
+
+@app.command()
+def check(
+    scenario: ScenarioFile,
+    sets: Sets = None,
+    seed: Seed = None,
+    replications: Replications = None,
+    format: Format = "table",
+    time_limit: TimeLimit = 120.0,
+) -> None:
+    """Resolve and validate a scenario, print its plan and where each value comes from; simulate nothing."""
+    with watched(time_limit), bad_input_told():
+        from sim.catalogue.catalog import load_catalog
+        from sim.claims.files import sections
+        from sim.claims.verdict import check as check_claim
+        from sim.infile import STAGE
+        from sim.report.assumptions import price_age_note
+        from sim.report.check import candidates, overview, workload_told
+        from sim.report.json_document import as_json, check_document
+        from sim.report.monte_carlo import inputs_told
+        from sim.report.prediction_accuracy import fleet_worths, worth_table
+        from sim.scenario.reading.load import has_job, load_for_size
+        from sim.scenario.resolving.case import Resolver
+        from sim.scenario.resolving.describe import describe
+        from sim.scenario.sweep import cases
+
+        catalog = load_catalog()
+        options = {"seed": seed, "replications": replications}
+        path = scenario_file(scenario)
+        held = sections(path)
+        if "claim" in held:
+            claim = check_claim(path, catalog)
+            if held == {"claim"}:
+                _show_claim(path, claim, format)
+                return
+        if has_job(path):
+            _check_work(path, sets or (), catalog, options, format)
+            return
+        loaded = load_for_size(path, sets or (), catalog=catalog, seed=seed, replications=replications)
+        found = cases(loaded)
+        first = [case for case in found if case.replication == 0]
+        resolver = Resolver(loaded, catalog)
+        plans = []
+        for number, case in enumerate(first, 1):
+            STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
+            plans.append((case.axes, describe(resolver.plan(case), catalog)))
+        worths = fleet_worths(loaded, catalog)
+        if format == "json":
+            typer.echo(as_json(check_document(loaded, plans, len(found), worths)))
+        else:
+            asked = [loaded.question] if loaded.question else []
+            told = overview(plans, len(found), loaded.precision) if plans else [workload_told(loaded)]
+            space = candidates(loaded, catalog) if loaded.size is not None else []
+            hint = [next_command("check", path, path.parent, loaded)] if shown_to_people() else []
+            worth = [worth_table(worths)] if worths else []
+            show_all(*asked, *told, *worth, *space, *inputs_told(loaded), *price_age_note(loaded, catalog), *hint)
+    if plans and all(plan["infeasible"] for _, plan in plans):
+        fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for _, plan in plans)))
+
+
+def _show_claim(path: Path, claim: Any, format: str) -> None:
+    """A claim that the catalogue and arithmetic decide, without a fleet."""
+    from sim.report.json_document import as_json
+
+    if format == "json":
+        typer.echo(as_json({"scenario": path.stem, "statement": claim.statement, "figures": list(claim.figures)}))
+    else:
+        show_all(claim.statement, f"{len(claim.figures)} figures and {len(claim.parts)} parts; nothing is simulated")
+
+
+def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str, int | None], format: str) -> None:
+    """A job, or a queue of jobs, in place of a service."""
+    from sim.jobs.kinds import kind_of
+    from sim.jobs.load import load_job
+    from sim.report.json_document import as_json
+
+    loaded = load_job(path, sets, catalog=catalog, **options)
+    kind = kind_of(loaded)
+    rows = kind.rows(loaded, catalog)
+    plans = kind.described(rows, catalog)
+    if format == "json":
+        told = {"scenario": loaded.name, "question": loaded.question, "cases": len(rows), "plans": plans}
+        typer.echo(as_json(told))
+    else:
+        show_all(*([loaded.question] if loaded.question else []), *kind.overview(rows, plans))
+    if all(plan["infeasible"] for plan in plans):
+        fail("\n".join(dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for plan in plans)))

@@ -1,0 +1,123 @@
+"""Where a command has its points simulated: on this machine's cores, or by a cluster."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sim.cli.frame import OTHER_FAILURE, fail
+from sim.language import retold
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="A dask scheduler that runs the points: tcp://host:8786 or tls://host:8786.",
+    ),
+]
+
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="SECONDS",
+        help="With --cluster: how long to go on while there is no worker; left out: 30.",
+    ),
+]
+PLAIN = (
+    "--cluster {address}: neither encrypted nor authenticated: anyone on the network can read it and run programs as "
+    "you; use tls:// and certificates, or a network that only you reach (docs/cluster.md)"
+)
+
+
+@contextmanager
+def workplace(
+    workers: int | None, cluster: str | None, wait_s: float | None, out: Path, scenario: Any, file: Path
+) -> Iterator[Any]:
+    """The cluster at the address *cluster*, else *workers* processes here; which alone write to the folder *out*.
+
+    The run goes on for *wait_s* seconds (left out: 30) while the cluster has no worker.
+
+    A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
+    """
+    from sim.deliver.folder import owned
+
+    if cluster is not None:
+        _refuse_files_elsewhere(scenario, file.absolute().parent)
+    before = signal.signal(signal.SIGTERM, _interrupt)  # what a batch system sends when the time is up
+    try:
+        with owned(out), _cores(workers) if cluster is None else _cluster(cluster, wait_s) as found:
+            yield found
+    except KeyboardInterrupt:
+        fail(f"{out}: interrupted; finished points are kept, and the same command goes on from them", OTHER_FAILURE)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def whole_or_nothing(folder: Path) -> Iterator[None]:
+    """For a command that alone writes to *folder*, and leaves nothing there unless it comes to its end."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    from sim.deliver.folder import owned
+
+    try:
+        with owned(folder):
+            yield
+    except BrokenProcessPool:
+        fail("a worker process was killed, perhaps for lack of memory; nothing is kept", OTHER_FAILURE)
+    except KeyboardInterrupt:
+        fail("interrupted; nothing is kept", OTHER_FAILURE)
+
+
+def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
+    """Before anything is sent: a scenario of somebody else's must not carry off what it names."""
+    from sim.study.execution.digest import files_outside
+
+    told = [
+        f"--cluster: {path} does not lie below {folder}, and only files there are sent to workers: copy it there"
+        for path in files_outside(scenario, folder)
+    ]
+    if told:
+        fail("\n".join(told))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _cores(workers: int | None) -> Iterator[Any]:
+    from sim.study.execution.cases import WorkerLost
+    from sim.study.execution.cores import Cores
+
+    try:
+        with Cores(workers or os.cpu_count() or 1) as cores:
+            yield cores
+    except WorkerLost as error:
+        fail(str(error), OTHER_FAILURE)
+
+
+@contextmanager
+def _cluster(address: str, wait_s: float | None) -> Iterator[Any]:
+    if not re.fullmatch(r"[a-z]+://(\[[0-9a-f:]+\]|[^\s/:]+):\d+", address):
+        fail(f"--cluster {address}: an address such as tcp://host:8786 or tls://host:8786 is needed")
+    try:
+        from sim.study.execution.cluster import Cluster, ClusterError
+    except ModuleNotFoundError:
+        fail("--cluster needs dask.distributed: pip install 'gpufleet[cluster]'")
+    if not address.startswith("tls://"):
+        typer.echo(retold(PLAIN.format(address=address)), err=True)
+    try:
+        with Cluster(
+            address, wait_s, lambda sentence: typer.echo(retold(f"--cluster: {sentence}"), err=True)
+        ) as machines:
+            yield machines
+    except ClusterError as error:
+        fail(f"--cluster: {error}", OTHER_FAILURE)

@@ -1,0 +1,105 @@
+"""What acquiring servers costs beyond their own price: network and storage, sales tax, deployment, removal.
+
+Network and storage are a share of what servers and GPUs cost, bought and written off with them. Tax and duties are
+charged where they are not refunded. Deployment puts servers into service; decommissioning takes them out at the end
+of their life.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from sim.cost.charge import FlatCharge, Paid, Stated
+from sim.cost.component import Owned, OwnerComponent, for_each
+from sim.cost.currency import Price
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.hardware import Hardware
+from sim.cost.price_book import CostError, Problem
+from sim.spec import Fraction
+
+
+class NetworkStorage(OwnerComponent):
+    """Network and storage as a share of the hardware's price, where no parts list is at hand."""
+
+    fraction_of_hardware: Fraction
+    """Price of network and storage over the price of servers and GPUs."""
+
+    buys: ClassVar[bool] = True
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """Network and storage of every server and GPU bought; they lose value as the hardware does."""
+        return [_share(charge, self.fraction_of_hardware, owned.finance) for charge in owned.purchases]
+
+
+def _share(charge: FlatCharge, fraction: float, finance: StraightLine | Annuity) -> FlatCharge:
+    bought_usd = fraction * charge.once_usd
+    each_usd = finance.usd_per_h(bought_usd / charge.units_per_h) if charge.units_per_h else 0.0
+    stated = Stated("operations.network_storage.fraction_of_hardware", fraction, "of the hardware's price")
+    price = charge.price.derived(each_usd, charge.price.unit, stated)
+    return replace(charge, component="network_storage", price=price, once_usd=bought_usd)
+
+
+class SalesTax(OwnerComponent):
+    """Sales tax, VAT or import duty that the buyer pays."""
+
+    fraction_of_purchases: Fraction
+    """Tax over the purchase prices, those of replaced GPUs included; a resale does not bring it back."""
+
+    @property
+    def stated(self) -> Stated:
+        """The rate as the scenario has it."""
+        return Stated("operations.sales_tax.fraction_of_purchases", self.fraction_of_purchases, "of the price")
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The tax on every purchase, spread over the life; `failures` carries that on replacements."""
+        return [self._tax(charge, owned.finance) for charge in owned.purchases]
+
+    def _tax(self, charge: FlatCharge, finance: StraightLine | Annuity) -> FlatCharge:
+        paid_usd = self.fraction_of_purchases * charge.once_usd
+        each_usd = finance.sunk_usd_per_h(paid_usd / charge.units_per_h) if charge.units_per_h else 0.0
+        price = charge.price.derived(each_usd, charge.price.unit, self.stated)
+        return replace(charge, component="sales_tax", price=price, once_usd=paid_usd, resold=False)
+
+
+class Deployment(OwnerComponent):
+    """Paid once, when the servers come."""
+
+    usd_per_server: Price
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The work, spread over the life of the servers, a charge per pool. Raises CostError without a server."""
+        return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
+
+    def _work(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
+        servers = countable_servers(hardware, "operations.deployment")
+        once = self.usd_per_server.unit_price("server", "operations.deployment.usd_per_server")
+        price = once.per("server-h", finance.sunk_usd_per_h(once.usd))
+        return [
+            FlatCharge("deployment", pool.name, pool.server_id, part, price, Paid.AT_DELIVERY, part * once.usd)
+            for pool, part in hardware.shared(servers)
+        ]
+
+
+def countable_servers(hardware: Hardware, key: str) -> float:
+    """How many servers a price per server applies to. Raises CostError where the pools name none."""
+    if hardware.server is None:
+        raise CostError(Problem(key, f"pool {hardware.pool_names} names no server to count"))
+    return hardware.servers
+
+
+class Decommissioning(OwnerComponent):
+    """Paid once, at the end of the life."""
+
+    usd_per_server: Price
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The work, saved up over the life of the servers, a charge per pool. Raises CostError without a server."""
+        return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
+
+    def _work(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
+        servers = countable_servers(hardware, "operations.decommissioning")
+        once = self.usd_per_server.unit_price("server", "operations.decommissioning.usd_per_server")
+        price = once.per("server-h", finance.end_usd_per_h(once.usd))
+        return [
+            FlatCharge("decommissioning", pool.name, pool.server_id, part, price, Paid.AT_END, part * once.usd)
+            for pool, part in hardware.shared(servers)
+        ]

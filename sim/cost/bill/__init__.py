@@ -1,1 +1,0 @@
-"""Charges, and the ledger that books them."""

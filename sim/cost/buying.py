@@ -1,0 +1,72 @@
+"""Buying the hardware and running it at a site: GPUs bought one by one, and servers with the GPUs in their price.
+
+GPUs in use that no server's price includes are bought singly, and empty slots stay empty. Of the GPUs that a
+server's price includes, the share that no replica uses stands apart in the bill.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from sim.cost.charge import FlatCharge, purchase
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.hardware import Hardware
+from sim.cost.metering import Unused
+from sim.cost.price_book import CostError, PriceBook, Problem, Quotes
+from sim.spec import Spec
+
+
+def gpu_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+    """The GPUs that *hardware* needs beyond those in its servers' price, a charge per pool. Raises CostError."""
+    included = 0
+    if hardware.server is not None:
+        included = book.server_purchase(hardware.server.id, hardware.gpu)[1]
+        if included >= hardware.slots:
+            return []
+    if not hardware.gpu:
+        raise CostError(Problem("cost", f"pool {hardware.pool_names} names no GPU, so there is nothing to buy"))
+    price = book.purchase(hardware.gpu).price
+    bought = max(0.0, hardware.gpus - included * hardware.servers)
+    per_h = price.per("GPU-h", finance.usd_per_h(price.usd))
+    return [
+        purchase("gpu_capital", pool.name, pool.server_id, gpus, per_h, price.usd)
+        for pool, gpus in hardware.shared(bought)
+    ]
+
+
+def server_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+    """The servers of *hardware*, a charge per pool; none where the pools name no server. Raises CostError."""
+    if hardware.server is None:
+        return []
+    price, included = book.server_purchase(hardware.server.id, hardware.gpu)
+    per_h = price.per("server-h", finance.usd_per_h(price.usd))
+    unused = Unused.of(hardware.gpus, included * hardware.servers)
+    return [
+        purchase("server_capital", pool.name, pool.server_id, servers, per_h, price.usd, unused)
+        for pool, servers in hardware.shared(hardware.servers)
+    ]
+
+
+class Buy(Spec):
+    """Bought servers and GPUs, at the catalogue's default purchase price unless quoted."""
+
+    acquisition: Literal["buy"]
+    quotes: Quotes = Field(default_factory=dict)
+    """The planner's own prices by GPU or server id, dollars each; they override data/prices."""
+    share: bool = False
+    """Pay only for the slots that are used: somebody else fills the rest of the server."""
+
+    def charges(self, fleet: Sequence[Hardware], book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+        """Capital of *fleet*, a charge per pool and component. Raises CostError with every price that is missing."""
+        result: list[FlatCharge] = []
+        problems: dict[Problem, None] = {}
+        for hardware in fleet:
+            for component in (gpu_capital, server_capital):
+                try:
+                    result += component(hardware, book, finance)
+                except CostError as error:
+                    problems.update(dict.fromkeys(error.problems))
+        if problems:
+            raise CostError(*problems)
+        return result

@@ -1,0 +1,149 @@
+"""Greenhouse gases of a fleet: of the electricity it draws and of making the machines.
+
+operational = energy at the servers x PUE x the grid's intensity (as CodeCarbon and the ML CO2 calculator count)
+embodied    = gases of making the hardware x hours of use / hours of its life (the Green Software Foundation's SCI, time
+              share; EcoLogits counts the same way). A machine that stands idle ages too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, model_validator
+
+from sim.catalogue.market import Grid
+from sim.cost.charge import Stated
+from sim.cost.clock import MIDNIGHT, Clock
+from sim.cost.price_book import CostError, Problem
+from sim.records import Interval
+from sim.spec import NonNegative, Positive, Spec
+from sim.units import HOURS_PER_DAY, HOURS_PER_YEAR, JOULES_PER_KWH, SECONDS_PER_HOUR
+
+GRAMS_PER_KG = 1000.0
+
+
+def _hours(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return (value,)
+    if len(value) not in (1, HOURS_PER_DAY):
+        raise ValueError(f"one value or 24, from midnight on, are needed, not {len(value)}")
+    return value
+
+
+FlatOrHourly = Annotated[
+    tuple[NonNegative, ...], BeforeValidator(_hours, json_schema_input_type=float | tuple[float, ...])
+]
+
+
+class Embodied(Spec):
+    """Making, moving and scrapping the machines."""
+
+    gpu_kg: NonNegative | dict[str, NonNegative]
+    """kg CO2e of one GPU; a number for all, or by GPU id."""
+    server_kg: NonNegative
+    """kg CO2e of one server without its GPUs."""
+    life_years: Positive
+    """Years over which they are spread."""
+
+
+class Carbon(Spec):
+    """Intensity of the grid, and the machines' own share."""
+
+    grid: str | None = None
+    """Id in data/grids, whose mean over a year counts."""
+    grid_g_per_kwh: FlatOrHourly | None = None
+    """In its place, g CO2e per kWh of electricity: an average, or 24 values from midnight on."""
+    embodied: Embodied | None = None
+    """Left out: only the electricity is counted, and the report says so."""
+
+    @model_validator(mode="after")
+    def _one_grid(self) -> Self:
+        if (self.grid is None) == (self.grid_g_per_kwh is None):
+            raise ValueError("either grid (gpufleet list grids) or grid_g_per_kwh is needed")
+        return self
+
+    def plan(
+        self, gpus: Mapping[str, float], servers: float, pue: float, clock: Clock, grid: Grid | None = None
+    ) -> "CarbonPlan":
+        """For *gpus* by id in *servers*, at a site with *pue*; *clock* shows its local time. Raises CostError.
+
+        *grid* is the one that is named, where one is.
+        """
+        by_hour = self.grid_g_per_kwh or ((grid.g_per_kwh.value,) if grid is not None else ())
+        kg_per_h = 0.0
+        notes: tuple[str, ...] = ()
+        if self.embodied is None:
+            notes = ("Carbon counts the electricity alone: making the machines is left out.",)
+        else:
+            made_kg = sum(count * _gpu_kg(self.embodied, gpu) for gpu, count in gpus.items())
+            made_kg += servers * self.embodied.server_kg
+            if not servers and self.embodied.server_kg:
+                notes += ("Carbon of making the server is left out: the fleet names none.",)
+            kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
+        return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated(gpus)), notes, grid)
+
+    def _stated(self, gpus: Mapping[str, float]) -> Iterator[Stated]:
+        if (by_hour := self.grid_g_per_kwh) is not None:
+            unit = "g CO2e/kWh" if len(by_hour) == 1 else "mean g CO2e/kWh"
+            yield Stated("carbon.grid_g_per_kwh", sum(by_hour) / len(by_hour), unit)
+        if self.embodied is not None:
+            for gpu in gpus:
+                key = f"gpu_kg.{gpu}" if isinstance(self.embodied.gpu_kg, dict) else "gpu_kg"
+                yield Stated(f"carbon.embodied.{key}", _gpu_kg(self.embodied, gpu), "kg CO2e/GPU")
+            yield Stated("carbon.embodied.server_kg", self.embodied.server_kg, "kg CO2e/server")
+            yield Stated("carbon.embodied.life_years", self.embodied.life_years, "years")
+
+
+def _gpu_kg(embodied: Embodied, gpu: str) -> float:
+    if not isinstance(embodied.gpu_kg, dict):
+        return embodied.gpu_kg
+    if gpu not in embodied.gpu_kg:
+        raise CostError(Problem("carbon.embodied.gpu_kg", f"no figure for {gpu}: add {gpu}: <kg CO2e>"))
+    return embodied.gpu_kg[gpu]
+
+
+@dataclass(frozen=True, slots=True)
+class CarbonPlan:
+    """What a fleet emits per kWh and per hour."""
+
+    grid_g_per_kwh: tuple[float, ...]
+    pue: float
+    """Energy of the site over that of the servers."""
+    embodied_kg_per_h: float
+    clock: Clock = MIDNIGHT
+    """Whose hours the 24 values of the grid follow."""
+    stated: tuple[Stated, ...] = ()
+    """The scenario's figures."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: sentences for the report."""
+    grid: Grid | None = None
+    """The catalogue's, where one is named."""
+
+    def operational_kg(self, intervals: Iterable[Interval]) -> float:
+        """kg CO2e of the electricity that *intervals* metered at the servers' plugs."""
+        grams = sum(
+            interval.server_energy_j / JOULES_PER_KWH * self._intensity(interval.start_s, interval.end_s)
+            for interval in intervals
+        )
+        return self.pue * grams / GRAMS_PER_KG
+
+    def _intensity(self, start_s: float, end_s: float) -> float:
+        """Mean of the grid's intensity over [start_s, end_s) [g/kWh]."""
+        if len(self.grid_g_per_kwh) == 1 or end_s <= start_s:
+            return self.grid_g_per_kwh[floor(self._hour(start_s)) % len(self.grid_g_per_kwh)]
+        total = 0.0
+        start_h, end_h = self._hour(start_s), self._hour(end_s)
+        for hour in range(floor(start_h), floor(end_h) + 1):
+            from_h, to_h = max(start_h, hour), min(end_h, hour + 1)
+            total += max(0.0, to_h - from_h) * self._at((from_h + to_h) / 2 - self._hour(0.0))
+        return total / (end_h - start_h)
+
+    def _at(self, hours: float) -> float:
+        """The grid's intensity *hours* after simulated time 0, by the clock on the wall [g/kWh]."""
+        return self.grid_g_per_kwh[self.clock.at(SECONDS_PER_HOUR * hours).hour % len(self.grid_g_per_kwh)]
+
+    def _hour(self, at_s: float) -> float:
+        """Hours since midnight of the day on which the simulation begins."""
+        at = self.clock.starts_at
+        return at.hour + at.minute / 60 + at.second / 3600 + at_s / SECONDS_PER_HOUR

@@ -1,0 +1,153 @@
+"""A bill as cash: what is paid when machines come, month by month, and when they go: docs/money.md."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from math import fsum
+
+from sim.cost.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.cost_plan import CostPlan
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.metering import Window
+from sim.cost.time_value import Horizon
+
+Lines = Mapping[str, float]
+"""Component -> amount."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Cash flows of a fleet at constant load, at the prices of today."""
+
+    booked_usd_per_h: Lines = field(default_factory=dict)
+    """Every component, what is paid once spread over the life as the ledger does."""
+    delivery_usd: Lines = field(default_factory=dict)
+    """Paid when the machines come."""
+    monthly_usd_per_h: Lines = field(default_factory=dict)
+    """Paid at the end of every month: operating cost, rent included."""
+    end_usd: Lines = field(default_factory=dict)
+    """Paid when the machines go."""
+    held_months: Lines = field(default_factory=dict)
+    """Of the monthly ones, how long their price is agreed for: a commitment's term; 0: every month has its own."""
+    resold_usd: float = 0.0
+    """The part of the purchase that is sold again, when new."""
+    rent_usd_per_h: float = 0.0
+    """The part of the operating cost that is rent, in the first month."""
+    rent_monthly_usd_per_h: Lines = field(default_factory=dict)
+    """The part of each monthly line that is proportional to the rent."""
+    hardware_usd_per_h: float = 0.0
+    """The part of everything booked that is proportional to the price of hardware, in the first month."""
+    hardware_monthly_usd_per_h: Lines = field(default_factory=dict)
+    """The part of each monthly line that is proportional to the price of hardware."""
+
+    @property
+    def usd_per_h(self) -> float:
+        """Everything, as the ledger books it."""
+        return fsum(self.booked_usd_per_h.values())
+
+    @property
+    def capex_usd(self) -> float:
+        """Paid when the machines come."""
+        return fsum(self.delivery_usd.values())
+
+    @property
+    def opex_usd_per_h(self) -> float:
+        """Paid month by month, in the first month."""
+        return fsum(self.monthly_usd_per_h.values())
+
+    @property
+    def removal_usd(self) -> float:
+        """Paid when the machines go."""
+        return fsum(self.end_usd.values())
+
+    def levelised_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
+        """Return the equal payment over *horizon* that is worth as much as everything [USD/h]."""
+        return _levelised(self.usd_per_h, self.monthly_usd_per_h, self.held_months, finance, horizon)
+
+    def levelised_rent_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
+        """Return the part of the levelised cost that is proportional to the rent [USD/h]."""
+        return _levelised(self.rent_usd_per_h, self.rent_monthly_usd_per_h, self.held_months, finance, horizon)
+
+    def levelised_hardware_usd_per_h(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> float:
+        """Return the part of the levelised cost that is proportional to the price of hardware [USD/h]."""
+        monthly = self.hardware_monthly_usd_per_h
+        return _levelised(self.hardware_usd_per_h, monthly, self.held_months, finance, horizon)
+
+    def levelised_lines(self, finance: StraightLine | Annuity | None, horizon: Horizon) -> Lines:
+        """Return the levelised cost of each component [USD/h]."""
+        return {
+            name: _levelised(usd, {name: self.monthly_usd_per_h.get(name, 0.0)}, self.held_months, finance, horizon)
+            for name, usd in self.booked_usd_per_h.items()
+        }
+
+
+def _levelised(
+    usd_per_h: float, monthly: Lines, held_months: Lines, finance: StraightLine | Annuity | None, horizon: Horizon
+) -> float:
+    """Return *usd_per_h* with its *monthly* part at the equal payment over *horizon* that is worth the same."""
+    if finance is None or not finance.inflation:
+        return usd_per_h
+    factors = {name: horizon.level_factor(finance.growth_of(name), held_months.get(name, 0.0)) for name in monthly}
+    return usd_per_h + fsum(usd * (factors[name] - 1) for name, usd in monthly.items())
+
+
+def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
+    """The bill *costs* of *copies* of a fleet, each of which did what *window* metered. *costs* are of all copies."""
+    booked = [(charge, _usd_per_h(charge, window, copies)) for charge in costs.charges]
+    rent = _following(booked, Follows.RENT)
+    hardware = _following(booked, Follows.HARDWARE, Follows.MACHINES)
+    return Flows(
+        booked_usd_per_h=_by_component((charge, usd) for charge, usd in booked),
+        delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_DELIVERY),
+        monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
+        end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_END),
+        held_months={charge.component: charge.held_months for charge in costs.charges if charge.paid.monthly},
+        resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
+        rent_usd_per_h=fsum(usd for _, usd in rent),
+        rent_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in rent if charge.paid.monthly),
+        hardware_usd_per_h=fsum(usd for _, usd in hardware),
+        hardware_monthly_usd_per_h=_by_component((charge, usd) for charge, usd in hardware if charge.paid.monthly),
+    )
+
+
+def _following(booked: Iterable[tuple[Charge, float]], *prices: Follows) -> list[tuple[Charge, float]]:
+    """Return the part of each charge that is proportional to one of the market *prices*."""
+    return [(charge, usd * charge.follows_share) for charge, usd in booked if charge.follows in prices]
+
+
+def mean_flows(weighted: Sequence[tuple[Flows, float]]) -> Flows:
+    """The mean of flows with their weights, line by line."""
+    total = fsum(weight for _, weight in weighted)
+    found: dict[str, float | dict[str, float]] = {}
+    for one in fields(Flows):
+        values = [(getattr(flows, one.name), weight / total) for flows, weight in weighted]
+        if isinstance(values[0][0], Mapping):
+            names = dict.fromkeys(name for lines, _ in values for name in lines)
+            found[one.name] = {name: fsum(part * lines.get(name, 0.0) for lines, part in values) for name in names}
+        else:
+            found[one.name] = fsum(part * value for value, part in values)
+    return Flows(**found)  # type: ignore[arg-type]
+
+
+def with_peak(mean: Flows, peak: Flows, costs: CostPlan) -> Flows:
+    """*mean* of the hours of a year with the charges for a month's peak as they are in its busiest hours, *peak*."""
+    names = {charge.component for charge in costs.charges if charge.by_peak}
+    booked, monthly = (
+        {name: (busiest if name in names else usual)[name] for name in usual}
+        for usual, busiest in (
+            (mean.booked_usd_per_h, peak.booked_usd_per_h),
+            (mean.monthly_usd_per_h, peak.monthly_usd_per_h),
+        )
+    )
+    return replace(mean, booked_usd_per_h=booked, monthly_usd_per_h=monthly)
+
+
+def _usd_per_h(charge: Charge, window: Window, copies: int) -> float:
+    """Charges by the clock are those of all copies already."""
+    return amount_usd(charge, window) / window.hours * (1 if charge.paid.by_the_clock else copies)
+
+
+def _by_component(amounts: Iterable[tuple[Charge, float]]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for charge, usd in amounts:
+        found.setdefault(charge.component, []).append(usd)
+    return {name: fsum(parts) for name, parts in found.items()}

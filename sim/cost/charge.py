@@ -1,0 +1,257 @@
+"""A charge: one component of one pool's bill, a quantity times a unit price, with when it is paid and what it follows.
+
+Every reader of a bill (ledger, price, breakeven, plan, size, futures) asks the charge; none of them knows a component
+by its name. A new component therefore reaches every command.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import fsum
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+from sim.catalogue.value import Value
+from sim.cost.metering import ALL_USED, ByPhase, Unused, Window, gpu_s_by_phase
+from sim.records import Interval
+
+
+class Paid(Enum):
+    """Time of payment of a charge. The ledger books every charge by the hour; a cash flow does not."""
+
+    AT_DELIVERY = "at delivery"
+    """Once, when the machines come."""
+    IN_SERVICE = "in service"
+    """Month by month in arrears, for the time that machines are owned or reserved."""
+    SWITCHED_ON = "switched on"
+    """Month by month in arrears, for the time that replicas are switched on."""
+    METERED = "metered"
+    """Month by month in arrears, for what a meter counts."""
+    AT_END = "at the end"
+    """Once, when the machines leave service."""
+
+    @property
+    def by_the_clock(self) -> bool:
+        """Whether the amount per hour is the same whatever is served."""
+        return self not in (Paid.SWITCHED_ON, Paid.METERED)
+
+    @property
+    def monthly(self) -> bool:
+        """Whether the charge is paid month by month, as operating cost."""
+        return self not in (Paid.AT_DELIVERY, Paid.AT_END)
+
+
+class Follows(Enum):
+    """The market price that a charge follows."""
+
+    NOTHING = "nothing"
+    HARDWARE = "hardware"
+    """The price of new hardware when it is ordered."""
+    MACHINES = "machines"
+    """The price that was paid for the machines in service."""
+    RENT = "rent"
+    """The rent when the contract was signed."""
+
+
+class Stated(NamedTuple):
+    """Figure of the scenario that a price is computed from."""
+
+    path: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPrice:
+    """Price of one unit [USD], with its source."""
+
+    usd: float
+    unit: str
+    source: str
+    """A key of data/sources.yaml, or `scenario:` and the key in the scenario that states it."""
+    currency: str = "USD"
+    """Currency of the price as stated (ISO 4217)."""
+    fx_rate: float = 1.0
+    """Exchange rate of `currency` [USD per unit]."""
+    offer: str = ""
+    """`item/offer` where the price is the catalogue's."""
+    value: Value | None = None
+    """The catalogue's value, None where the scenario states the price."""
+    stated: tuple["Stated", ...] = ()
+    """The scenario's figures that it was computed from."""
+
+    def derived(self, usd: float, unit: str, *stated: "Stated") -> "UnitPrice":
+        """Return a price computed from this one and the scenario's figures *stated*; the first is its source."""
+        source = f"scenario: {stated[0].path}"
+        return replace(self, usd=usd, unit=unit, source=source, stated=(*stated, *self.stated))
+
+    def discounted(self, discount: "Stated") -> "UnitPrice":
+        """Return this price lowered by the fraction *discount*, with the same origin."""
+        return replace(self, usd=self.usd * (1 - discount.value), stated=(discount, *self.stated))
+
+    def per(self, unit: str, usd: float) -> "UnitPrice":
+        """Return a price of *usd* for one *unit* of another quantity, with this price's origin."""
+        return replace(self, usd=usd, unit=unit)
+
+
+class Charge(Protocol):
+    """Interface of a cost component to the readers of a bill.
+
+    The amount in a window is `quantity(...)` times `price.usd`; its rows share it in proportion to `by_phase`.
+    """
+
+    @property
+    def component(self) -> str:
+        """Name in the ledger, for example server_capital."""
+
+    @property
+    def pool(self) -> str:
+        """Name of the pool that pays."""
+
+    @property
+    def server(self) -> str:
+        """Catalogue id of the server; empty without one."""
+
+    @property
+    def price(self) -> UnitPrice:
+        """Price of one unit of the quantity."""
+
+    @property
+    def paid(self) -> Paid:
+        """Time of payment."""
+
+    @property
+    def once_usd(self) -> float:
+        """Amount paid at delivery or at the end [USD]; 0 for a charge that is paid month by month."""
+
+    @property
+    def resold(self) -> bool:
+        """Whether the payment at delivery buys hardware that is sold again at the end of its life."""
+
+    @property
+    def follows(self) -> Follows:
+        """Market price that the charge follows."""
+
+    @property
+    def follows_share(self) -> float:
+        """Fraction of the charge that follows that market price [1]."""
+
+    @property
+    def held_months(self) -> float:
+        """Months for which the price is agreed: the term of a commitment; 0 where every month has its own price."""
+
+    @property
+    def unused(self) -> Unused:
+        """Share of the charge that pays for hardware no replica can use."""
+
+    @property
+    def by_peak(self) -> bool:
+        """Whether the charge depends on when energy is drawn within an hour; its meter readings must not be summed."""
+
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """Return the metered quantity of one interval of the pool; None where the charge does not apply to it."""
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Return the billed units in *window*, over which `by_phase` sums to *followed*."""
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Return a lower bound of the charge at any load, where the pool's servers draw at least *least_kw* [USD/h]."""
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Return the charge at its mean price over *month* (1 to 12) or the whole year.
+
+        Hours of the day are weighted by the 24 numbers *by_hour* (168: those of the week), or alike.
+        """
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """Return the charge in *pool* for *part* times as much hardware, where it is paid for hardware."""
+
+
+def amount_usd(charge: Charge, window: Window) -> float:
+    """Return the amount of *charge* in *window* [USD]."""
+    inside = window.intervals.get(charge.pool, ())
+    followed = fsum(part for interval in inside for part in charge.by_phase(interval) or ())
+    return charge.quantity(followed, window) * charge.price.usd
+
+
+def purchase(
+    component: str,
+    pool: str,
+    server: str,
+    units: float,
+    price: UnitPrice,
+    usd: float,
+    unused: Unused = ALL_USED,
+) -> "FlatCharge":
+    """Return the charge for *units* of hardware at *usd* each, paid at delivery and resold; *price* recovers it."""
+    once = (Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
+    return FlatCharge(component, pool, server, units, price, *once, unused=unused)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatCharge:
+    """Charge per hour of service, independent of load; booked to phases by GPU time."""
+
+    component: str
+    pool: str
+    server: str
+    units_per_h: float
+    """Units of `price` that an hour takes, for example 8 GPU-hours."""
+    price: UnitPrice
+    paid: Paid = Paid.IN_SERVICE
+    once_usd: float = 0.0
+    resold: bool = False
+    follows: Follows = Follows.NOTHING
+    follows_share: float = 1.0
+    held_months: float = 0.0
+    unused: Unused = ALL_USED
+
+    by_peak: ClassVar[bool] = False
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """Return the GPU-seconds of *interval* by phase, the unused share apart."""
+        return gpu_s_by_phase(interval).without_use(self.unused)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Return the units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
+        return self.units_per_h * window.hours
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Return the whole charge, which is the same at any load [USD/h]."""
+        return self.units_per_h * self.price.usd
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Return this charge unchanged: its price does not vary by hour."""
+        return self
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """Return the charge in *pool* for *part* times the units."""
+        return replace(self, pool=pool, units_per_h=part * self.units_per_h, once_usd=part * self.once_usd)
+
+
+class Metered:
+    """Base of charges that follow a meter: nothing is paid once, and hardware does not scale them."""
+
+    __slots__ = ()
+
+    paid: ClassVar[Paid] = Paid.METERED
+    once_usd: ClassVar[float] = 0.0
+    resold: ClassVar[bool] = False
+    follows: ClassVar[Follows] = Follows.NOTHING
+    follows_share: ClassVar[float] = 1.0
+    held_months: ClassVar[float] = 0.0
+    unused: Unused = ALL_USED
+    by_peak: ClassVar[bool] = False
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Return 0: the meter readings of an idle fleet are not known in general [USD/h]."""
+        return 0.0
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """Return this charge unchanged: its price does not vary by hour."""
+        return self
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """Return this charge in *pool*, unchanged: more hardware is metered more."""
+        charge: Any = self
+        moved: Self = replace(charge, pool=pool)
+        return moved

@@ -1,0 +1,50 @@
+"""Data that leaves the site with the answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.cost.charge import Metered, Stated, UnitPrice
+from sim.cost.component import UserComponent
+from sim.cost.currency import Price
+from sim.cost.hardware import Hardware, PoolFacts
+from sim.cost.metering import ByPhase, Window
+from sim.records import Interval
+from sim.spec import NonNegative
+from sim.units import GB
+
+
+class Egress(UserComponent):
+    """Traffic that the provider bills by the gigabyte."""
+
+    usd_per_gb: Price
+    """Per 10^9 bytes."""
+    bytes_per_output_token: NonNegative
+    """On the wire: 4 to 5 of plain English, some 200 when every token is streamed in a JSON event of its own."""
+
+    def charges(self, fleet: Sequence[Hardware]) -> "list[EgressCharge]":
+        """What the answers of each pool of *fleet* cost to send."""
+        return [self._charge(pool) for hardware in fleet for pool in hardware.pools]
+
+    def _charge(self, pool: PoolFacts) -> "EgressCharge":
+        sent = Stated("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes")
+        price = self.usd_per_gb.unit_price("GB", "operations.egress.usd_per_gb", "GB", sent)
+        return EgressCharge(pool.name, pool.server_id, self.bytes_per_output_token, price)
+
+
+@dataclass(frozen=True, slots=True)
+class EgressCharge(Metered):
+    """Answers of one pool, booked to the decoding that made them."""
+
+    pool: str
+    server: str
+    bytes_per_output_token: float
+    price: UnitPrice
+    component: str = "egress"
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """Data sent [GB]."""
+        return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """What was sent [GB]."""
+        return followed

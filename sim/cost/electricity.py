@@ -1,0 +1,280 @@
+"""Electricity at a site: tariffs, energy and demand charges, and a cooling plant with its own supply.
+
+A tariff's price depends on the hour, the day of the week and the season. The energy charge is what the servers draw
+at the wall, times PUE, times the tariff. Chillers count separately only where the PUE does not include them.
+
+The demand charge is a price per kW of the highest draw in a month. Utilities take the highest mean over a demand
+interval, usually 15 minutes (McLaren, Gagnon and Mullendore, Identifying Potential Markets for Behind-the-Meter
+Battery Energy Storage: A Survey of U.S. Demand Charges, NREL/BR-6A20-68963, 2017). The simulated window stands for
+the month: its highest interval is the month's peak, and each pool pays for what it draws then.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import lru_cache
+from math import fsum
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from sim.cost.charge import Metered, UnitPrice
+from sim.cost.clock import Clock
+from sim.cost.currency import HourlyPrices, StatedPrice
+from sim.cost.metering import ByPhase, Window, wall_j_by_phase
+from sim.records import Interval
+from sim.spec import Count, Positive, Spec
+from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH
+
+HOURS = range(24)
+MONTHS = range(1, 13)
+WEEKDAYS = range(7)
+SATURDAY, SUNDAY = 5, 6
+
+Month = Annotated[Count, Field(le=12)]
+
+
+class Week(Spec):
+    """24 prices for each day of a week, the first from midnight to 1 o'clock."""
+
+    hourly_usd_per_kwh: HourlyPrices
+    """Of every day that has no prices of its own."""
+    saturday_usd_per_kwh: HourlyPrices | None = None
+    sunday_usd_per_kwh: HourlyPrices | None = None
+
+    def of_day(self, weekday: int) -> tuple[tuple[StatedPrice, ...], str]:
+        """Prices of a day, 0 is Monday, and the key that states them."""
+        if weekday == SATURDAY and self.saturday_usd_per_kwh is not None:
+            return self.saturday_usd_per_kwh, "saturday_usd_per_kwh"
+        if weekday == SUNDAY and self.sunday_usd_per_kwh is not None:
+            return self.sunday_usd_per_kwh, "sunday_usd_per_kwh"
+        return self.hourly_usd_per_kwh, "hourly_usd_per_kwh"
+
+
+class Season(Week):
+    """Months with prices of their own, for the whole week."""
+
+    months: Annotated[tuple[Month, ...], Field(min_length=1)]
+    """1 is January."""
+
+
+class Tariff(Week):
+    """A price of energy for each hour, at the site's meter and on its clock: local time with the site's `timezone`."""
+
+    seasons: tuple[Season, ...] = ()
+    """Months in which other prices hold."""
+    holidays: tuple[date, ...] = ()
+    """Days with the prices of a Sunday: [2026-12-25, 2027-01-01]."""
+
+    @model_validator(mode="after")
+    def _no_month_twice(self) -> Self:
+        months = [month for season in self.seasons for month in season.months]
+        twice = sorted({month for month in months if months.count(month) > 1})
+        if twice:
+            raise ValueError(f"month {twice[0]} stands in two seasons")
+        return self
+
+    @model_validator(mode="after")
+    def _holidays_have_prices(self) -> Self:
+        weeks: tuple[Week, ...] = (self, *self.seasons)
+        if self.holidays and all(week.sunday_usd_per_kwh is None for week in weeks):
+            raise ValueError("holidays have the prices of a Sunday: state sunday_usd_per_kwh")
+        return self
+
+    def usd_per_kwh(self, at: datetime) -> float:
+        """Price at the local time *at*."""
+        return self._week(at.month)[0].of_day(self._weekday(at.date()))[0][at.hour].usd
+
+    def mean_usd_per_kwh(self, clock: Clock, month: int | None = None, weights: Sequence[float] | None = None) -> float:
+        """Mean price over the year in which *clock* starts, or over one *month* of it [USD/kWh].
+
+        *weights* are a load by the hour of the day (24) or of the week (168, from Monday's midnight), in any unit and
+        not 0 throughout; None: an even load. Hours that summer time skips or repeats count as often as they come.
+        """
+        parts = self.parts(clock, month, weights)
+        return fsum(weight * usd for (_, usd), weight in parts.items()) / fsum(parts.values())
+
+    def by_hour(self, clock: Clock, count: int = 24) -> tuple[float, ...]:
+        """Mean price of each hour of the day over the year in which *clock* starts; *count* 168: of the week."""
+        return _by_hour(self, clock, count)
+
+    @property
+    def knows_weekdays(self) -> bool:
+        """Whether some days of the week have prices of their own."""
+        weeks: tuple[Week, ...] = (self, *self.seasons)
+        return any(week.saturday_usd_per_kwh or week.sunday_usd_per_kwh for week in weeks)
+
+    def parts(
+        self, clock: Clock, month: int | None = None, weights: Sequence[float] | None = None
+    ) -> Mapping[tuple[int, float], float]:
+        """(month, price) -> its hours in the year in which *clock* starts, times the load in them."""
+        return _parts(self, clock, month, None if weights is None else tuple(weights))
+
+    def bands(self) -> Iterator[tuple[StatedPrice, str]]:
+        """Each price with the key in `site.electricity` that states it first."""
+        days: dict[str, tuple[StatedPrice, ...]] = {}
+        for month in MONTHS:
+            week, holder = self._week(month)
+            for weekday in WEEKDAYS:
+                prices, key = week.of_day(weekday)
+                days.setdefault(f"{holder}{key}", prices)
+        stated: dict[float, tuple[StatedPrice, str]] = {}
+        for place, prices in days.items():
+            for hour, price in enumerate(prices):
+                stated.setdefault(price.usd, (price, f"{place}.{hour}"))
+        return iter(stated.values())
+
+    def cells(self, clock: Clock) -> Iterator[tuple[int, int, int, float, float]]:
+        """(month, weekday, hour, hours that it lasts in the year in which *clock* starts, its price)."""
+        for (month, weekday, priced_as), lengths in _calendar(clock, frozenset(self.holidays)).items():
+            prices = self._week(month)[0].of_day(priced_as)[0]
+            for hour, length_h in enumerate(lengths):
+                yield month, weekday, hour, length_h, prices[hour].usd
+
+    def _weekday(self, day: date) -> int:
+        return SUNDAY if day in self.holidays else day.weekday()
+
+    def _week(self, month: int) -> tuple[Week, str]:
+        for index, season in enumerate(self.seasons):
+            if month in season.months:
+                return season, f"seasons.{index}."
+        return self, ""
+
+
+@lru_cache(maxsize=64)
+def _calendar(clock: Clock, holidays: frozenset[date]) -> dict[tuple[int, int, int], tuple[float, ...]]:
+    """(month, weekday, weekday whose prices hold) -> how long each hour of the day lasts on all such days [h]."""
+    sums: dict[tuple[int, int, int], list[float]] = {}
+    for day, lengths in clock.days:
+        weekday = day.weekday()
+        cell = sums.setdefault((day.month, weekday, SUNDAY if day in holidays else weekday), [0.0] * len(HOURS))
+        for hour, length_h in enumerate(lengths):
+            cell[hour] += length_h
+    return {key: tuple(lengths) for key, lengths in sums.items()}
+
+
+@lru_cache(maxsize=512)
+def _parts(
+    tariff: Tariff, clock: Clock, of_month: int | None, weights: tuple[float, ...] | None
+) -> dict[tuple[int, float], float]:
+    parts: dict[tuple[int, float], float] = {}
+    for month, weekday, hour, length_h, usd in tariff.cells(clock):
+        if of_month in (None, month):
+            weight = 1.0 if weights is None else weights[(24 * weekday + hour) % len(weights)]
+            parts[month, usd] = parts.get((month, usd), 0.0) + length_h * weight
+    return parts
+
+
+@lru_cache(maxsize=64)
+def _by_hour(tariff: Tariff, clock: Clock, count: int) -> tuple[float, ...]:
+    hours: list[dict[tuple[int, float], float]] = [{} for _ in range(count)]
+    for month, weekday, hour, length_h, usd in tariff.cells(clock):
+        cell = hours[(24 * weekday + hour) % count]
+        cell[month, usd] = cell.get((month, usd), 0.0) + length_h
+    return tuple(fsum(length * usd for (_, usd), length in of.items()) / fsum(of.values()) for of in hours)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """When one price of a tariff holds, on the clock of a simulation."""
+
+    clock: Clock
+    tariff: Tariff
+    usd_per_kwh: float
+
+    def holds(self, interval: Interval) -> bool:
+        """Whether *interval*, which lies within one hour of the clock, is charged at this price."""
+        return self.tariff.usd_per_kwh(self.clock.at(interval.middle_s)) == self.usd_per_kwh
+
+    def share(self, month: int | None = None, weights: Sequence[float] | None = None) -> float:
+        """Part of the energy of a year, or of one *month*, that is charged at this price.
+
+        *weights* are the load, as in `Tariff.mean_usd_per_kwh`. The shares of a tariff's bands sum to 1.
+        """
+        parts = self.tariff.parts(self.clock, month, weights)
+        return fsum(part for (_, usd), part in parts.items() if usd == self.usd_per_kwh) / fsum(parts.values())
+
+
+class Cooling(Spec):
+    """Chillers that are billed beside a PUE for power distribution alone."""
+
+    cop: Positive
+    """Coefficient of performance: heat removed per unit of electricity, about 3 to 6 for chillers."""
+
+    @property
+    def per_server_energy(self) -> float:
+        """Electricity of the plant per unit that the servers draw, all of which becomes heat.
+
+        >>> Cooling(cop=4).per_server_energy
+        0.25
+        """
+        return 1 / self.cop
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyCharge(Metered):
+    """Energy of one pool at the site's meter, booked to the phases that used it."""
+
+    pool: str
+    server: str
+    pue: float
+    """Energy at the site's meter / energy at the servers' plugs: power usage effectiveness, or cooling's own part."""
+    price: UnitPrice
+    band: Band | None = None
+    """When the price holds; None: always."""
+    component: str = "energy"
+
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """Energy at the site's meter [kWh]; None while another price holds."""
+        if self.band is not None and not self.band.holds(interval):
+            return None
+        return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """What was metered [kWh]."""
+        return followed
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """The power that is always drawn; nothing for a price of some hours, which others replace."""
+        return 0.0 if self.band is not None else self.pue * least_kw * self.price.usd
+
+    def averaged(self, month: int | None, by_hour: Sequence[float] | None) -> Self:
+        """All energy at its part of the mean price: the charges of all bands together are energy at that price."""
+        if self.band is None:
+            return self
+        usd = self.price.usd * self.band.share(month, by_hour)
+        return replace(self, band=None, price=self.price.per(self.price.unit, usd))
+
+
+@dataclass(frozen=True, slots=True)
+class DemandCharge(Metered):
+    """One pool's part of the site's peak, booked to the phases that used energy."""
+
+    pool: str
+    server: str
+    pools: tuple[str, ...]
+    """All of the fleet behind the same meter."""
+    facility_factor: float
+    """Power at the site's meter / power at the servers' plugs."""
+    price: UnitPrice
+    component: str = "demand"
+
+    by_peak: ClassVar[bool] = True
+
+    def by_phase(self, interval: Interval) -> ByPhase:
+        """Energy at the site's meter [kWh]."""
+        return wall_j_by_phase(interval).scaled(self.facility_factor / JOULES_PER_KWH)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """What the pool draws at the site's peak, times the months that the window is part of [kW-months]."""
+        parts = window.parts or (window,)
+        kw_h = sum(part.peak_kw(self.pools)[self.pool] * part.hours for part in parts)
+        return self.facility_factor * kw_h / HOURS_PER_MONTH
+
+    def least_usd_per_h(self, least_kw: float) -> float:
+        """Of the power that is always drawn."""
+        return self.facility_factor * least_kw * self.price.usd / HOURS_PER_MONTH
+
+    def scaled(self, part: float, pool: str) -> Self:
+        """Itself: the price does not change, more hardware draws more."""
+        return replace(self, pool=pool, pools=tuple(pool if name == self.pool else name for name in self.pools))

@@ -1,1 +1,0 @@
-"""Money over time."""

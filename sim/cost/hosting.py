@@ -1,0 +1,255 @@
+"""Hosting servers in somebody's data centre: by the rack, or by contracted power.
+
+By the rack, servers share racks as far as height and power go. The fewest racks that hold servers of several kinds
+are found by vector bin packing: first-fit decreasing (Johnson 1974) packs them; where that takes more than total
+height and power do, an integer program over the ways to fill one rack decides (the cutting-stock formulation of
+Gilmore and Gomory 1961). By contracted power, what is reserved is paid, drawn or not.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from math import ceil, floor, inf, isfinite
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import BeforeValidator, model_validator
+
+from sim.cost.charge import FlatCharge
+from sim.cost.currency import Price
+from sim.cost.hardware import Hardware
+from sim.cost.price_book import CostError, Problem
+from sim.spec import Count, Positive, Spec, WholeNumber
+from sim.units import HOURS_PER_MONTH
+
+MOST_FILLINGS = 20_000
+"""Of one rack; fleets of a dozen kinds of small servers have more, and keep what first-fit decreasing found."""
+EMPTY = (1.0, 1.0)
+"""Space and power of an empty rack."""
+_ROUNDING = 1e-9  # 30.6 kW hold three servers of 10.2 kW, whatever floats make of the quotient
+
+
+class ServerKind(NamedTuple):
+    """Servers of one kind."""
+
+    number: int
+    space: float
+    """What one takes of a rack's height, 0 to 1."""
+    power: float
+    """What one takes of a rack's power, 0 to 1."""
+
+
+def whole(number: float) -> float:
+    """*number* rounded down, but for the rounding of floats.
+
+    >>> whole(30.6 / 10.2)
+    3
+    """
+    return floor(number + _ROUNDING) if isfinite(number) else number
+
+
+@lru_cache(maxsize=1024)
+def racks_needed(kinds: tuple[ServerKind, ...]) -> int:
+    """Fewest racks for *kinds*, each of which fits into an empty one.
+
+    >>> racks_needed((ServerKind(2, 0.6, 0.2), ServerKind(2, 0.3, 0.7)))
+    2
+    """
+    found = _first_fit(kinds)
+    space, power = (sum(kind.number * kind[axis] for kind in kinds) for axis in (1, 2))
+    least = ceil(max(space, power) - _ROUNDING)
+    if found <= least or len(kinds) == 1:
+        return found
+    fillings = list(islice(_fillings(kinds, 1.0, 1.0), MOST_FILLINGS + 1))
+    return found if len(fillings) > MOST_FILLINGS else _fewest(kinds, fillings)
+
+
+def _first_fit(kinds: Sequence[ServerKind]) -> int:
+    """Racks of first-fit decreasing; those that are filled alike are kept together, so thousands cost nothing."""
+    racks: Counter[tuple[float, float]] = Counter()
+    for servers, space, power in sorted(kinds, key=lambda kind: -max(kind.space, kind.power)):
+        left, after = servers, Counter[tuple[float, float]]()
+        for free, number in [*racks.items(), (EMPTY, servers)]:
+            each = int(min(whole(free[0] / space), whole(free[1] / power) if power else left, left))
+            full = min(number, left // each) if each else 0
+            rest = left - full * each if each and full < number else 0
+            untouched = 0 if free == EMPTY else number - full - bool(rest)
+            for added, of in ((each, full), (rest, int(bool(rest))), (0, untouched)):
+                if of:
+                    after[free[0] - added * space, free[1] - added * power] += of
+            left -= full * each + rest
+        racks = after
+    return racks.total()
+
+
+def _fillings(kinds: Sequence[ServerKind], space: float, power: float) -> Iterator[tuple[int, ...]]:
+    """Ways to fill one rack to which no server of the last kind can be added."""
+    first, *others = kinds
+    most = int(
+        min(first.number, whole(space / first.space), whole(power / first.power) if first.power else first.number)
+    )
+    if not others:
+        yield (most,)
+        return
+    for taken in range(most, -1, -1):
+        for rest in _fillings(others, space - taken * first.space, power - taken * first.power):
+            yield (taken, *rest)
+
+
+def _fewest(kinds: Sequence[ServerKind], fillings: Sequence[tuple[int, ...]]) -> int:
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, rarely needed
+
+    table = np.array(fillings, dtype=np.float64).T
+    needed = LinearConstraint(table, lb=np.array([float(kind.number) for kind in kinds]))
+    costs, whole_numbers = np.ones(len(fillings)), np.ones(len(fillings), dtype=np.int64)
+    found = milp(costs, integrality=whole_numbers, bounds=Bounds(0.0, np.inf), constraints=needed)
+    if found.fun is None:
+        raise RuntimeError(f"the packing of racks failed: {found.message}")
+    return round(found.fun)
+
+
+class RackFit(NamedTuple):
+    """How many servers of one kind one rack holds, with parts of a server."""
+
+    by_space: float
+    by_power: float
+
+
+class PerRack(Spec):
+    """A price per rack and month. All servers of a fleet at the site share racks."""
+
+    per: Literal["rack"]
+    usd_per_month: Price
+    power_limit_kw: Positive
+    """What one rack supplies and cools; servers count with their nameplate."""
+    units: Count = 42
+    """Height of a rack [rack units]; servers count with their `rack_units`."""
+    reserved_units: WholeNumber = 0
+    """Of these for switches, patch panels and power strips."""
+    servers_per_rack: Count | None = None
+    """In place of heights: places in one rack, one for any server."""
+    count: Literal["fraction", "whole"]
+    """whole: the fewest racks that hold all servers are rented. fraction: the larger of their parts of a rack's height
+    and power is paid, somebody else fills the rest."""
+    electricity: Literal["metered", "included"] = "metered"
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        if self.servers_per_rack is not None and self.model_fields_set & {"units", "reserved_units"}:
+            raise ValueError("servers_per_rack stands in place of units and reserved_units: remove one")
+        if self.reserved_units >= self.units:
+            raise ValueError(f"reserved_units must be below units ({self.units}), not {self.reserved_units}")
+        return self
+
+    @property
+    def by_height(self) -> bool:
+        """Whether the servers' `rack_units` count."""
+        return self.servers_per_rack is None
+
+    def charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware] = ()) -> list[FlatCharge]:
+        """Racks for *fleet*, a charge per pool; *beside* are servers in the same racks that another bill pays for.
+
+        Raises CostError with every kind of server that no rack holds.
+        """
+        every = (*fleet, *beside)
+        problems: list[Problem] = []
+        fits: list[RackFit] = []
+        for hardware in every:
+            try:
+                fits.append(self._fit(hardware))
+            except CostError as error:
+                problems += error.problems
+        if problems:
+            raise CostError(*problems)
+        price = self.usd_per_month.unit_price("rack-month", "site.hosting.usd_per_month")
+        racks = self._racks([hardware.servers for hardware in every], fits)
+        return [
+            FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
+            for hardware, part in zip(fleet, racks, strict=False)
+            for pool, months_per_h in hardware.shared(part / HOURS_PER_MONTH)
+        ]
+
+    def _racks(self, servers: Sequence[float], fits: Sequence[RackFit]) -> list[float]:
+        """Racks that each kind of server pays for."""
+        if self.count == "fraction" and not self.by_height:  # so many of the kind fit into a rack, whole ones
+            return [n / min(fit.by_space, whole(fit.by_power)) for n, fit in zip(servers, fits, strict=True)]
+        by_space = [count / fit.by_space for count, fit in zip(servers, fits, strict=True)]
+        by_power = [count / fit.by_power for count, fit in zip(servers, fits, strict=True)]
+        parts = max(by_space, by_power, key=sum)
+        if self.count == "fraction":
+            return parts
+        kinds = [
+            ServerKind(number, size / fit.by_space, size / fit.by_power)
+            for count, fit in zip(servers, fits, strict=True)
+            for number, size in ((floor(count), 1.0), (1, count % 1))  # the last one may belong to others in part
+            if number and size
+        ]
+        racks = racks_needed(tuple(kinds))
+        return [racks * part / sum(parts) for part in parts]
+
+    def _fit(self, hardware: Hardware) -> RackFit:
+        """How many servers like those of *hardware* a rack holds. Raises CostError if not even one."""
+        server = hardware.server
+        if server is None or hardware.server_w is None:
+            text = f"racks hold servers: name a server with a known power for pool {hardware.pool_names}"
+            raise CostError(Problem("site.hosting", text))
+        problems = []
+        kw, places = hardware.server_w / 1000, float(self.servers_per_rack or 0)
+        by_power = self.power_limit_kw / kw if kw > 0 else inf
+        if not whole(by_power):
+            text = f"{server.id} draws up to {kw:g} kW, a rack gives {self.power_limit_kw:g}"
+            problems.append(Problem("site.hosting.power_limit_kw", text))
+        if self.by_height and server.rack_units is None:
+            text = f"the height of {server.id} is not known: add rack_units to data/servers/{server.id}.yaml"
+            problems.append(Problem("site.hosting", f"{text}, or state servers_per_rack"))
+        elif self.by_height and server.rack_units is not None:
+            free, units = self.units - self.reserved_units, server.rack_units.value
+            places = free / units
+            if not whole(places):
+                text = f"{server.id} takes {units:g} rack units, a rack has {free} free"
+                problems.append(Problem("site.hosting.units", text))
+        if problems:
+            raise CostError(*problems)
+        return RackFit(places, by_power)
+
+
+def _contracted(value: Any) -> Any:
+    if value == "nameplate" or (isinstance(value, int | float) and value > 0):
+        return value
+    raise ValueError(f"contracted kW above 0 or nameplate is needed, not {value!r}")
+
+
+class PerKwMonth(Spec):
+    """A price per contracted kW and month."""
+
+    per: Literal["kw_month"]
+    usd: Price
+    kw: Annotated[Literal["nameplate"] | Positive, BeforeValidator(_contracted)] = "nameplate"
+    """Contracted kW: the nameplate of all servers, or a number for each fleet, which pools share by their GPUs; each
+    unit of a fleet that several are planned of has it."""
+    electricity: Literal["metered", "included"] = "metered"
+    """Whether the energy is paid on top."""
+
+    def charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware] = ()) -> list[FlatCharge]:
+        """Contracted power of *fleet*, a charge per pool; *beside* is what another bill pays its part for.
+
+        Raises CostError where the nameplate is not known.
+        """
+        price = self.usd.unit_price("kW-month", "site.hosting.usd")
+        gpus = sum(hardware.gpus for hardware in (*fleet, *beside))
+        result = []
+        for hardware in fleet:
+            kw = _nameplate_kw(hardware) if self.kw == "nameplate" else hardware.copies * self.kw * hardware.gpus / gpus
+            result += [
+                FlatCharge("hosting", pool.name, pool.server_id, months_per_h, price)
+                for pool, months_per_h in hardware.shared(kw / HOURS_PER_MONTH)
+            ]
+        return result
+
+
+def _nameplate_kw(hardware: Hardware) -> float:
+    if hardware.peak_w is None:
+        text = f"the nameplate power of pool {hardware.pool_names} is not known: state the contracted kW"
+        raise CostError(Problem("site.hosting.kw", text))
+    return hardware.peak_w / 1000

@@ -1,0 +1,226 @@
+"""Meter readings of a fleet in a window, and their split into phases: what every charge is computed from.
+
+A phase is what a replica's time and energy went into: prefill, decode, recompute, idle, booting and the others of
+`PHASES`. Money follows the same split.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor, fsum
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from sim.records import Interval
+from sim.units import SECONDS_PER_HOUR
+
+Phase = Literal[
+    "prefill", "decode", "recompute", "idle", "booting", "held", "failed", "reserve", "unused", "unused commitment"
+]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+OF_STATE: dict[str, Phase] = {
+    "provisioning": "booting",
+    "booting": "booting",
+    "loading": "booting",
+    "failed": "failed",
+    "repairing": "failed",
+    "reserve": "reserve",
+}
+"""State of a replica that does no work -> the phase of all its time; a replica that is off is idle."""
+
+
+class ByPhase(NamedTuple):
+    """Quantity split by phase; the fields stand in the order of PHASES."""
+
+    prefill: float
+    decode: float
+    recompute: float
+    idle: float
+    booting: float = 0.0
+    """Part of replicas that have been switched on and do not serve yet."""
+    held: float = 0.0
+    """Part of GPUs that an inference service holds in a cluster of jobs."""
+    failed: float = 0.0
+    """Part of replicas that have failed or are under repair."""
+    reserve: float = 0.0
+    """Part of spares and of replicas that are asleep."""
+    unused: float = 0.0
+    """Part of GPUs that no replica uses in rented instances and in servers bought with their GPUs."""
+    unused_commitment: float = 0.0
+    """Part of reserved GPUs that no replica uses."""
+
+    @classmethod
+    def only(cls, phase: Phase, amount: float) -> "ByPhase":
+        """Return all of *amount* in one phase."""
+        return cls(*(amount if name == phase else 0.0 for name in PHASES))
+
+    def scaled(self, factor: float) -> "ByPhase":
+        """Return every part times *factor*."""
+        return ByPhase(*(part * factor for part in self))
+
+    def without_use(self, unused: "Unused") -> "ByPhase":
+        """Return these parts with the share of *unused* taken off each and booked to its phase."""
+        if not unused.share:
+            return self
+        apart = ByPhase.only(unused.phase, unused.share * sum(self))
+        return ByPhase(*(one + other for one, other in zip(self.scaled(1 - unused.share), apart, strict=True)))
+
+    def dividing(self, amount: float) -> "ByPhase":
+        """Return *amount* divided in the proportions of the parts, whose sum is above zero."""
+        total = sum(self)
+        return ByPhase(*(part / total * amount for part in self))
+
+
+class Unused(NamedTuple):
+    """Share of what is paid for that no replica can use, and the phase that its money is booked to."""
+
+    share: float
+    phase: Phase = "unused"
+
+    @classmethod
+    def of(cls, used: float, paid: float) -> "Unused":
+        """Return the share of *paid* GPUs beyond those *used*."""
+        share = 1 - used / paid if paid else 0.0
+        return cls(share) if share > ROUNDING else ALL_USED
+
+
+ROUNDING = 1e-12
+"""Unused shares below this are rounding errors: shares of servers and instances are quotients of GPU counts."""
+ALL_USED = Unused(0.0)
+
+
+def seconds_by_phase(interval: Interval) -> ByPhase:
+    """Return the time of one replica in *interval*, by phase [s].
+
+    Decode is the busy time that is neither prefill nor recompute; a step that mixes phases is split by its tokens.
+    Where a part of the hardware is unused, that part of every second is idle.
+    """
+    decode_s = max(0.0, interval.busy_s - interval.prefill_s - interval.recompute_s)
+    idle_s = max(0.0, interval.end_s - interval.start_s - interval.busy_s)
+    if (phase := OF_STATE.get(interval.state)) is not None:
+        return ByPhase.only(phase, interval.end_s - interval.start_s)
+    if interval.state == "held":
+        return ByPhase.only("held", interval.busy_s)
+    if interval.unused:
+        used = 1 - interval.unused
+        idle_s += interval.unused * interval.busy_s
+        return ByPhase(used * interval.prefill_s, used * decode_s, used * interval.recompute_s, idle_s)
+    return ByPhase(interval.prefill_s, decode_s, interval.recompute_s, idle_s)
+
+
+def gpu_s_by_phase(interval: Interval) -> ByPhase:
+    """Return the GPU-seconds of *interval* by phase; all GPUs of a replica are in the same phase [GPU s]."""
+    seconds = seconds_by_phase(interval)
+    return seconds.dividing(interval.gpu_s) if any(seconds) else seconds
+
+
+def wall_j_by_phase(interval: Interval) -> ByPhase:
+    """Return the energy at the wall of *interval*, by phase as its meters record it [J].
+
+    A phase draws the power of its own steps: prompts keep the tensor cores busy and draw more than decodes do.
+    """
+    if (phase := "held" if interval.state == "held" else OF_STATE.get(interval.state)) is not None:
+        return ByPhase.only(phase, interval.server_energy_j)
+    parts = (interval.prefill_energy_j, interval.recompute_energy_j, interval.idle_energy_j)
+    prefill_j, recompute_j, idle_j = parts
+    return ByPhase(prefill_j, max(0.0, interval.server_energy_j - sum(parts)), recompute_j, idle_j)
+
+
+NOT_RENTED = frozenset({"off", "provisioning", "repairing"})
+"""States of a replica that a landlord who bills by the time switched on does not count."""
+DEMAND_INTERVAL_S = 900.0
+"""Interval over which utilities average power to find a peak [s]."""
+
+
+class Stop(NamedTuple):
+    """End of a replica's run: its time [s], the length of the run [s] and the replica's GPUs."""
+
+    at_s: float
+    ran_s: float
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Meter readings of one interval of simulated time, or of several of one fleet taken together."""
+
+    hours: float
+    intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
+    """Pool -> its meter intervals inside."""
+    stops: Mapping[str, Sequence[Stop]] = field(default_factory=dict)
+    """Pool -> ends of replicas' runs that fall due inside."""
+    parts: "tuple[Window, ...]" = ()
+    """The stretches that it was put together from; none for a single one."""
+    _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "Window":
+        """Return the readings in [start, end) [s]. Intervals outside show only how long a replica had run before it
+        stopped inside; none may straddle an edge.
+        """
+        every: dict[str, list[Interval]] = {}
+        inside: dict[str, list[Interval]] = {}
+        for interval in intervals:
+            every.setdefault(interval.pool, []).append(interval)
+            if interval.is_within(start_s, end_s):
+                inside.setdefault(interval.pool, []).append(interval)
+        due = {pool: [stop for stop in stops(found) if start_s <= stop.at_s < end_s] for pool, found in every.items()}
+        return cls((end_s - start_s) / SECONDS_PER_HOUR, inside, due)
+
+    def peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
+        """Return the power of each of *pools* at the servers' plugs in the demand interval with the highest total [kW].
+
+        The window is divided into as many equal intervals as have 15 minutes or more; a shorter one is a single one.
+        Within a meter interval power is taken as even.
+        """
+        if pools not in self._peaks:
+            self._peaks[pools] = self._peak_kw(pools)
+        return self._peaks[pools]
+
+    def _peak_kw(self, pools: tuple[str, ...]) -> dict[str, float]:
+        metered = [(pool, interval) for pool in pools for interval in self.intervals.get(pool, ())]
+        if not metered:
+            return dict.fromkeys(pools, 0.0)
+        start_s, end_s = min(one.start_s for _, one in metered), max(one.end_s for _, one in metered)
+        count = max(1, floor((end_s - start_s) / DEMAND_INTERVAL_S))
+        length_s = (end_s - start_s) / count
+        joules = {pool: np.zeros(count) for pool in pools}
+        edges_s = start_s + length_s * np.arange(count + 1)
+        for pool, one in metered:
+            overlap_s = np.diff(np.clip(edges_s, one.start_s, one.end_s))
+            joules[pool] += overlap_s * (one.server_energy_j / (one.end_s - one.start_s))
+        highest = int(np.argmax(sum(joules.values())))
+        return {pool: float(drawn[highest]) / length_s / 1000 for pool, drawn in joules.items()}
+
+
+ONE_HOUR = Window(1.0)
+"""Window of an hour without meter readings, in which only charges per hour have an amount."""
+
+
+def together(windows: Sequence[Window]) -> Window:
+    """Return several windows of one fleet as one."""
+    intervals: dict[str, list[Interval]] = {}
+    ends: dict[str, list[Stop]] = {}
+    for window in windows:
+        for pool, found in window.intervals.items():
+            intervals.setdefault(pool, []).extend(found)
+        for pool, due in window.stops.items():
+            ends.setdefault(pool, []).extend(due)
+    parts = tuple(part for window in windows for part in (window.parts or (window,)))
+    return Window(fsum(window.hours for window in windows), intervals, ends, parts)
+
+
+def stops(intervals: Sequence[Interval]) -> list[Stop]:
+    """Return the stops of one pool's replicas. A run that began before the first interval counts from there."""
+    if all(interval.state not in NOT_RENTED for interval in intervals):
+        return []
+    found = []
+    began: dict[int, float] = {}
+    for interval in sorted(intervals, key=lambda one: (one.replica, one.start_s)):
+        if interval.state not in NOT_RENTED:
+            began.setdefault(interval.replica, interval.start_s)
+        elif interval.replica in began:
+            start_s = began.pop(interval.replica)
+            gpus = interval.gpu_s / (interval.end_s - interval.start_s)
+            found.append(Stop(interval.start_s, interval.start_s - start_s, gpus))
+    return found

@@ -1,0 +1,113 @@
+"""What a finance department adds to hardware, space and electricity; each component is a file of its own."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, get_args
+
+from sim.cost.acquisition import Decommissioning, Deployment, NetworkStorage, SalesTax
+from sim.cost.charge import Charge, FlatCharge
+from sim.cost.component import Owned, OwnerComponent, UserComponent
+from sim.cost.egress import Egress
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.hardware import Hardware
+from sim.cost.price_book import CostError, PriceBook, Problem, collect
+from sim.cost.replacement import Failures, Spares
+from sim.cost.upkeep import Maintenance, Software, Staff
+from sim.spec import Spec
+
+
+class Operations(Spec):
+    """The rest of total cost of ownership, in the order of the bill. A component that is left out is not charged, and
+    the report says so.
+    """
+
+    network_storage: NetworkStorage | None = None
+    """Switches, cables, storage, as a share of the hardware's price."""
+    spares: Spares | None = None
+    """GPUs on the shelf."""
+    sales_tax: SalesTax | None = None
+    """On all purchases, replaced GPUs included."""
+    maintenance: Maintenance | None = None
+    """A contract at a share of the purchase price a year."""
+    failures: Failures | None = None
+    """Replacement of GPUs that fail."""
+    deployment: Deployment | None = None
+    """Once, at the start."""
+    decommissioning: Decommissioning | None = None
+    """Once, at the end."""
+    staff: Staff | None = None
+    """Salaries over the machines that the team looks after."""
+    software: Software | None = None
+    """Licences."""
+    egress: Egress | None = None
+    """Outgoing data."""
+
+    def bought_charges(
+        self,
+        fleet: Sequence[Hardware],
+        capital: Sequence[FlatCharge],
+        book: PriceBook,
+        finance: StraightLine | Annuity,
+    ) -> list[Charge]:
+        """All components for a bought *fleet* whose hardware is charged by *capital*. Raises CostError."""
+        problems: list[Problem] = []
+        sales_tax = None if self.sales_tax is None else self.sales_tax.stated
+        owned = Owned(fleet, [*capital], book, finance, sales_tax)
+        added: list[Charge] = []
+        for component in self._stated.values():
+            if not isinstance(component, OwnerComponent):
+                continue
+            charges = collect(problems, partial(component.charges, owned))
+            added += charges
+            owned.purchases.extend(charges if component.buys else ())
+        added += collect(problems, lambda: self.rented_charges(fleet))
+        if problems:
+            raise CostError(*dict.fromkeys(problems))
+        return added
+
+    def rented_charges(self, fleet: Sequence[Hardware]) -> list[Charge]:
+        """The components that a tenant pays, too. Raises CostError."""
+        problems: list[Problem] = []
+        added = [
+            charge
+            for component in self._stated.values()
+            if isinstance(component, UserComponent)
+            for charge in collect(problems, partial(component.charges, fleet))
+        ]
+        if problems:
+            raise CostError(*problems)
+        return added
+
+    @property
+    def landlords(self) -> list[str]:
+        """Names of the stated components that a landlord pays when hardware is rented."""
+        return [name for name, component in self._stated.items() if isinstance(component, OwnerComponent)]
+
+    @property
+    def _stated(self) -> dict[str, OwnerComponent | UserComponent]:
+        """The components that the scenario states, in the order of the bill."""
+        components = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: component for name, component in components.items() if component is not None}
+
+
+def left_out(operations: Operations | None, rented: bool) -> Iterator[str]:
+    """A sentence for the report that names the components nobody pays for in this bill."""
+    kinds = UserComponent if rented else (OwnerComponent, UserComponent)
+    applying = [name for name, field in Operations.model_fields.items() if _is_one(field.annotation, kinds)]
+    missing = [name for name in applying if operations is None or getattr(operations, name) is None]
+    if missing:
+        yield f"Left out of the bill: {in_words(missing)}."
+
+
+def in_words(components: Sequence[str]) -> str:
+    """Return the names of *components* for a sentence.
+
+    >>> in_words(["network_storage", "sales_tax"])
+    'network and storage, sales tax'
+    """
+    return ", ".join(components).replace("network_storage", "network and storage").replace("_", " ")
+
+
+def _is_one(annotation: Any, kinds: type[Spec] | tuple[type[Spec], ...]) -> bool:
+    """Whether a field of type *annotation*, `Component | None`, is one of *kinds*."""
+    return any(isinstance(one, type) and issubclass(one, kinds) for one in get_args(annotation))

@@ -1,1 +1,0 @@
-"""What a finance department adds to hardware, space and electricity."""

@@ -1,0 +1,181 @@
+"""From an item to its price in USD: the planner's own quote, else the catalogue's dated offer, else an error."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from difflib import get_close_matches
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from pydantic import BeforeValidator
+
+from sim.catalogue.market import CurrencyCode, Offer, PriceList, Unit
+from sim.cost.charge import Stated, UnitPrice
+from sim.cost.currency import USD, no_rate
+from sim.spec import NonNegative, Spec, WholeNumber
+
+
+class Problem(NamedTuple):
+    """Something that keeps a bill from being drawn up."""
+
+    path: str
+    """Key within the fleet, for example `cost.quotes`."""
+    text: str
+
+
+class CostError(ValueError):
+    """The prices or terms do not suffice; `problems` has them one by one."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(f"{problem.path}: {problem.text}" for problem in problems))
+        self.problems = problems
+
+    def __reduce__(self) -> Any:
+        return type(self), self.problems
+
+
+class RateMissing(CostError):
+    """A price is in a currency that `finance.fx` does not have."""
+
+
+T = TypeVar("T")
+
+
+def collect(problems: list[Problem], price: Callable[[], Sequence[T]]) -> Sequence[T]:
+    """What *price* gives; if it lacks something, nothing, and *problems* grows."""
+    try:
+        return price()
+    except CostError as error:
+        problems += error.problems
+        return ()
+
+
+class Quote(Spec):
+    """A price that the planner was given; a bare number is US dollars."""
+
+    price: NonNegative
+    currency: CurrencyCode = USD
+    unit: Unit | None = None
+    """Unstated: each when buying, gpu_hour when renting."""
+    includes_gpus: WholeNumber | None = None
+    """Of a server or a rented instance: GPUs in the price. Unstated, a quoted server is bare if its GPU is quoted too,
+    else it includes what the catalogue's own offer includes."""
+    as_of: date | None = None
+
+
+def _dollars(value: Any) -> Any:
+    if not isinstance(value, int | float | dict | Quote):
+        raise ValueError(f"US dollars or {{price: ..., currency: ...}} is needed, not {value!r}")
+    return {"price": value} if isinstance(value, int | float) else value
+
+
+QuotedPrice = Annotated[Quote, BeforeValidator(_dollars, json_schema_input_type=float | Quote)]
+Quotes = dict[str, QuotedPrice]
+
+
+class OfferedPrice(NamedTuple):
+    """A price, and the GPUs that come with one unit (None where nothing is said)."""
+
+    price: UnitPrice
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceBook:
+    """All prices that one fleet may draw on."""
+
+    quotes: Mapping[str, Quote]
+    fx: Mapping[str, float]
+    """USD per unit of a currency."""
+    lists: Callable[[str], PriceList | None]
+    """The catalogue's price list of an item, None without one."""
+
+    def purchase(self, item: str) -> OfferedPrice:
+        """What buying one *item* costs. Raises CostError naming the file and the key that can hold a missing price."""
+        priced = self._quoted(item, "each") if item in self.quotes else self._default_purchase(item)
+        if priced.price.unit != "each":
+            text = f"{item} is priced per {priced.price.unit}; buying needs a price for each"
+            raise CostError(Problem("cost.quotes", text))
+        return priced
+
+    def _default_purchase(self, item: str) -> OfferedPrice:
+        offers = self.lists(item)
+        if offers is None or offers.default_purchase is None:
+            what = "an offer that default_purchase names"
+            raise CostError(Problem("cost.quotes", f"no purchase price for {item!r}: {_where_to_add(item, what)}"))
+        default = offers.default_purchase
+        return self._offered(f"{item}/{default}", offers.offers[default], f"cost.quotes.{item}")
+
+    def server_purchase(self, server: str, gpu: str) -> tuple[UnitPrice, int]:
+        """What buying one *server* costs, and how many GPUs that includes. Raises CostError if either is unknown."""
+        price, included = self.purchase(server)
+        if included is None and server in self.quotes:
+            included = 0 if gpu in self.quotes else self._included_in_catalogue(server)
+        if included is None:
+            text = (
+                f"{price.offer} does not say how many GPUs it includes: add includes_gpus to data/prices/{server}.yaml"
+            )
+            raise CostError(Problem("cost.quotes", f"{text}, or quote {server}: {{price: ..., includes_gpus: ...}}"))
+        return price, included
+
+    def _included_in_catalogue(self, server: str) -> int:
+        offers = self.lists(server)
+        if offers is None or offers.default_purchase is None:
+            return 0
+        return offers.offers[offers.default_purchase].includes_gpus or 0
+
+    def rental(self, gpu: str, offer: str | None) -> OfferedPrice:
+        """What renting *gpu* costs: its quote, else the catalogue's *offer* (`item/offer`). Raises CostError."""
+        if gpu in self.quotes:
+            return self._quoted(gpu, "gpu_hour")
+        if offer is None:
+            text = f"no rental price for {gpu!r}: name an offer (price: <item>/<offer>)"
+            raise CostError(Problem("cost.price", f"{text}, or quote dollars per GPU-hour (cost.quotes.{gpu})"))
+        return self.offered(offer, "cost.price")
+
+    def offered(self, offer: str, key: str) -> OfferedPrice:
+        """The catalogue's *offer* (`item/offer`), which the scenario names under *key*. Raises CostError."""
+        item, _, name = offer.partition("/")
+        offers = self.lists(item)
+        if offers is None:
+            text = f"no prices for {item!r}: {_where_to_add(item, f'the offer {name!r}', key)}"
+            raise CostError(Problem(key, text))
+        if name not in offers.offers:
+            text = f"data/prices/{item}.yaml has no offer {name!r}; {_nearest(name, offers)}"
+            raise CostError(Problem(key, text))
+        return self._offered(offer, offers.offers[name], key)
+
+    def stated(self, quote: Quote, usual_unit: Unit, key: str) -> UnitPrice:
+        """A price that the scenario states under *key*. Raises CostError if its currency has no rate."""
+        unit = quote.unit or usual_unit
+        price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}", key)
+        return replace(price, stated=(Stated(key, quote.price, f"{quote.currency}/{unit}"),))
+
+    def _quoted(self, item: str, usual_unit: Unit) -> OfferedPrice:
+        quote = self.quotes[item]
+        return OfferedPrice(self.stated(quote, usual_unit, f"cost.quotes.{item}"), quote.includes_gpus)
+
+    def _offered(self, name: str, offer: Offer, key: str) -> OfferedPrice:
+        what = f"data/prices: {name}"
+        price = self._in_usd(offer.price.value, offer.currency, offer.unit, offer.price.source, key, what)
+        return OfferedPrice(replace(price, offer=name, value=offer.price), offer.includes_gpus)
+
+    def _in_usd(self, amount: float, currency: str, unit: str, source: str, key: str, what: str = "") -> UnitPrice:
+        fx_rate = 1.0 if currency == USD else self.fx.get(currency)
+        if fx_rate is None:
+            raise RateMissing(Problem(key, f"{what} {no_rate(currency, self.fx)}".strip()))
+        return UnitPrice(amount * fx_rate, unit, source, currency, fx_rate)
+
+
+def quote_source(item: str) -> str:
+    """What the ledger names as the source of a quoted price."""
+    return f"scenario: cost.quotes.{item}"
+
+
+def _where_to_add(item: str, what: str, key: str = "cost.quotes") -> str:
+    otherwise = f"quote it (cost.quotes.{item})" if key.startswith("cost.") else f"state the price itself ({key})"
+    return f"add {what} to data/prices/{item}.yaml, or {otherwise}"
+
+
+def _nearest(name: str, offers: PriceList) -> str:
+    near = get_close_matches(name, offers.offers, n=1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(offers.offers))}"

@@ -1,1 +1,0 @@
-"""What buying hardware costs."""

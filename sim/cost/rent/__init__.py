@@ -1,1 +1,0 @@
-"""Renting GPUs, and buying tokens from an API."""

@@ -1,0 +1,237 @@
+"""Renting GPUs or whole instances by time: every rented hour is paid, busy or not.
+
+Space, electricity and repair are the landlord's. Rent runs from the start of a replica to its stop, in the landlord's
+billing steps. Beyond the hourly price a tenant can agree on a commitment, or on spot capacity that may be taken away.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from sim.cost.charge import Charge, FlatCharge, Follows, Metered, Paid, Stated, UnitPrice
+from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
+from sim.cost.metering import ALL_USED, NOT_RENTED, ByPhase, Phase, Stop, Unused, Window, gpu_s_by_phase
+from sim.cost.price_book import CostError, OfferedPrice, PriceBook, Problem, Quotes
+from sim.records import Interval
+from sim.spec import Count, Fraction, NonNegative, Positive, Spec
+from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_HOUR
+
+
+class Commitment(Spec):
+    """Reserved GPUs: cheaper by the hour, paid for the whole term whether used or not."""
+
+    gpus: Count
+    """GPUs committed; instances are committed whole."""
+    months: Positive
+    """Term."""
+    discount: Fraction
+    """Share that the committed price is below the hourly price, which GPUs beyond the commitment pay."""
+
+
+class Spot(Spec):
+    """Capacity that the landlord may reclaim. Interruptions are not simulated: more is rented to make up for them."""
+
+    availability: Annotated[Positive, Field(le=1)]
+    """Share of the rented hours that serve; the rest goes into notice periods, restarts and loading weights."""
+    discount: Fraction = 0.0
+    """Share that spot is below the hourly price; 0 where the price is a spot price."""
+
+
+class Billing(Spec):
+    """How a landlord counts time; it matters where a schedule starts and stops replicas."""
+
+    granularity_s: Positive = 1.0
+    """A started step is paid whole: 3600 for hours, 1 for seconds."""
+    minimum_s: NonNegative = 0.0
+    """Least time that a start is paid for."""
+
+    def billed_s(self, ran_s: float) -> float:
+        """Return the time that is paid for a replica that ran for *ran_s* [s].
+
+        >>> Billing(granularity_s=3600).billed_s(3700), Billing(minimum_s=600).billed_s(30)
+        (7200.0, 600.0)
+        """
+        # a schedule's times are exact to well below a microsecond, and a whole hour is one hour
+        return max(self.minimum_s, ceil(ran_s / self.granularity_s - 1e-9) * self.granularity_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RentedTime(Metered):
+    """GPU-time of one pool from starts to stops, booked to phases as it was used; `RoundedUpTime` has what is paid
+    beyond the stops.
+    """
+
+    component: str
+    pool: str
+    server: str
+    units_per_gpu_h: float
+    """Units of `price` for one GPU-hour, for example an eighth of an instance-hour."""
+    price: UnitPrice
+    billing: Billing
+    unused: Unused = ALL_USED
+
+    paid: ClassVar[Paid] = Paid.SWITCHED_ON
+    follows: ClassVar[Follows] = Follows.RENT
+
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """GPU-seconds; none while the replica is not rented."""
+        if interval.state in NOT_RENTED:
+            return ByPhase(0.0, 0.0, 0.0, 0.0)
+        return gpu_s_by_phase(interval).without_use(self.unused)
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units for the time that replicas ran in *window*."""
+        return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+
+ALL_IDLE = Unused(1.0, "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedUpTime(RentedTime):
+    """GPU-time of one pool that is paid beyond the stops of its replicas: idle time, which no request has caused."""
+
+    unused: Unused = ALL_IDLE
+
+    def by_phase(self, interval: Interval) -> ByPhase | None:
+        """GPU-seconds in which the replica is not rented."""
+        return ByPhase.only(self.unused.phase, interval.gpu_s) if interval.state in NOT_RENTED else None
+
+    def quantity(self, followed: float, window: Window) -> float:
+        """Units that the stops in *window* are rounded up by."""
+        gpu_s = sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in self._stops(window))
+        return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
+
+    def _stops(self, window: Window) -> Sequence[Stop]:
+        return window.stops.get(self.pool, ())
+
+
+_UNITS = {
+    "gpu_hour": ("GPU-h", 1),
+    "gpu_day": ("GPU-day", 24),
+    "gpu_year": ("GPU-year", HOURS_PER_YEAR),
+    "instance_hour": ("instance-h", 1),
+    "instance_day": ("instance-day", 24),
+    "instance_month": ("instance-month", HOURS_PER_MONTH),
+}
+"""Unit of an offer -> its name in the ledger, and hours in it."""
+
+
+UNUSED: Phase = "unused commitment"
+"""Component and phase of reserved GPUs that no replica uses."""
+
+
+class Rent(Spec):
+    """Rented GPUs: no capital, no hosting, no electricity bill."""
+
+    acquisition: Literal["rent"]
+    price: str | None = None
+    """The offer, `<item>/<offer>` in data/prices; not needed where every GPU is quoted."""
+    quotes: Quotes = Field(default_factory=dict)
+    """The planner's own prices by GPU id, dollars per GPU-hour; they override `price`."""
+    share: bool = False
+    """Pay only for the part of an instance that is used."""
+    commitment: Commitment | None = None
+    """Reserved GPUs, paid whether used or not; left out: everything at the hourly price."""
+    spot: Spot | None = None
+    """GPUs beyond the commitment are spot capacity; left out: on demand."""
+    billing: Billing = Billing()
+    """How started time is counted where a schedule starts and stops replicas; left out: to the second."""
+
+    def charges(self, fleet: Sequence[Hardware], book: PriceBook) -> list[Charge]:
+        """Rent of *fleet*, a charge per pool. Raises CostError."""
+        kinds = {hardware.gpu for hardware in fleet if hardware.gpu not in self.quotes}
+        if self.price is not None and len(kinds) > 1:
+            text = (
+                f"{self.price} is one price for different GPUs ({', '.join(sorted(kinds))}): quote all but one of them"
+            )
+            raise CostError(Problem("cost.price", text))
+        if self.commitment is not None and len(fleet) > 1:
+            text = f"a commitment is for one kind of GPU and server; this fleet has {len(fleet)}"
+            raise CostError(Problem("cost.commitment", text))
+        if self.commitment is not None and any(pool.scheduled for hardware in fleet for pool in hardware.pools):
+            text = "is paid whether used or not: put the replicas that a schedule switches into a fleet of their own"
+            raise CostError(Problem("cost.commitment", text))
+        return [charge for hardware in fleet for charge in self._rent(hardware, book)]
+
+    def _rent(self, hardware: Hardware, book: PriceBook) -> list[Charge]:
+        priced = book.rental(hardware.gpu, self.price)
+        unit = priced.price.unit
+        if unit not in _UNITS:
+            text = f"{priced.price.offer or hardware.gpu} is a price per {unit}; rent is per {', '.join(_UNITS)}"
+            raise CostError(Problem("cost.price", text))
+        name, hours = _UNITS[unit]
+        by_instance = unit.startswith("instance")
+        rented = self._instances(hardware, priced) if by_instance else float(hardware.gpus)
+        committed = self._committed(hardware, priced) if by_instance else self._committed_gpus
+        price = priced.price.per(name, priced.price.usd)
+        term = self.commitment.months if self.commitment is not None else 0.0
+        unused = Unused.of(hardware.gpus, rented * (priced.gpus or hardware.slots)) if by_instance else ALL_USED
+        reserved = min(rented, committed) * (1 - unused.share)
+        parts = [(part, term, ALL_USED) for part in self._reserved(reserved, committed, price)]
+        parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
+        return [
+            charge
+            for (component, units, part_price), held_months, idle in parts
+            for pool, units_per_h in hardware.shared(units / hours)
+            for charge in self._charges(component, pool, hardware.copies, units_per_h, part_price, held_months, idle)
+        ]
+
+    def _charges(
+        self,
+        component: str,
+        pool: PoolFacts,
+        copies: int,
+        units_per_h: float,
+        price: UnitPrice,
+        held_months: float,
+        unused: Unused,
+    ) -> Iterator[Charge]:
+        """Charge by the clock, or from start to stop for switched replicas; *unused* is a part of each instance."""
+        if pool.scheduled or (pool.fails and not held_months):
+            per_gpu_h = float(units_per_h / (copies * pool.gpus))
+            facts = (component, pool.name, pool.server_id, per_gpu_h, price, self.billing)
+            yield RentedTime(*facts, unused)
+            yield RoundedUpTime(*facts)
+            return
+        unused = Unused(1.0, UNUSED) if component == UNUSED else unused
+        flat = FlatCharge(component, pool.name, pool.server_id, units_per_h, price, unused=unused)
+        yield replace(flat, follows=Follows.RENT, held_months=held_months)
+
+    def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
+        """Committed units in use, and those that are paid for and not used: (component, units, price)."""
+        if self.commitment is not None:
+            discount = Stated("cost.commitment.discount", self.commitment.discount, "below the hourly price")
+            reserved = price.discounted(discount)
+            yield "rental_reserved", used, reserved
+            if committed > used:
+                yield UNUSED, committed - used, reserved
+
+    def _beyond(self, units: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
+        """Units at the hourly or the spot price, and the spot units that make up for interruptions."""
+        if units <= 0:
+            return
+        if self.spot is None:
+            yield "rental", units, price
+            return
+        spot = price.discounted(Stated("cost.spot.discount", self.spot.discount, "below the hourly price"))
+        yield "rental_spot", units, spot
+        yield "spot_interruptions", units * (1 / self.spot.availability - 1), spot
+
+    @property
+    def _committed_gpus(self) -> float:
+        return float(self.commitment.gpus) if self.commitment is not None else 0.0
+
+    def _committed(self, hardware: Hardware, priced: OfferedPrice) -> float:
+        """Committed instances."""
+        return float(ceil(self._committed_gpus / (priced.gpus or hardware.slots)))
+
+    def _instances(self, hardware: Hardware, priced: OfferedPrice) -> float:
+        gpus = priced.gpus or hardware.slots
+        if not gpus:
+            text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"
+            raise CostError(Problem("cost.price", text))
+        return hardware.copies * boxes_needed(hardware.gpus_each, gpus, self.share)

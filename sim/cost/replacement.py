@@ -1,0 +1,125 @@
+"""Replacing GPUs that fail: the price of one more GPU, failures per year times that price, and spares in stock."""
+
+from dataclasses import replace
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from sim.cost.charge import FlatCharge, Follows, Stated, UnitPrice, purchase
+from sim.cost.component import Owned, OwnerComponent, for_each
+from sim.cost.currency import Price
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.hardware import Hardware, PoolFacts
+from sim.cost.metering import Unused
+from sim.cost.price_book import CostError, PriceBook, Problem, Quote, QuotedPrice, RateMissing
+from sim.spec import Fraction, NonNegative
+from sim.units import HOURS_PER_YEAR
+
+
+def gpu_price(hardware: Hardware, book: PriceBook, stated: Quote | None, key: str) -> UnitPrice:
+    """Price of one GPU of *hardware*: *stated* under *key*, else the quote, else the catalogue's. Raises CostError."""
+    if stated is not None:
+        return book.stated(stated, "each", key)
+    try:
+        return book.purchase(hardware.gpu).price
+    except RateMissing:
+        raise
+    except CostError as error:
+        text = "; ".join(problem.text for problem in error.problems)
+        raise CostError(Problem(key, f"{text}; or state it here")) from error
+
+
+class Failures(OwnerComponent):
+    """Expected cost of failed GPUs, at a rate given here or, without one, at that of each pool's `failures.gpu`. The
+    time that they are out is simulated where a pool has `failures`.
+    """
+
+    per_gpu_year: NonNegative | None = None
+    """Failures per GPU and year: about 0.09 on H100 with their memory (Llama 3 training: 220 in 54 days on 16,384)."""
+    rate: str | None = None
+    """Id in data/failures, of GPUs, in place of `per_gpu_year`: the rate that a pool's `failures` may name, too."""
+    covered_fraction: Fraction = 0.0
+    """Share of replacements that warranty or the maintenance contract pays; the others carry `sales_tax`."""
+    handling_usd: Price = Price(price=0.0)
+    """Work and freight of every replacement, covered or not."""
+    gpu_price: QuotedPrice | None = None
+    """Of one GPU, where servers come with theirs and the catalogue has no price for a single one."""
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> Self:
+        if self.per_gpu_year is not None and self.rate is not None:
+            raise ValueError("per_gpu_year and rate (an id in data/failures) say the same: give one of them")
+        return self
+
+    def at(self, mtbf_h: float) -> Self:
+        """Return these failures with the rate looked up, as a mean time between failures of one GPU [h]."""
+        # the model is frozen and not validated again: both stand side by side
+        return self.model_copy(update={"per_gpu_year": HOURS_PER_YEAR / mtbf_h})
+
+    @model_validator(mode="after")
+    def _something_costs(self) -> Self:
+        if self.covered_fraction == 1 and self.gpu_price is not None:
+            raise ValueError("covered_fraction: 1 leaves nothing to pay gpu_price for")
+        return self
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """Replacements, a charge per pool. Raises CostError without a rate, or without a price of a single GPU."""
+        return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book, owned.sales_tax))
+
+    def _replacements(self, hardware: Hardware, book: PriceBook, sales_tax: Stated | None) -> list[FlatCharge]:
+        yearly = [self._per_gpu_year(pool) for pool in hardware.pools]
+        covered = Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements")
+        others = [self.handling_usd.stated("operations.failures.handling_usd"), covered]
+        handling = self.handling_usd
+        paid_usd = handling.usd
+        price = UnitPrice(handling.usd, "failure", "", handling.currency, handling.fx_rate)
+        if self.covered_fraction < 1:
+            price = gpu_price(hardware, book, self.gpu_price, "operations.failures.gpu_price")
+            paid_usd += (1 - self.covered_fraction) * price.usd * (1 + (sales_tax.value if sales_tax else 0.0))
+            others += [sales_tax] if sales_tax else []
+        of_gpus = 1 - handling.usd / paid_usd if paid_usd else 0.0
+        found = []
+        for place, rate in enumerate(yearly):
+            pool, failures_per_h = hardware.shared(rate.value * hardware.gpus / HOURS_PER_YEAR)[place]
+            per_failure = price.derived(paid_usd, "failure", rate, *others)
+            charge = FlatCharge("failures", pool.name, pool.server_id, failures_per_h, per_failure)
+            found.append(replace(charge, follows=Follows.HARDWARE, follows_share=of_gpus))
+        return found
+
+    def _per_gpu_year(self, pool: PoolFacts) -> Stated:
+        """Failures of a GPU of *pool* in a year, and where that stands. Raises CostError where nothing says it."""
+        unit = "failures per GPU and year"
+        if self.per_gpu_year is not None:
+            key = "per_gpu_year" if self.rate is None else "rate"
+            return Stated(f"operations.failures.{key}", self.per_gpu_year, unit)
+        if pool.gpu_mtbf_h is None:
+            text = f"give per_gpu_year or rate: pool {pool.name} has no failures.gpu whose rate could be booked"
+            raise CostError(Problem("operations.failures", text))
+        return Stated(f"pools.{pool.name}.failures.gpu", HOURS_PER_YEAR / pool.gpu_mtbf_h, unit)
+
+
+ON_THE_SHELF = Unused(1.0, "reserve")
+
+
+class Spares(OwnerComponent):
+    """A stock of GPUs, so that a failed one is replaced within hours."""
+
+    fraction_of_gpus: Fraction
+    """Spare GPUs over GPUs in use; parts of a GPU stand for a stock that is shared with others."""
+    gpu_price: QuotedPrice | None = None
+    """Of one GPU, where servers come with theirs and the catalogue has no price for a single one."""
+
+    buys: ClassVar[bool] = True
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The stock, a charge per pool. Raises CostError without a price of a single GPU."""
+        return for_each(owned.fleet, lambda hardware: self._stock(hardware, owned.book, owned.finance))
+
+    def _stock(self, hardware: Hardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+        each = gpu_price(hardware, book, self.gpu_price, "operations.spares.gpu_price")
+        stated = Stated("operations.spares.fraction_of_gpus", self.fraction_of_gpus, "of the GPUs")
+        price = each.derived(finance.usd_per_h(each.usd), "GPU-h", stated)
+        return [
+            purchase("spares", pool.name, pool.server_id, gpus, price, each.usd, ON_THE_SHELF)
+            for pool, gpus in hardware.shared(self.fraction_of_gpus * hardware.gpus)
+        ]

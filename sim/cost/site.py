@@ -1,0 +1,130 @@
+"""Where the machines stand: electricity, cooling, space."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from sim.cost.charge import Charge, UnitPrice
+from sim.cost.clock import Clock, TimeZone
+from sim.cost.currency import Price
+from sim.cost.electricity import Band, Cooling, DemandCharge, EnergyCharge, Tariff
+from sim.cost.hardware import Hardware
+from sim.cost.hosting import PerKwMonth, PerRack
+from sim.cost.price_book import CostError, Problem
+from sim.spec import Positive, Spec
+
+Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]
+
+
+def _none(value: Any) -> Any:
+    return None if value == "none" else value
+
+
+HostingOrNone = Annotated[
+    Hosting | None, BeforeValidator(_none, json_schema_input_type=Hosting | Literal["none"] | None)
+]
+
+
+class Site(Spec):
+    """What a place charges for keeping servers running."""
+
+    electricity_usd_per_kwh: Price | None = None
+    """Price at the site's meter; needed unless hosting includes electricity."""
+    electricity: Tariff | None = None
+    """In its place, prices by hour of the day and season; `starts_at` then says when the simulated window is."""
+    demand_usd_per_kw_month: Price | None = None
+    """Demand charge: price per kW and month of the site's highest draw, the mean over 15 minutes."""
+    pue: Annotated[Positive, Field(ge=1)]
+    """Power usage effectiveness: the site's energy over the servers' energy; 1 leaves out cooling and losses."""
+    cooling: Cooling | None = None
+    """The plant's efficiency, if `pue` stands for power distribution alone; left out: the PUE includes cooling."""
+    timezone: TimeZone | None = None
+    """Name in the IANA database, such as Europe/Berlin: `starts_at` is local time there, with summer time. Left out: a
+    clock without summer time."""
+    hosting: HostingOrNone = None
+    """Rack space or contracted power; `none` for machines whose place costs nothing."""
+
+    @model_validator(mode="after")
+    def _one_tariff(self) -> Self:
+        if self.electricity is not None and self.electricity_usd_per_kwh is not None:
+            raise ValueError("electricity and electricity_usd_per_kwh are two tariffs: remove one")
+        return self
+
+    def charges(
+        self, fleet: Sequence[Hardware], clock: Clock | None = None, beside: Sequence[Hardware] = ()
+    ) -> list[Charge]:
+        """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError.
+
+        *clock* shows the site's local time, for tariffs that depend on it. *beside* are the fleet's other machines at
+        the site, which share its space and which another bill pays for.
+        """
+        hosting = self.hosting.charges(fleet, beside) if self.hosting is not None else []
+        if not self.metered:
+            return [*hosting]
+        return [*hosting, *self._energy_charges(fleet, clock), *self._demand_charges(fleet, beside)]
+
+    @property
+    def metered(self) -> bool:
+        """Whether electricity is paid by the meter, on top of hosting."""
+        return self.hosting is None or self.hosting.electricity == "metered"
+
+    def _energy_charges(self, fleet: Sequence[Hardware], clock: Clock | None) -> list[EnergyCharge]:
+        prices = list(self._energy_prices(clock))
+        unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
+        if unknown:
+            text = f"the power of {unknown[0]} is not known, so its electricity cannot be charged"
+            raise CostError(Problem("cost", f"{text}: add tdp_w to data/gpus/{unknown[0]}.yaml"))
+        shares = {"energy": self.pue}
+        if self.cooling is not None:
+            shares["cooling"] = self.cooling.per_server_energy
+        return [
+            EnergyCharge(pool.name, pool.server_id, share, price, band, component)
+            for component, share in shares.items()
+            for hardware in fleet
+            for pool in hardware.pools
+            for price, band in prices
+        ]
+
+    def _demand_charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware]) -> list[DemandCharge]:
+        if self.demand_usd_per_kw_month is None:
+            return []
+        price = self.demand_usd_per_kw_month.unit_price("kW-month", "site.demand_usd_per_kw_month")
+        behind = tuple(sorted(pool.name for hardware in (*fleet, *beside) for pool in hardware.pools))
+        return [
+            DemandCharge(pool.name, pool.server_id, behind, self.facility_factor, price)
+            for hardware in fleet
+            for pool in hardware.pools
+        ]
+
+    def usd_per_kwh_by_hour(self, clock: Clock | None) -> tuple[float, ...] | None:
+        """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
+        if self.electricity is None or not self.metered or clock is None:
+            return None
+        return self.electricity.by_hour(clock)
+
+    def usd_per_kwh_by_hour_of_week(self, clock: Clock | None) -> tuple[float, ...] | None:
+        """Mean price of each of the 168 hours of the week over a year; None where all its days have the same prices."""
+        if self.electricity is None or not self.metered or clock is None or not self.electricity.knows_weekdays:
+            return None
+        return self.electricity.by_hour(clock, 168)
+
+    @property
+    def facility_factor(self) -> float:
+        """The site's energy over the servers' energy, cooling included."""
+        return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
+
+    def _energy_prices(self, clock: Clock | None) -> Iterator[tuple[UnitPrice, Band | None]]:
+        """Prices per kWh and when each holds."""
+        if self.electricity is not None:
+            if clock is None:
+                text = "prices by the hour need starts_at: the date and time of day at simulated time 0"
+                raise CostError(Problem("site.electricity", text))
+            for price, key in self.electricity.bands():
+                stated = price.unit_price("kWh", f"site.electricity.{key}")
+                yield stated, Band(clock, self.electricity, price.usd)
+        elif self.electricity_usd_per_kwh is not None:
+            yield self.electricity_usd_per_kwh.unit_price("kWh", "site.electricity_usd_per_kwh"), None
+        else:
+            text = "metered electricity needs a price, or electricity: {hourly_usd_per_kwh: [24 prices]}"
+            raise CostError(Problem("site.electricity_usd_per_kwh", text))

@@ -1,1 +1,0 @@
-"""Where the machines stand: electricity, cooling, space, carbon."""

@@ -1,0 +1,80 @@
+"""The alternative without GPUs: buying the same tokens from somebody's API."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+from sim.cost.charge import UnitPrice
+from sim.cost.price_book import CostError, PriceBook, Problem, Quote
+from sim.spec import Fraction, Spec
+
+NAME = "the API"
+"""What tables and charts call it, beside the names of fleets."""
+TOKENS_PER_PRICE = 1e6
+
+
+def _price(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"price": value}
+    if isinstance(value, str) and "/" not in value:
+        raise ValueError(f"US dollars per million tokens or <item>/<offer> of data/prices is needed, not {value!r}")
+    return value
+
+
+ApiPrice = Annotated[str | Quote, BeforeValidator(_price, json_schema_input_type=str | float | Quote)]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTariff:
+    """An API's prices, found and in USD per million tokens."""
+
+    input: UnitPrice
+    output: UnitPrice
+    cached_discount: float
+
+    def usd(self, prompt_tokens: float, cached_tokens: float, output_tokens: float) -> float:
+        """What *prompt_tokens* at the full price, *cached_tokens* of prompts at the reduced one, and answers cost.
+
+        >>> dollar = UnitPrice(1.0, "million_input_tokens", "example")
+        >>> ApiTariff(dollar, dollar, cached_discount=0.5).usd(1_000_000, 1_000_000, 0)
+        1.5
+        """
+        read = prompt_tokens + (1 - self.cached_discount) * cached_tokens
+        return (read * self.input.usd + output_tokens * self.output.usd) / TOKENS_PER_PRICE
+
+
+class Api(Spec):
+    """An API to compare with: what the tokens that a fleet served would have cost there."""
+
+    input: ApiPrice
+    """Per million prompt tokens: `<item>/<offer>` of data/prices, US dollars, or {price: ..., currency: ...}."""
+    output: ApiPrice
+    """Per million output tokens, likewise."""
+    cached_discount: Fraction = 0.0
+    """Share that prompt tokens found in the prefix cache are cheaper; only a simulated cache finds any."""
+
+    def tariff(self, book: PriceBook) -> ApiTariff:
+        """The prices in USD. Raises CostError with those that are missing or are for something else."""
+        problems: list[Problem] = []
+        found = []
+        for key, stated in (("input", self.input), ("output", self.output)):
+            try:
+                found.append(_found(stated, key, book))
+            except CostError as error:
+                problems += error.problems
+        if problems:
+            raise CostError(*problems)
+        return ApiTariff(found[0], found[1], self.cached_discount)
+
+
+def _found(stated: str | Quote, key: str, book: PriceBook) -> UnitPrice:
+    unit: Literal["million_input_tokens", "million_output_tokens"]
+    unit = "million_input_tokens" if key == "input" else "million_output_tokens"
+    if isinstance(stated, Quote):
+        price = book.stated(stated, unit, f"api.{key}")
+    else:
+        price = book.offered(stated, f"api.{key}").price
+    if price.unit != unit:
+        raise CostError(Problem(f"api.{key}", f"{stated} is a price per {price.unit}; {unit} is needed"))
+    return price

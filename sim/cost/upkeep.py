@@ -1,0 +1,119 @@
+"""Upkeep paid year by year: staff, software licences and the maintenance contract.
+
+Staff are full-time equivalents times their cost, shared by the machines they look after. A maintenance contract is a
+share of the purchase price every year.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Self
+
+from pydantic import model_validator
+
+from sim.cost.charge import FlatCharge, Follows, Stated
+from sim.cost.component import Owned, OwnerComponent, UserComponent, for_each
+from sim.cost.currency import Price
+from sim.cost.hardware import Hardware
+from sim.cost.price_book import CostError, Problem
+from sim.spec import Fraction, NonNegative, Positive
+from sim.units import HOURS_PER_YEAR
+
+
+class Staff(UserComponent):
+    """A team and what it looks after; the fleet pays for its part of that."""
+
+    fte: NonNegative
+    """Full-time equivalents in the team."""
+    usd_per_fte_year: Price
+    """Salary with everything that the employer pays on top."""
+    over_servers: Positive | None = None
+    """Servers that the team looks after, these and others."""
+    over_gpus: Positive | None = None
+    """GPUs that the team looks after; state this or `over_servers`."""
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        if (self.over_servers is None) == (self.over_gpus is None):
+            raise ValueError("either over_servers or over_gpus is needed: what the team looks after")
+        return self
+
+    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+        """The team's time, a charge per pool. Raises CostError where servers are not known."""
+        return for_each(fleet, self._time_for)
+
+    def _time_for(self, hardware: Hardware) -> list[FlatCharge]:
+        if self.over_gpus is not None:
+            share = hardware.gpus / self.over_gpus
+        elif self.over_servers is not None and hardware.server is not None:
+            share = hardware.servers / self.over_servers
+        else:
+            text = f"pool {hardware.pool_names} names no server to count: state over_gpus"
+            raise CostError(Problem("operations.staff.over_servers", text))
+        path = "operations.staff.usd_per_fte_year"
+        price = self.usd_per_fte_year.unit_price("FTE-year", path, "FTE and year", *self._team())
+        return [
+            FlatCharge("staff", pool.name, pool.server_id, fte_years_per_h, price)
+            for pool, fte_years_per_h in hardware.shared(self.fte * share / HOURS_PER_YEAR)
+        ]
+
+    def _team(self) -> Iterator[Stated]:
+        yield Stated("operations.staff.fte", self.fte, "FTE")
+        for measure in ("servers", "gpus"):
+            if (count := getattr(self, f"over_{measure}")) is not None:
+                yield Stated(f"operations.staff.over_{measure}", count, measure)
+
+
+class Software(UserComponent):
+    """Licences for GPUs in use, for servers, or both."""
+
+    usd_per_gpu_year: Price | None = None
+    usd_per_server_year: Price | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.usd_per_gpu_year is None and self.usd_per_server_year is None:
+            raise ValueError("usd_per_gpu_year or usd_per_server_year is needed")
+        return self
+
+    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+        """Licences, a charge per pool and measure. Raises CostError where servers are not known."""
+        return for_each(fleet, self._of)
+
+    def _of(self, hardware: Hardware) -> list[FlatCharge]:
+        result = []
+        if self.usd_per_gpu_year is not None:
+            result += _licences(hardware, hardware.gpus, "gpu", self.usd_per_gpu_year)
+        if self.usd_per_server_year is not None:
+            if hardware.server is None:
+                text = f"pool {hardware.pool_names} names no server to license"
+                raise CostError(Problem("operations.software.usd_per_server_year", text))
+            result += _licences(hardware, hardware.servers, "server", self.usd_per_server_year)
+        return result
+
+
+def _licences(hardware: Hardware, count: float, measure: str, usd_per_year: Price) -> list[FlatCharge]:
+    unit = {"gpu": "GPU-year", "server": "server-year"}[measure]
+    price = usd_per_year.unit_price(unit, f"operations.software.usd_per_{measure}_year")
+    return [
+        FlatCharge("software", pool.name, pool.server_id, years_per_h, price)
+        for pool, years_per_h in hardware.shared(count / HOURS_PER_YEAR)
+    ]
+
+
+class Maintenance(OwnerComponent):
+    """Support and repair by the maker or a third party."""
+
+    fraction_per_year: Fraction
+    """Yearly fee over the purchase price of servers, GPUs, network and storage."""
+
+    def charges(self, owned: Owned) -> list[FlatCharge]:
+        """The fee for everything in service; spares wait on the shelf without a contract."""
+        return [self._fee(charge) for charge in owned.purchases if charge.component != "spares"]
+
+    def _fee(self, charge: FlatCharge) -> FlatCharge:
+        usd_per_h = self.fraction_per_year * charge.once_usd / HOURS_PER_YEAR
+        each_usd = usd_per_h / charge.units_per_h if charge.units_per_h else 0.0
+        stated = Stated("operations.maintenance.fraction_per_year", self.fraction_per_year, "of the price per year")
+        price = charge.price.derived(each_usd, charge.price.unit, stated)
+        fee = FlatCharge("maintenance", charge.pool, charge.server, charge.units_per_h, price, unused=charge.unused)
+        return replace(fee, follows=Follows.MACHINES)

@@ -1,0 +1,53 @@
+"""From a scenario with a job or jobs to its results folder. The answer takes a moment and is computed each time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.deliver.folder import Question, begin_question, digest, written_together
+from sim.jobs.kinds import kind_of
+from sim.jobs.load import AnyScenario
+from sim.report.words.money import in_its_currency
+from sim.scenario.sweep import as_data
+from sim.study.execution.digest import placeless
+from sim.study.reprice import SCENARIO_FILE
+from sim.yamlio import dump
+
+BY_THEMSELVES = ("question", "seed", "replications", "fleets", "sweep", "claim")
+
+
+@in_its_currency
+def run_work(
+    scenario: AnyScenario,
+    catalog: Catalog,
+    out: Path,
+    report: bool = True,
+    command: Sequence[str] = ("gpufleet", "run"),
+    force: bool = False,
+    **_: Any,
+) -> Sequence[Any]:
+    """Every fleet at every point; tables and, with *report*, picture and page are left in *out*.
+
+    Raises FolderRefused where *out* holds the answer to another question, unless by *force*.
+    """
+    told = begin_question(out, _question(scenario), command, force, scenario=scenario.name, seed=scenario.seed)
+    kind = kind_of(scenario)
+    rows = kind.rows(scenario, catalog)
+    with written_together(out, told | {"cases": len(rows)}, points=()) as folder:
+        kind.write(folder, scenario, rows, kind.described(rows, catalog), report)
+        (folder / SCENARIO_FILE).write_text(dump(as_data(scenario)), encoding="utf-8")
+    return rows
+
+
+def _question(scenario: AnyScenario) -> Question:
+    data = placeless(as_data(scenario))
+    return {
+        "command": "run",
+        "options": {},
+        "values": {key: digest(value) for key, value in data.items() if key not in BY_THEMSELVES},
+        "fleets": {fleet["name"]: digest(fleet) for fleet in data["fleets"]},
+        "sweep": data.get("sweep"),
+        "replications": 1,
+        "precision": None,
+    }

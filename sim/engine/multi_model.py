@@ -1,0 +1,213 @@
+"""Several models on the same GPUs, each with an engine of its own.
+
+Either all models are in memory and their steps take turns, or one model is awake at a time and the others sleep.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import fields
+from math import inf
+
+from sim.engine.kv.blocks import BlockPool, NamedBlocks
+from sim.engine.protocol import Unsplit
+from sim.engine.synchronous import VllmEngine
+from sim.records import Meters, Progress, Request, Span
+
+
+class TurnsEngine(Unsplit):
+    """One step of each model that has work, in turn: a step has the GPUs for itself. A model that is alone with its
+    work leaps as it would without the others.
+    """
+
+    def __init__(self, engines: Sequence[VllmEngine], of_service: Mapping[str, int]) -> None:
+        """*of_service* has the place among *engines* of each service's model."""
+        self._engines = list(engines)
+        self._of_service = dict(of_service)
+        self._held = [0] * len(engines)
+        """Requests of each model that wait or run."""
+        self._stepping = -1
+        """Whose step is under way; -1: nobody's."""
+        self._last = len(engines) - 1
+        """Who had the last step."""
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `ReplicaEngine.offer`."""
+        place = self._of_service[request.service]
+        moved = self._engines[place].offer(request, now)
+        if request.rejected:
+            return False
+        self._held[place] += 1
+        if self._stepping in (-1, place):
+            return moved
+        return self._engines[self._stepping].pause(now)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `ReplicaEngine.evict`."""
+        place = self._of_service[request.service]
+        self._held[place] -= 1
+        return self._engines[place].evict(request, now)
+
+    def crash(self, now: float) -> None:
+        """See `ReplicaEngine.crash`."""
+        for engine in self._engines:
+            engine.crash(now)
+        self._stepping = -1
+
+    def plan(self, now: float) -> float:
+        """See `ReplicaEngine.plan`: the end of the step under way, or of the next model's."""
+        if self._stepping >= 0:
+            return self._engines[self._stepping].plan(now)
+        count = len(self._engines)
+        for further in range(1, count + 1):
+            place = (self._last + further) % count
+            end_s = self._begin(place, now)
+            if end_s < inf:
+                return end_s
+        return inf
+
+    def _begin(self, place: int, now: float) -> float:
+        """The end of the step that *place* begins at *now*; inf where it has nothing to do."""
+        engine = self._engines[place]
+        end_s = engine.plan(now) if self._held[place] else inf
+        if end_s == inf:
+            return inf
+        self._stepping = place
+        if any(held for other, held in enumerate(self._held) if other != place):
+            engine.pause(now)
+        return engine.plan(now)
+
+    def advance(self) -> list[Request]:
+        """See `ReplicaEngine.advance`."""
+        place, self._stepping = self._stepping, -1
+        self._last = place
+        left = self._engines[place].advance()
+        self._held[place] -= len(left)
+        return left
+
+    def meters(self, now: float) -> Meters:
+        """See `ReplicaEngine.meters`: of all models; the KV peak is the fullest cache's, in blocks of the first."""
+        each = [engine.meters(now) for engine in self._engines]
+        totals = copy(each[0])
+        for one in fields(Meters):
+            setattr(totals, one.name, sum(getattr(meters, one.name) for meters in each))
+        sizes = [max(1, engine.caches()[0].usable) for engine in self._engines]
+        fullest = max(meters.kv_peak_blocks / size for meters, size in zip(each, sizes, strict=True))
+        totals.kv_peak_blocks = round(fullest * sizes[0])
+        return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `ReplicaEngine.share_time`."""
+        for engine in self._engines:
+            engine.share_time(on, now)
+
+    def under_way(self, asked: int = -1) -> list[Span]:
+        """See `ReplicaEngine.under_way`."""
+        return self._engines[self._stepping].under_way(asked) if self._stepping >= 0 else []
+
+    def caches(self) -> list[BlockPool]:
+        """See `ReplicaEngine.caches`: one of each model."""
+        return [cache for engine in self._engines for cache in engine.caches()]
+
+    def waiting(self) -> int:
+        """See `ReplicaEngine.waiting`."""
+        return sum(engine.waiting() for engine in self._engines)
+
+
+class SwappingEngine(TurnsEngine):
+    """The model that is awake has the GPUs until it has answered all; then the next one with requests wakes up, which
+    takes its time. While others wait, whoever comes for a model that has been awake for long waits for its next turn.
+    """
+
+    def __init__(
+        self, engines: Sequence[VllmEngine], of_service: Mapping[str, int], wake_s: Sequence[float], max_awake_s: float
+    ) -> None:
+        """*wake_s* is the time that each model takes to wake up; the first one is awake at the start."""
+        super().__init__(engines, of_service)
+        self._wake_s, self._max_awake_s = list(wake_s), max_awake_s
+        self._awake, self._awake_from_s = 0, 0.0
+        self._waking_until_s = inf
+        """When the model that is awake by then will be; inf: nobody wakes up."""
+        self._late: list[Request] = []
+        """For the model that is awake, and to wait for its next turn."""
+
+    def awake_for(self, request: Request, now: float) -> bool:
+        """Whether the model of *request* is awake, or waking up, and takes requests at *now*."""
+        return self._of_service[request.service] == self._awake and not self._closed(now)
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `ReplicaEngine.offer`."""
+        place = self._of_service[request.service]
+        engine = self._engines[place]
+        if place == self._awake and self._closed(now):
+            if not engine.serves(request):
+                request.rejected = True
+                return False
+            self._held[place] += 1
+            self._late.append(request)
+            return False
+        moved = engine.offer(request, now)
+        if request.rejected:
+            return False
+        self._held[place] += 1
+        return moved if place == self._awake else self._stepping < 0
+
+    def _closed(self, now: float) -> bool:
+        return self._others_wait() and now > self._awake_from_s + self._max_awake_s
+
+    def _others_wait(self) -> bool:
+        return any(held for place, held in enumerate(self._held) if place != self._awake)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `ReplicaEngine.evict`: whoever has not been handed to its model leaves at once."""
+        if request in self._late:
+            self._late.remove(request)
+            self._held[self._awake] -= 1
+            return Progress(0, 0)
+        return super().evict(request, now)
+
+    def crash(self, now: float) -> None:
+        """See `ReplicaEngine.crash`: nobody goes on waking up."""
+        super().crash(now)
+        self._waking_until_s = inf
+
+    def plan(self, now: float) -> float:
+        """See `ReplicaEngine.plan`: the end of a step, or of waking up."""
+        if self._waking_until_s < inf:
+            return self._waking_until_s
+        if self._stepping >= 0:
+            return self._engines[self._stepping].plan(now)
+        if self._late and not self._others_wait():
+            self._hand_over(now)
+        end_s = self._engines[self._awake].plan(now)
+        if end_s < inf:
+            self._stepping = self._awake
+            return end_s
+        count = len(self._engines)
+        for further in range(1, count):
+            place = (self._awake + further) % count
+            if self._held[place]:
+                return self._wake(place, now)
+        return inf
+
+    def _wake(self, place: int, now: float) -> float:
+        """When *place* will be awake, if the one before it falls asleep at *now*."""
+        for cache in self._engines[self._awake].caches():
+            if isinstance(cache, NamedBlocks):
+                cache.clear()
+        self._hand_over(now)
+        self._awake = place
+        self._waking_until_s = self._awake_from_s = now + self._wake_s[place]
+        return self._waking_until_s
+
+    def _hand_over(self, now: float) -> None:
+        """Those who came late join the queue of the model that they came for, before it sleeps or instead of it."""
+        late, self._late = self._late, []
+        for request in late:
+            self._engines[self._awake].offer(request, now)
+
+    def advance(self) -> list[Request]:
+        """See `ReplicaEngine.advance`: nobody leaves where a model has woken up."""
+        if self._waking_until_s < inf:
+            self._waking_until_s = inf
+            return []
+        return super().advance()

@@ -1,1 +1,0 @@
-"""Ranks of one replica that step together or in turn."""

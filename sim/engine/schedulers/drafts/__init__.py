@@ -1,1 +1,0 @@
-"""Drafted tokens under vLLM's rules."""

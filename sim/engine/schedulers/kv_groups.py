@@ -1,0 +1,217 @@
+"""vLLM's rules for groups of KV caches that share one pool (`v1/core/kv_cache_coordinator.py`).
+
+Each group of layers has blocks of its own. A group with a sliding window gives back the blocks that lie before the
+window of the next token, once the steps that read them have ended, and reserves no more for a request that joins than
+the window and the tokens in flight take.
+"""
+
+from collections.abc import Iterable
+
+from sim.engine.kv.decode_steps import ADMISSION, GroupPhases
+from sim.engine.kv.group_cache import GroupCache
+from sim.engine.kv.group_pool import GroupPool, StatePool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.pipeline import Flying, Launch, StageSchedule
+from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.vllm import AsyncRank, Rank
+from sim.engine.schedulers.waiting_queue import WaitingQueue
+from sim.engine.sequence import Sequence
+
+
+class GroupSchedule(StageSchedule):
+    """Who is in the next batch, where a request holds blocks in several groups."""
+
+    TOGETHER = False
+    pool: GroupPool
+
+    def _goes_on(self, one: Flying) -> bool:
+        return False  # it may give blocks back
+
+    def _need(self, one: Flying, new: int) -> int:
+        self.pool.give_back(one, max(0, one.computed - one.flying))
+        return self.pool.needs(one, one.computed + new)
+
+    def _joins(self, one: Flying, hits: int, new: int) -> int:
+        size, windows = self.pool.block_size, self.pool.windows
+        first = [self.pool.wanted(group, hits * size + new) for group in range(len(windows))]
+        joins = self.pool.joins(one, hits, first)
+        if not self.limits.reserve_full_isl:
+            return joins
+        whole = [self.limits.reserved_blocks(window, one.tokens) for window in windows]
+        return max(joins, self.pool.joins(one, hits, whole))
+
+    def _give(self, one: Flying, blocks: int, new: int) -> None:
+        self.pool.grow(one, one.computed + new)
+        self._name(one, min(one.computed + new, one.tokens))
+
+
+class StateSchedule(GroupSchedule):
+    """Who is in the next batch, where states are kept in the prefix cache (`Scheduler._mamba_block_aligned_split`)."""
+
+    pool: StatePool
+
+    def form(self, now: float) -> Launch | None:
+        """See `StageSchedule.form`."""
+        self.pool.begin_step()
+        return super().form(now)
+
+    def _cut(self, one: Flying, start: int, new: int) -> int:
+        """A chunk of a prompt ends with a whole block, unless the prompt does or no chunk holds a block; none reaches
+        beyond the last whole block or beyond what others have computed without leaving a state.
+        """
+        if one not in self.running:
+            one.junction = self.pool.junction(one)
+        size, limits, end = self.pool.block_size, self.limits, start + new
+        prefill_end = max(one.request.prompt_tokens, one.tokens - 1)
+        if start >= prefill_end:
+            return new
+        if end < prefill_end:
+            most = min(limits.max_num_batched_tokens, limits.long_prefill_token_threshold or limits.max_model_len)
+            whole = end // size * size
+            if whole > start or size <= most:
+                end = whole
+        stops = [one.tokens // size * size, one.junction // size * size]
+        if start % size:
+            stops.append((start // size + 1) * size)
+        return max(0, min((stop for stop in stops if start < stop < end), default=end) - start)
+
+
+class GroupRank(Rank):
+    """One rank whose sequences hold blocks in several groups; `Sequence.held` counts places, one for all groups."""
+
+    __slots__ = ("_grouped", "_limits", "_room")
+
+    BEHIND = 0
+    """Tokens of a sequence that decodes whose step has not ended when the next one is formed."""
+
+    def __init__(self, limits: RankLimits, pool: GroupCache, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._limits = limits
+        self._grouped = pool
+        self._windowed = bool(pool.sliding)
+        self._phases: GroupPhases = GroupPhases(pool, self.BEHIND)
+        self._room = 0
+        """Free blocks below which the head of the queue cannot join."""
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
+        if not self._windowed and self._reserves_all:
+            return super().may_admit(sequence)
+        return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
+
+    def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
+        pool, limits = self._grouped, self._limits
+        blocks = -(-(hits * pool.block_size + chunk) // pool.block_size)
+        first = {window: min(blocks, 1) if window == 0 else blocks for window in pool.windows}
+        places = [first]
+        if self._reserves_all:
+            places.append({window: limits.reserved_blocks(window, sequence.tokens) for window in first})
+        total, fewest = pool.joins(sequence, hits, *places)
+        kept = self._kept_free if self.running else 0
+        self._room = fewest + kept
+        return total + kept
+
+    def _in_flight(self, sequence: Sequence) -> int:
+        """Tokens of *sequence* that are being computed while the next step is formed."""
+        return 0
+
+    def _slide_all(self) -> None:
+        fresh = self._phases.fresh
+        self._name_before_sliding(due := self._due(self._step), self._step)
+        for one in due:
+            self._slide_one(one, fresh)
+
+    def _slide_one(self, one: Sequence, fresh: dict[Sequence, None]) -> None:
+        flying = self._in_flight(one)
+        self._grouped.slide(one, one.base + self._step - flying)
+        if flying <= self.BEHIND:
+            fresh.pop(one, None)
+
+    def _due(self, step: int) -> list[Sequence]:
+        """Who may give blocks back when the step at counter *step* is formed, in admission order."""
+        phases, windows = self._phases, self._grouped.sliding
+        if not phases.fresh and len(windows) == 1:
+            ones = phases.sliding(step, windows[0])
+            if len(ones) > 1:
+                ones.sort(key=ADMISSION)
+            return ones
+        due = dict(phases.fresh)
+        for window in windows:
+            due.update(dict.fromkeys(phases.sliding(step, window)))
+        return sorted(due, key=ADMISSION) if len(due) > 1 else list(due)
+
+    def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
+        """Blocks that leave a window have the names by which others find them."""
+        behind, pool = self.BEHIND, self._grouped
+        if self._answers and any(pool.unnamed(one, one.base + step - behind) for one in due):
+            self._answers.name(step - behind)
+
+    def _take_leap(self, steps: int) -> None:
+        pool, phases, behind = self._grouped, self._phases, self.BEHIND
+        if not self._windowed:
+            super()._take_leap(steps)
+            return
+        end, at_once = self._step + steps, pool.only_sliding >= 0 and not self._answers
+        for step in range(self._step + 1, end):
+            if at_once and not phases.fresh:
+                phases.take_leap(step, end - step)
+                return
+            if due := self._due(step):
+                self._name_before_sliding(due, step)
+                for one in due:
+                    pool.slide(one, one.base + step - behind)
+                phases.fresh.clear()
+            if blocks := phases.blocks_at(step):
+                pool.take(blocks)
+
+    def _steps_until_change(self) -> int:
+        steps = super()._steps_until_change()
+        if steps > 1 and self.blocked_by == "kv":
+            short = self._room - self.pool.free
+            if self._windowed or short <= 0:  # where none is given back, only hits that are lost let the head join
+                steps = max(1, self._phases.steps_until_free(self._step, steps, short))
+        return steps
+
+    def _blocks_for(self, sequence: Sequence, chunk: int) -> int:
+        pool = self._grouped
+        places = -(-(sequence.computed + chunk) // pool.block_size)
+        return (places - sequence.held) * pool.growing + (pool.states if not sequence.held else 0)
+
+    def _need_for_chunk(self, sequence: Sequence, chunk: int) -> int:
+        self._grouped.slide(sequence, sequence.computed - self._in_flight(sequence))
+        return self._blocks_for(sequence, chunk)
+
+    def _need(self, sequence: Sequence, tokens: int) -> int:
+        self._slide_one(sequence, self._phases.fresh)
+        return super()._need(sequence, tokens) * self._grouped.growing
+
+    def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
+        blocks = self._need_for_chunk(sequence, chunk)
+        if blocks > 0:
+            self.pool.take(blocks)
+            sequence.held = -(-(sequence.computed + chunk) // self.pool.block_size)
+        RankSchedule._schedule_chunk(self, sequence, chunk)
+
+
+class AsyncGroupRank(GroupRank, AsyncRank):
+    """The same where steps are formed one ahead: a window keeps what the step under way reads."""
+
+    BEHIND = 1
+
+    def _in_flight(self, sequence: Sequence) -> int:
+        flight = self._runs
+        if flight is None:
+            return 0
+        chunk = flight.chunks.get(sequence)
+        return (sequence.decoding and sequence not in flight.standing) if chunk is None else chunk
+
+    def _due(self, step: int) -> list[Sequence]:
+        if step == self._step and self._runs is None:
+            return [one for one in self.running if one.decoding]
+        return super()._due(step)
+
+    def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
+        if self._answers and step == self._step:
+            self._name_answers(False)
+        else:
+            super()._name_before_sliding(due, step)

@@ -1,0 +1,558 @@
+"""vLLM's scheduler where several batches are in flight: the stages of a pipeline.
+
+As `v1/core/sched/scheduler.py` has it, tokens count as computed once they are scheduled, so the chunks of one prompt
+follow each other through the stages, and a request that decodes is in one batch at a time, unless steps are formed
+ahead. A preempted request still gets the token that was being made, and joins again once nothing of it is in flight.
+`Cohort` keeps requests that decode in one batch after the other, so that a batch is a few sums.
+"""
+
+from collections import deque
+from itertools import pairwise
+from math import isnan
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.waiting_queue import WaitingQueue
+from sim.engine.sequence import Sequence, chunk_parts, recomputed_tokens
+from sim.records import Batch, Request, Span
+
+
+class Flying(Sequence):
+    """A request that may be in several batches at once."""
+
+    __slots__ = (
+        "cohort",
+        "eligible",
+        "flying",
+        "gone",
+        "junction",
+        "last_end_s",
+        "named",
+        "passed_over",
+        "placeholders",
+        "stale",
+    )
+
+    def __init__(self, request: Request, prompt_only: bool = False) -> None:
+        super().__init__(request, prompt_only)
+        self.placeholders = 0
+        """Tokens of the answer that are being made, where steps are formed ahead."""
+        self.flying = 0
+        """Scheduled tokens whose batch has not ended."""
+        self.stale = 0
+        """Of these, those scheduled before a preemption."""
+        self.passed_over = False
+        """Whether admission went on to requests behind this one since it was last admitted."""
+        self.eligible = 0
+        """Call of the scheduler from which on it may decode again, where steps are formed ahead."""
+        self.junction = 0
+        """Tokens of its prompt behind which its state is to be kept, because others have computed as much."""
+        self.named = 0
+        """Tokens whose blocks have their names."""
+        self.last_end_s = 0.0
+        """When its last token leaves the last stage."""
+        self.gone = False
+        self.cohort: Cohort | None = None
+        """With whom it decodes; what follows from the batches of all is not in its own fields then."""
+
+
+class Launch:
+    """A batch in flight."""
+
+    __slots__ = (
+        "_admissions", "batch", "blocked_by", "chunks", "cohort", "end_s", "entered_s", "load", "number", "parts",
+        "ready_s", "recomputed_in_step", "sampled", "shared_s", "stage_s",
+    )  # fmt: skip
+
+    def __init__(self, chunks: dict[Flying, int], window: int, blocked_by: str) -> None:
+        self.chunks = chunks
+        """Of all but the cohort."""
+        self.cohort: Cohort | None = None
+        self.number = 0
+        """Of the cohort's batches."""
+        self.ready_s = 0.0
+        """When the tokens that the cohort goes on from have left the last stage."""
+        self._admissions: list[int] = []
+        self.blocked_by = blocked_by
+        self.batch = _batch(chunks, window)
+        prompts = [(one, new) for one, new in chunks.items() if not one.decoding] if self.batch.prefill_seqs else []
+        self.parts = chunk_parts(prompts)
+        self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
+        self.sampled: set[Flying] = set()
+        """Who gets a token at its end."""
+        self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
+
+    def board(self, cohort: "Cohort", count: int, kv_tokens: int) -> None:
+        """The *count* members of *cohort* with *kv_tokens* of context are in it, too."""
+        batch = self.batch
+        batch.decode_seqs += count
+        batch.sampled_seqs += count
+        batch.kv_tokens += kv_tokens
+        self.cohort, self.number = cohort, cohort.scheduled
+        if count:
+            self.ready_s = cohort.last_end_s
+            self._admissions = [one.admission for one in self.chunks]
+
+    def add(self, one: Flying) -> None:
+        """*one*, which has left the cohort, is in it by itself."""
+        self.chunks[one] = 1
+        self._admissions.append(one.admission)
+        self.sampled.add(one)
+
+    def in_order(self) -> list[tuple[Flying, int]]:
+        """Chunks in the order in which their requests had been admitted when it was scheduled."""
+        chunks, numbers = list(self.chunks.items()), self._admissions
+        if all(a < b for a, b in pairwise(numbers)):
+            return chunks
+        return [chunks[place] for place in sorted(range(len(chunks)), key=numbers.__getitem__)]
+
+    def span(self, place: str) -> Span:
+        """The batch, for whoever looks at single steps, and the *place* of a request that is asked about."""
+        prompts = {sequence.request.index for sequence, *_ in self.parts}
+        indices = {one.request.index: new for one, new in self.chunks.items()}
+        chunks = {index: new for index, new in indices.items() if index in prompts}
+        decoding = frozenset(indices) - prompts
+        return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding, place)
+
+    def flown(self, now: float) -> float:
+        """The share of its flight that is over at *now*."""
+        return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
+
+
+class Cohort:
+    """Requests that decode together, batch after batch, as long as nobody is preempted: a batch is a few sums.
+
+    Who joins keeps what it had then; what the cohort's batches have added is made good when it parts from it.
+    """
+
+    __slots__ = (
+        "_ahead", "_due", "_ending", "_flying", "_kv_tokens", "_named_at", "eligible", "last_end_s", "members",
+        "received", "scheduled",
+    )  # fmt: skip
+
+    def __init__(self, block_size: int, ahead: bool) -> None:
+        self.members: dict[Flying, tuple[int, int]] = {}
+        """Each with the number of its first batch here and of the first one after its last."""
+        self.scheduled = self.received = 0
+        """Batches that were scheduled, and of these those that have ended."""
+        self.eligible = 0
+        """See `Flying.eligible`."""
+        self.last_end_s = 0.0
+        """When the last tokens leave the last stage."""
+        self._ahead = ahead
+        self._named_at = 0
+        """Batches that had ended when the last one was scheduled."""
+        self._flying: deque[Launch] = deque()
+        self._due: list[dict[Flying, None]] = [{} for _ in range(block_size)]
+        """Who needs a block for the batches with this number, modulo the size of a block."""
+        self._ending: dict[int, dict[Flying, None]] = {}
+        """Who gets its last token in the batch before the one with this number."""
+        self._kv_tokens = 0
+
+    def may_go_on(self, calls: int) -> bool:
+        """Whether call number *calls* of the scheduler may schedule it."""
+        return calls >= self.eligible if self._ahead else self.received == self.scheduled
+
+    @property
+    def due(self) -> dict[Flying, None]:
+        """Who needs a block for the next batch."""
+        return self._due[self.scheduled % len(self._due)]
+
+    def join(self, one: Flying, left: int) -> None:
+        """*one*, which was in its last batch, decodes with it in *left* further ones."""
+        end = self.scheduled + left
+        self.members[one] = self.scheduled, end
+        self._due[(self.scheduled - one.computed) % len(self._due)][one] = None
+        self._ending.setdefault(end, {})[one] = None
+        self._kv_tokens += one.computed
+        one.cohort = self
+
+    def board(self, launch: Launch, eligible: int) -> None:
+        """Its next batch is *launch*, with whoever is in that already; it may go on in call *eligible*."""
+        count = len(self.members)
+        launch.board(self, count, self._kv_tokens)
+        self._kv_tokens += count
+        self._flying.append(launch)
+        self.scheduled += 1
+        self.eligible, self._named_at = eligible, self.received
+        for one in list(self._ending.get(self.scheduled, ())):
+            self.part(one)
+
+    def land(self) -> None:
+        """Its oldest batch has left the last stage."""
+        self._flying.popleft()
+        self.received += 1
+
+    def dissolve(self) -> None:
+        """All part."""
+        for one in list(self.members):
+            self.part(one)
+
+    def part(self, one: Flying) -> None:
+        """*one* goes on by itself, also in the batches that are in flight."""
+        since, end = self.members.pop(one)
+        del self._ending[end][one]
+        if not self._ending[end]:
+            del self._ending[end]
+        new, made = self.scheduled - since, max(0, self.received - since)
+        del self._due[(since - one.computed) % len(self._due)][one]
+        one.computed += new
+        one.flying += new - made
+        one.tokens += made
+        one.made += made
+        self._kv_tokens -= one.computed
+        if new:  # a batch names what is known when it is scheduled
+            one.named = max(one.named, one.tokens - max(0, self.received - max(self._named_at, since - 1)))
+        if self._ahead:
+            one.placeholders += new - made
+            one.eligible = self.eligible
+            one.named = max(one.named, one.computed - one.flying) if made else one.named
+        one.last_end_s = self.last_end_s
+        one.cohort = None
+        for launch in self._flying:
+            if launch.number >= since:
+                launch.add(one)
+
+
+def _batch(chunks: dict[Flying, int], window: int) -> Batch:
+    batch = Batch()
+    sampled = kv_tokens = 0
+    for one, new in chunks.items():
+        context = one.computed
+        sampled += context + new == one.tokens + one.placeholders
+        if one.decoding:
+            kv_tokens += context
+            if window:
+                batch.windowed_kv_tokens += min(context, window)
+                batch.windowed_growing_seqs += context < window
+        else:
+            batch.prefill_seqs += 1
+            batch.prefill_tokens += new
+            batch.prefill_context_tokens += context
+            batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
+    batch.decode_seqs, batch.sampled_seqs, batch.kv_tokens = len(chunks) - batch.prefill_seqs, sampled, kv_tokens
+    return batch
+
+
+class StageSchedule:
+    """Who is in the next batch."""
+
+    TOGETHER = True
+    """Whether who decodes does so in cohorts."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: int) -> None:
+        self.limits, self.pool, self.waiting = limits, pool, waiting
+        self.running: dict[Flying, None] = {}
+        """In admission order."""
+        self.preemptions = 0
+        self.blocked_by = ""
+        self.cached_in_step = 0
+        self._ahead = ahead
+        """Calls of the scheduler until who decodes may do so again, where steps are formed ahead; 0: they are not."""
+        self._preempted = False
+        self._prompt_withdrawn = False
+        """Whether the batch being formed contained a prompt chunk of a request that it preempted later."""
+        self._calls = self._steps = 0
+        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
+        self._prompts_at = -limits.prefill_schedule_interval
+        self._left_waiting = self._prompts_wait = False
+        self._longest_chunk = limits.max_model_len
+        self._admissions = 0
+        self._together = self.TOGETHER and not limits.window
+        self._cohorts: list[Cohort] = []
+        """Each with members."""
+
+    def form(self, now: float) -> Launch | None:
+        """The next batch; None if there is nothing to schedule."""
+        limits = self.limits
+        self._calls += 1
+        self._preempted = self._prompt_withdrawn = False
+        self.blocked_by = ""
+        self.cached_in_step = 0
+        soon = self._steps - self._prompts_at < limits.prefill_schedule_interval
+        self._prompts_wait = soon and not self._left_waiting and any(one.decoding for one in self.running)
+        alone = len(self.running) + len(self.waiting) == 1
+        self._longest_chunk = limits.long_prefill_token_threshold or limits.max_model_len
+        if alone:
+            self._longest_chunk = limits.max_model_len
+        chunks: dict[Flying, int] = {}
+        cohort = self._cohort()
+        budget = self._serve_running(chunks, cohort)
+        spaced = limits.prefill_schedule_interval > 1
+        prompts = spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
+        if self._preempted:
+            self.blocked_by = "kv"
+        else:
+            self._admit(chunks, budget, now)
+            if spaced and not self._prompts_wait:
+                self._left_waiting = self.waiting.first(lambda one: not one.passed_over) is not None
+        if not chunks and (cohort is None or not cohort.members):
+            return None
+        launch = Launch(chunks, limits.window or 0, self.blocked_by)
+        if prompts or (spaced and any(not one.decoding and one.tokens - one.computed > 1 for one in chunks)):
+            self._prompts_at = self._steps
+        self._steps += 1
+        self._count(launch)
+        self._gather(launch, cohort)
+        return launch
+
+    def by_itself(self, on: bool) -> None:
+        """Whether from now on each request is looked at by itself."""
+        self._together = self.TOGETHER and not self.limits.window and not on
+        self.dissolve()
+
+    def dissolve(self) -> None:
+        """Everybody goes on by itself."""
+        for cohort in self._cohorts:
+            cohort.dissolve()
+        self._cohorts.clear()
+
+    def _cohort(self) -> Cohort | None:
+        """The one that decodes in this batch. Where there are several, or the budget may not last, everybody goes on
+        by itself.
+        """
+        ready = [one for one in self._cohorts if one.members and one.may_go_on(self._calls)]
+        if len(ready) > 1 or (self._cohorts and not self._within_budget(ready)):
+            self.dissolve()
+            return None
+        return ready[0] if ready else None
+
+    def _within_budget(self, ready: list[Cohort]) -> bool:
+        """Whether the budget lasts for all who run, those of the cohorts that are not *ready* apart."""
+        budget = self.limits.max_num_batched_tokens
+        if sum(len(cohort.members) for cohort in self._cohorts) == len(self.running):
+            return all(len(cohort.members) <= budget for cohort in ready)
+        for one in self.running:
+            if one.cohort is None:
+                new = min(one.tokens + one.placeholders - one.computed, self._longest_chunk)
+            else:
+                new = int(one.cohort in ready)
+            if new and budget <= 0:
+                return False
+            budget -= min(new, budget)
+        return True
+
+    def _gather(self, launch: Launch, cohort: Cohort | None) -> None:
+        """Those of *launch* who decode from now on do so together."""
+        if not self._together:
+            return
+        together = cohort if cohort is not None else Cohort(self.pool.block_size, self._ahead > 0)
+        alone = list(launch.chunks)
+        together.board(launch, self._calls + self._ahead)
+        for one in alone:
+            left = one.output_tokens - one.made - (one.placeholders if self._ahead else 1)
+            if one.decoding and left > 0 and one.named >= one.request.shared_tokens:
+                together.join(one, left)
+        if cohort is None:
+            self._cohorts.append(together)
+        self._cohorts = [one for one in self._cohorts if one.members]
+
+    def place(self, asked: int) -> str:
+        """Where request number *asked* is: running, queued or nowhere (empty)."""
+        if any(one.request.index == asked for one in self.running):
+            return "running"
+        return "queued" if self.waiting.has(asked) else ""
+
+    def _count(self, launch: Launch) -> None:
+        """The new tokens of *launch* count as computed."""
+        ahead, eligible = self._ahead, self._calls + self._ahead
+        for one, new in launch.chunks.items():
+            one.computed += new
+            one.flying += new
+            one.decoding = one.computed >= one.tokens + one.placeholders
+            if one.decoding:
+                launch.sampled.add(one)
+                if ahead:
+                    one.placeholders += 1
+                    one.eligible = eligible
+
+    def _serve_running(self, chunks: dict[Flying, int], cohort: Cohort | None) -> int:
+        """Schedules who runs, in admission order; the budget that is left."""
+        budget, order, position, calls = self.limits.max_num_batched_tokens, list(self.running), 0, self._calls
+        if cohort is not None:
+            self._serve(cohort)
+            budget -= len(cohort.members)
+        if self._cohorts:
+            order = [one for one in order if one.cohort is None]
+        while position < len(order) and budget > 0:
+            one = order[position]
+            position += 1
+            if calls < one.eligible:
+                continue
+            coming = one.placeholders
+            new = one.tokens + coming - one.computed
+            if not new or (coming and one.made + coming >= one.output_tokens):
+                continue
+            if not one.decoding:
+                new = self._cut(one, one.computed, min(new, self._longest_chunk, budget))
+                if not new or self._prompts_wait:
+                    continue
+            elif self._goes_on(one):
+                chunks[one] = 1
+                budget -= 1
+                continue
+            blocks = self._need(one, new)
+            while self.pool.free < blocks:
+                victim = self.waiting.victim(list(self.running))
+                if victim.cohort is None:
+                    place = order.index(victim)
+                    del order[place]
+                    position -= place < position
+                    withdrawn = chunks.pop(victim, 0)
+                    budget += withdrawn
+                    self._prompt_withdrawn |= withdrawn > 0 and not victim.decoding
+                else:
+                    budget += victim.cohort is cohort
+                    victim.cohort.part(victim)
+                self._preempt(victim)
+                if victim is one:
+                    break
+            else:
+                self._give(one, blocks, new)
+                chunks[one] = new
+                budget -= new
+        return budget
+
+    def _serve(self, cohort: Cohort) -> None:
+        """The members of *cohort* have the blocks for its next batch; where there may be too few for all who run, those
+        who need one part from it.
+        """
+        alone, size = 0, self.pool.block_size
+        for one in self.running if len(self.running) > len(cohort.members) else ():
+            if one.cohort is None:
+                alone += (one.tokens + one.placeholders - one.computed) // size + 1
+        if len(cohort.due) + alone > self.pool.free:
+            for one in list(cohort.due):
+                cohort.part(one)
+        elif cohort.due:
+            self.pool.take(len(cohort.due))
+            for one in cohort.due:
+                one.held += 1
+
+    def _goes_on(self, one: Flying) -> bool:
+        """Whether the next token of *one*, which decodes, fits into the blocks that it holds: then it has it."""
+        known = one.computed + 1
+        if known > one.held * self.pool.block_size:
+            return False
+        if one.named < one.tokens:
+            self._name(one, known if known < one.tokens else one.tokens)
+        return True
+
+    def _need(self, one: Flying, new: int) -> int:
+        """Blocks that *one* needs for the next *new* tokens."""
+        size = self.pool.block_size
+        beyond = one.computed + new - one.held * size
+        return -(-beyond // size) if beyond > 0 else 0
+
+    def _joins(self, one: Flying, hits: int, new: int) -> int:
+        """Free blocks that must be there for *one* to join with *new* tokens."""
+        tokens = one.tokens if self.limits.reserve_full_isl else hits * self.pool.block_size + new
+        return self.pool.missing(one, hits, tokens)
+
+    def _give(self, one: Flying, blocks: int, new: int) -> None:
+        if blocks > 0:
+            self.pool.take(blocks)
+            one.held += blocks
+        known = one.computed + new
+        self._name(one, known if known < one.tokens else one.tokens)
+
+    def _name(self, one: Flying, tokens: int) -> None:
+        if tokens > one.named:
+            one.named = tokens
+            self.pool.name(one, tokens)
+
+    def _preempt(self, one: Flying) -> None:
+        self.pool.release(one, one.held, True, one.named)
+        one.high_water = max(one.high_water, one.computed)
+        one.stale, one.placeholders = one.flying, 0
+        one.computed = one.held = one.named = 0
+        one.decoding = False
+        one.request.preemptions += 1
+        self.preemptions += 1
+        self._preempted = True
+        del self.running[one]
+        self.waiting.put_back(one)
+
+    def _admit(self, chunks: dict[Flying, int], budget: int, now: float) -> None:
+        """Waiting requests join in order; one with tokens in flight is passed over."""
+        limits, pool = self.limits, self.pool
+        while self.waiting:
+            if budget <= 0 or len(self.running) >= limits.max_num_seqs:
+                self.blocked_by = "budget" if budget <= 0 else "seats"
+                return
+            one = self.waiting.first(self._may_join)
+            if one is None:
+                return
+            hits = pool.lookup(one)
+            new = self._cut(one, hits * pool.block_size, self._chunk(one.tokens - hits * pool.block_size, budget))
+            missing = self._joins(one, hits, new) + (self._kept_free if self.running else 0)
+            if not new or missing > pool.free:
+                self.blocked_by = "kv" if new else "budget"
+                return
+            self.waiting.remove(one.request)
+            self._seat(one, hits, now)
+            self._give(one, self._need(one, new), new)
+            chunks[one] = new
+            budget -= new
+
+    @staticmethod
+    def _may_join(one: Flying) -> bool:
+        """Return whether no token of *one* that was scheduled before a preemption is in flight."""
+        one.passed_over = one.passed_over or one.stale > 0
+        return not one.stale
+
+    def _chunk(self, left: int, budget: int) -> int:
+        if self._prompts_wait and left > 1:
+            return 0
+        left = min(left, self._longest_chunk)
+        return min(left, budget) if self.limits.chunked_prefill or left <= budget else 0
+
+    def _cut(self, one: Flying, start: int, new: int) -> int:
+        """How many of the *new* tokens of *one* behind the first *start* the step computes."""
+        return new
+
+    def _seat(self, one: Flying, hits: int, now: float) -> None:
+        self.pool.claim(one, hits)
+        one.held, one.computed, one.passed_over = hits, hits * self.pool.block_size, False
+        self._admissions += 1
+        self.cached_in_step += one.seat(now, self._admissions)
+        self.running[one] = None
+
+    def update(self, launch: Launch, end_s: float) -> list[Request]:
+        """*launch* leaves the last stage; the requests that leave with it."""
+        left, sampled = [], launch.sampled
+        if launch.cohort is not None:
+            launch.cohort.land()
+        for one, new in launch.in_order():
+            one.flying -= new
+            stale = one.stale > 0
+            if stale:
+                one.stale -= new
+            if one in sampled and not one.gone and self._get_token(one, stale, end_s):
+                left.append(one.request)
+        return left
+
+    def _get_token(self, one: Flying, stale: bool, end_s: float) -> bool:
+        """Whether it was the last one."""
+        one.made += 1
+        one.tokens += 1
+        if one.placeholders:
+            one.placeholders -= 1
+        if isnan(one.request.first_token_s):
+            one.request.first_token_s = end_s
+        if self._ahead and not stale:
+            self._name(one, one.computed - one.flying)
+        if one.made < one.output_tokens:
+            return False
+        if not one.prompt_only:
+            one.request.finished_s = end_s
+        if one in self.running:
+            self.leave(one)
+        else:
+            self.waiting.remove(one.request)
+        return True
+
+    def leave(self, one: Flying) -> None:
+        """*one*, which runs, leaves: seat and blocks are free again."""
+        self.pool.release(one, one.held, False, one.named)
+        del self.running[one]

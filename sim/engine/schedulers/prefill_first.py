@@ -1,0 +1,488 @@
+"""Prompts before tokens: the schedulers of vLLM V0 and of SGLang.
+
+`PrefillFirstRank` follows vLLM's V0 `core/scheduler.py` (`_schedule_default`): as long as a waiting request can be
+admitted, a step computes prompts and nobody decodes. A prompt step takes waiting requests in order while token
+budget, `max_num_seqs` and blocks last: whole prompts, or the last one cut at the budget and continued in the next
+step. A watermark of the blocks stays free, so that a request that joins does not preempt itself. Without a prompt to
+compute all others decode one token; where one cannot get a KV block, the newest is preempted and waits to compute
+prompt and tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
+
+`SglangRank` follows SGLang 0.5.9 (`managers/scheduler.py` and `schedule_policy.py`). A request joins where its prompt
+and the most that its answer may be are free beside a share of what the others may still make
+(`PrefillAdder.add_one_req`). Once that fails, or `max_num_seqs` is reached, no request tries again before a decode step
+begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, the requests with
+the shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
+
+`NewTokenRatio` is that share (`NewTokenRatioTracker`). It begins at 0.7 times `schedule_conservativeness`, falls in 600
+decode steps to 14 % of that, and starts again where the server is idle; when KV blocks have run out, it becomes what
+the requests that stay have made of their answers so far, and 20 tokens more for each.
+
+`Inbox` has arrivals that the server has not read yet: SGLang's receive interval
+(`managers/scheduler_recv_skipper.py`). The scheduler looks for new requests before it forms a step: where it is idle,
+after each step with prompts, and otherwise every `interval` decode steps. In between a request waits unread, whatever
+is free.
+
+`OverlapRank` is SGLang's overlap scheduler. In `managers/scheduler.py` (`event_loop_overlap`) a step is launched before
+the result of the one before it is looked at, so it is formed when that one begins: a request that arrives meanwhile
+waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes such a request once
+more in the step that was formed meanwhile; that row is left out here. A request that is retracted then loses the token
+that is being made.
+"""
+
+from math import inf
+
+from sim.engine.kv.blocks import BlockPool, PrefixCache
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.vllm import AsyncRank, Flight, Rank
+from sim.engine.schedulers.waiting_queue import PrefixQueue, WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.records import Progress, Request
+
+LONGEST_SORTED = 128
+"""Longer queues are first come first served."""
+SHORT_PREFIX = 32
+"""Tokens of a cached prefix up to which a request is compared with others that wait, and of a prefix that it must share
+with one of them to go last."""
+
+
+class PrefillFirstRank(Rank):
+    """One rank on which prompts go first."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._kept_free = int(limits.watermark * pool.usable)
+        self._answers = None
+        self._sorted = limits.longest_prefix_first
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`; decodes take no part of the budget."""
+        hits = self.pool.lookup(sequence)
+        return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
+
+    def _hold(self, sequence: Sequence, hits: int) -> None:
+        """A prompt that is cut has the blocks of all its tokens from the start: nobody can take them meanwhile."""
+        super()._hold(sequence, hits)
+        sequence.held = -(-sequence.tokens // self.pool.block_size)
+        self.pool.take(sequence.held - hits)
+
+    def _order(self) -> None:
+        """Sorts who waits by the longest cached prefix (SGLang's `SchedulePolicy`, lpm).
+
+        Of several that share a prefix which is not cached yet, the first goes as it is and the others go last: they
+        will find it. A long queue is left as it is.
+        """
+        waiting, pool = self.waiting, self.pool
+        if not self._sorted or not isinstance(waiting, PrefixQueue) or not isinstance(pool, PrefixCache):
+            return
+        if not 1 < len(waiting) <= LONGEST_SORTED:
+            return
+        coming: set[object] = set()
+        places: dict[Sequence, float] = {}
+        for sequence in waiting:
+            hits = pool.lookup(sequence)
+            places[sequence] = -hits
+            if hits * pool.block_size <= SHORT_PREFIX:
+                names = [pool.name_of(sequence, block) for block in range(sequence.tokens // pool.block_size)]
+                shared = next((place for place, name in enumerate(names) if name not in coming), len(names))
+                if shared * pool.block_size >= SHORT_PREFIX:
+                    places[sequence] = inf
+                else:
+                    coming.update(names)
+        waiting.sort(places)
+
+    def _form(self, now: float) -> int:
+        self._begin_step()
+        if not self.running and not self.waiting:
+            return 0
+        self._order()
+        self._compute_prompts(now)
+        self._decodes_wait = bool(self._chunks)
+        if self._chunks:
+            self._fill_no_decodes()
+            self._fill_chunks()
+            return 1
+        return self._decode()
+
+    def _begin_step(self) -> None:
+        self._preempted_in_step = False
+        self.blocked_by = ""
+        self._chunks.clear()
+        self.recomputed_in_step = self.cached_in_step = 0
+
+    def _compute_prompts(self, now: float) -> None:
+        """Puts the prompts that go first into the step being formed."""
+        self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
+
+    def _decode(self) -> int:
+        """A step without prompts; how many like it may follow."""
+        self._serve_running()
+        return self._end_decode_step()
+
+    def _end_decode_step(self) -> int:
+        """The step being formed computes tokens for all who decode; how many like it may follow."""
+        self._fill_decodes()
+        self._fill_chunks()
+        if self._preempted_in_step:
+            self.blocked_by = "kv"
+        if not self.batch.decode_seqs:
+            return 0
+        return 1 if self._preempted_in_step else self._steps_until_change()
+
+
+INITIAL, LEAST, DECAY_STEPS, RETRACT_STEPS = 0.7, 0.14, 600, 20
+"""Defaults of SGLANG_INIT_NEW_TOKEN_RATIO, SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR, SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS and
+SGLANG_RETRACT_DECODE_STEPS."""
+
+
+class NewTokenRatio:
+    """The ratio after any number of decode steps."""
+
+    def __init__(self, conservativeness: float) -> None:
+        self._initial = self._from = min(INITIAL * conservativeness, 1.0)
+        self._least = self._initial * LEAST
+        self._steps = 0
+        """Decode steps since the ratio was set."""
+
+    @property
+    def value(self) -> float:
+        """The share of the rest of all answers that is counted on."""
+        if not self._steps:
+            return self._from
+        return max(self._from - (self._initial - self._least) / DECAY_STEPS * self._steps, self._least)
+
+    def decay(self, steps: int) -> None:
+        """Counts *steps* more decode steps."""
+        self._steps += steps
+
+    def idle(self) -> None:
+        """Nothing runs and nobody waits."""
+        self._from, self._steps = self._initial, 0
+
+    def retracted(self, made: int, at_most: int, running: int) -> None:
+        """After a retraction *running* requests go on, which have made *made* tokens of *at_most*."""
+        self._from, self._steps = min(1.0, (made + RETRACT_STEPS * running) / (at_most + 1)), 0
+
+
+class Inbox:
+    """Requests between their arrival and the scheduler's next look."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        """Decode steps from one look to the next."""
+        self.unread: list[Sequence] = []
+        self._steps = 0
+        """Decode steps since the last look, modulo the interval."""
+
+    def __len__(self) -> int:
+        return len(self.unread)
+
+    def passed(self, steps: int, prompts: bool) -> None:
+        """Counts *steps* more decode steps; a step with *prompts* starts the count anew."""
+        self._steps = 0 if prompts else (self._steps + steps) % self.interval
+
+    def read(self, idle: bool) -> list[Sequence]:
+        """What the scheduler sees now that it forms a step, or where it is *idle*."""
+        if idle:
+            self._steps = 0
+        if self._steps:
+            return []
+        seen, self.unread = self.unread, []
+        return seen
+
+    def steps_until_read(self, steps: int) -> int:
+        """Decode steps, at least *steps*, after which the scheduler looks again."""
+        return steps + -(self._steps + steps) % self.interval
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* is here."""
+        return any(one.request.index == asked for one in self.unread)
+
+    def remove(self, request: Request) -> bool:
+        """Takes *request* out; whether it was here."""
+        found = next((sequence for sequence in self.unread if sequence.request is request), None)
+        if found is None:
+            return False
+        self.unread.remove(found)
+        return True
+
+
+LONGEST_ANSWER = 4096
+"""Tokens of an answer that admission counts on at most (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
+
+
+class SglangRank(PrefillFirstRank):
+    """One rank under SGLang's rules."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._inbox = Inbox(limits.scheduler_recv_interval)
+        self._ratio = NewTokenRatio(limits.schedule_conservativeness or 0.0)
+        self._max_prefill_tokens = limits.max_prefill_tokens or limits.max_num_batched_tokens
+        whole_blocks = max(pool.block_size, limits.max_num_batched_tokens // pool.block_size * pool.block_size)
+        self._chunk_size = whole_blocks if limits.chunked_prefill else inf
+        self._mixes = limits.enable_mixed_chunk
+        self._full = ""
+        """Why nobody is admitted before the batch has shrunk: seats or kv; nothing: it is not full."""
+        self._size = 0
+        """Requests in the batch, as of the last step that looked who has left."""
+        self._stuck = False
+        """Nobody can decode before those leave whose last tokens are being made."""
+        self._in_prompt_step: list[Sequence] = []
+        """Whom the last step had, if it computed prompts."""
+        self._preempts = limits.scheduling == "priority"
+        self._threshold = limits.preemption_threshold
+        self._looked_at: dict[Sequence, int] = {}
+        """Tokens that waiting requests had to compute when they were last tried, where they may preempt others."""
+        self._tries_again = False
+        """The next step tries to admit the head of the queue, full or not."""
+
+    def enqueue(self, sequence: Sequence) -> bool:
+        """See `Entrance.enqueue`; where the scheduler polls, it arrives unread."""
+        if self._inbox.interval == 1:
+            return super().enqueue(sequence)
+        self._inbox.unread.append(sequence)
+        return True
+
+    def queued(self) -> int:
+        """See `Entrance.queued`."""
+        return super().queued() + len(self._inbox)
+
+    def steps_until_read(self, steps: int) -> int:
+        """See `Entrance.steps_until_read`."""
+        return self._inbox.steps_until_read(steps)
+
+    def place(self, asked: int) -> str:
+        """See `Entrance.place`."""
+        return "unread" if self._inbox.has(asked) else super().place(asked)
+
+    def turn_away(self, request: Request) -> Progress | None:
+        """See `Entrance.turn_away`."""
+        return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
+
+    def may_admit(self, sequence: Sequence) -> bool:
+        """See `Schedule.may_admit`; who is unread may join once it is read."""
+        return self._inbox.interval > 1 or not self._full or self._preempts
+
+    def _form(self, now: float) -> int:
+        for sequence in self._inbox.read(not self.running):
+            super().enqueue(sequence)
+        if not self.running and not self.waiting:
+            self._ratio.idle()
+        self._stuck = False
+        self._merge()
+        if not self._mixes or not self._decoding or self._phases.blocks_at(self._step) > self.pool.free:
+            return super()._form(now)
+        return self._mix(now)
+
+    def _merge(self) -> None:
+        """Whose prompts are computed joins the batch."""
+        if self._in_prompt_step:
+            merged = [one for one in self._in_prompt_step if one in self.running and one not in self._prefilling]
+            if len(merged) < len(self._in_prompt_step):
+                self._full = ""
+            self._size += len(merged)
+            self._in_prompt_step = []
+        if len(self.running) == len(self._prefilling):
+            self._full, self._size = "", 0
+
+    def _mix(self, now: float) -> int:
+        """A step of tokens for those who decode, and of prompts in what is left of its budget."""
+        self._begin_step()
+        self._decodes_wait = False
+        self.pool.take(self._phases.blocks_at(self._step))
+        self._order()
+        self._compute_prompts(now, self._size)
+        if not self._chunks:
+            return self._end_decode_step()
+        self._in_prompt_step, self._size = list(self.running), 0
+        self._fill_decodes()
+        self._fill_chunks()
+        return 1
+
+    def _compute_prompts(self, now: float, mixed: int = 0) -> None:
+        """See `PrefillFirstRank._compute_prompts`; *mixed* tokens of the step are those of others who decode."""
+        if self._preempts:
+            self._full = ""
+        if not self._prefilling and (self._full or not self.waiting):
+            self.blocked_by = self._full if self.waiting else ""
+            return
+        size = self.pool.block_size
+        chunk_left, input_left = self._chunk_size - mixed, self._max_prefill_tokens - mixed
+        taken = self._ratio.value * self._counted_on()
+        for one in self._prefilling:  # at most one
+            chunk = int(min(one.tokens - one.computed, max(1, chunk_left)))
+            self._schedule_chunk(one, chunk)
+            chunk_left -= -(-chunk // size) * size
+            input_left -= -(-chunk // size) * size
+            if one.computed + chunk == one.tokens:
+                taken += min(one.output_tokens, LONGEST_ANSWER)
+        while self.waiting and (self._preempts or not self._full):
+            one = self.waiting.head()
+            if len(self._chunks) >= self.seats - self._size:
+                self._full = "seats"
+            if self._full:
+                freed = self._preempt_for(one, taken, mixed) if self._preempts else None
+                if freed is None:
+                    break
+                taken -= freed
+            hits = self.pool.lookup(one)
+            self._looked_at[one] = new = one.tokens - hits * size  # until it has a seat
+            padded = -(-new // size) * size
+            idle = self.pool.missing(one, hits, one.tokens) - padded // size
+            room = (self.pool.free - idle) * size - taken
+            # alone it may take what there is
+            if new + min(one.output_tokens - one.made, LONGEST_ANSWER) >= room and self.running:
+                self._full = "kv"
+                break
+            if chunk_left <= 0 or input_left <= 0 or (padded >= input_left and self._chunks):
+                self.blocked_by = "budget"
+                break
+            chunk = new if padded <= chunk_left else int(chunk_left) // size * size
+            if not chunk:
+                self.blocked_by = "budget"
+                break
+            del self._looked_at[one]
+            self._seat(self.waiting.pop(), hits, now)
+            self._schedule_chunk(one, chunk)
+            chunk_left -= -(-chunk // size) * size
+            input_left -= -(-chunk // size) * size
+            if chunk == new:
+                taken += min(one.output_tokens, LONGEST_ANSWER)
+            if self.pool.free * size - taken <= 0:
+                self._full = "kv"
+            if self._full == "kv" or (self._preempts and min(chunk_left, input_left) <= 0):
+                break
+        if self._preempts:
+            self._tries_again = self._full != "seats" or bool(self.waiting and self._below(self.waiting.head()))
+        if self._full:
+            self.blocked_by = self._full if self.waiting else ""
+        self._in_prompt_step = [one for one, _ in self._chunks]
+
+    def _preempt_for(self, waiting: Sequence, taken: float, mixed: int) -> float | None:
+        """Running requests of lower priority give their seats to *waiting* (`preempt_to_schedule`), the lowest first
+        and of these the last in; what was counted on for them, of *taken* [tokens]. None where nobody is preempted.
+        """
+        free = self.pool.free * self.pool.block_size - taken
+        short = self._looked_at.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free
+        freed = 0.0
+        victims: list[Sequence] = []
+        for one in self._below(waiting):
+            victims.append(one)
+            freed += self._ratio.value * min(self._left(one), LONGEST_ANSWER)
+            if freed >= short:
+                break
+        if not victims or freed < short:
+            return None
+        for one in victims:
+            self._preempt(one, int(mixed > 0))
+        self._preempted_in_step = False
+        self._size -= len(victims)
+        return freed
+
+    def _below(self, waiting: Sequence) -> list[Sequence]:
+        """Who decodes with a priority that is lower than that of *waiting* by more than the threshold."""
+        least = waiting.request.priority + self._threshold
+        below = [one for one in self.running if one.decoding and one.request.priority > least]
+        return sorted(below, key=lambda one: (-one.request.priority, -one.entered))
+
+    def _batch(self) -> list[Sequence]:
+        """Whose prompts are computed."""
+        return [one for one in self.running if one not in self._prefilling]
+
+    def _counted_on(self) -> int:
+        """Tokens that those of the batch have yet to make, as far as is known and admission counts on them."""
+        return self._finishing.steps_left(self._step, LONGEST_ANSWER)
+
+    def _left(self, one: Sequence) -> int:
+        """Tokens that *one* of the batch has yet to make, as far as is known."""
+        return one.finish_step - self._step
+
+    def _made(self, one: Sequence) -> int:
+        return one.output_tokens - self._left(one)
+
+    def _end_decode_step(self) -> int:
+        if len(self.running) < self._size:
+            self._full = ""
+        self._size = len(self.running)
+        return super()._end_decode_step()
+
+    def _fill_decodes(self) -> None:
+        if self._stuck:
+            self._fill_no_decodes()
+        else:
+            super()._fill_decodes()
+
+    def _steps_until_change(self) -> int:
+        if self.waiting and (self._tries_again or not self._full):
+            return 1
+        steps = super()._steps_until_change()
+        return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
+
+    def _serve_one_by_one(self) -> list[Sequence]:
+        """Retracts at least one, and never the last, until the next tokens of the others find blocks."""
+        able = [one for one in self.running if one.decoding]
+        able.sort(key=lambda one: (self._made(one), -one.request.prompt_tokens), reverse=True)
+        while len(able) > 1 and (not self._preempted_in_step or self._phases.blocks_at(self._step) > self.pool.free):
+            self._preempt(able.pop(), 0)
+        if self._preempted_in_step:
+            left = self._batch()
+            made, at_most = sum(map(self._made, left)), sum(one.output_tokens for one in left)
+            self._ratio.retracted(made, at_most, len(left))
+        need = self._phases.blocks_at(self._step)
+        self._stuck = need > self.pool.free
+        if not self._stuck:
+            self.pool.take(need)
+        return []
+
+    def _count_steps(self, steps: int, prompts: bool, decodes: bool) -> None:
+        """Counts *steps* more steps: with *prompts*, with tokens of running requests (*decodes*), or with both."""
+        self._inbox.passed(steps, prompts)
+        if decodes and not prompts:
+            self._ratio.decay(steps - self._preempted_in_step)
+
+    def commit(self, steps: int, end_s: float) -> list[Sequence]:
+        """See `Schedule.commit`."""
+        self._count_steps(steps, bool(self._chunks), not self._decodes_wait)
+        return super().commit(steps, end_s)
+
+
+class OverlapRank(SglangRank, AsyncRank):
+    """One rank under SGLang's rules whose steps are formed one ahead."""
+
+    def form(self, now: float) -> int:
+        """See `Schedule.form`."""
+        steps = AsyncRank.form(self, now)
+        return min(steps, 1) if self._leaving else steps  # the step after that knows who has left
+
+    def close(self, flight: Flight) -> None:
+        """See `AsyncRank.close`."""
+        prompts = bool(flight.chunks)
+        super().close(flight)
+        self._count_steps(flight.steps, prompts, not flight.prompts_only)
+
+    def _counted_on(self) -> int:
+        runs, step = self._runs, self._step
+        if runs is None:
+            return super()._counted_on()
+        if not runs.prompts_only:  # one more of each is coming
+            return self._finishing.steps_left(step - 1, LONGEST_ANSWER) + len(self._leaving)
+        coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in runs.first)
+        return super()._counted_on() + coming + len(self._leaving)
+
+    def _left(self, one: Sequence) -> int:
+        if one in self._leaving:
+            return 1
+        return super()._left(one) + self._token_coming(one)
+
+    def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
+        lost = self._token_coming(sequence)
+        Rank._preempt(self, sequence, withdrawn)
+        if lost and self._runs is not None:
+            sequence.made -= 1
+            sequence.tokens -= 1
+            self._runs.lost += 1
+            if sequence in self._runs.first:
+                self._runs.first.remove(sequence)
+
+    def _known(self, sequence: Sequence, computed: int, new: int) -> int:
+        return computed

@@ -1,1 +1,0 @@
-"""Prompts before tokens: the rules of SGLang and of vLLM V0."""

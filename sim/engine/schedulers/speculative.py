@@ -1,0 +1,347 @@
+"""vLLM's scheduler with drafted tokens (speculative decoding), with and without asynchronous scheduling.
+
+A step computes 1 + k tokens for each sequence that decodes: the next one and k that were drafted behind it. Those of
+them that the model itself would have made are kept, and the next one after them. Budget and KV blocks count all
+1 + k; the blocks of rejected tokens stay with the sequence, which fills them later. A sequence comes `pace` tokens
+further in a step, the same in all of them.
+
+With asynchronous scheduling each step is formed as if all drafts of the one under way were accepted: its KV blocks
+lie behind those, and blocks that turn out too many stay with the sequence. A request is left out of the next step
+only where the one under way is sure to make its last token, without any accepted draft; where drafts finish it, the
+next step computes it once more in vain.
+"""
+
+from math import ceil
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.kv.decode_steps import Slots, WindowedContexts
+from sim.engine.limits import RankLimits
+from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.vllm import AsyncRank, Flight, Rank
+from sim.engine.schedulers.waiting_queue import WaitingQueue
+from sim.engine.sequence import Sequence
+from sim.records import Progress, Request
+
+PARTS = 1 << 16
+"""A pace is a multiple of this part of a token: then contexts and their sums are exact."""
+
+NEVER = 1 << 62
+"""A step that does not come."""
+
+
+class DraftRank(Rank):
+    """One rank whose decoding sequences come several tokens further in a step."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._drafts = limits.draft_tokens
+        self._accepts = limits.accepts
+        self._per_decode = 1 + self._drafts
+        self._answers = None
+        self._phases = Slots(pool.block_size, self._reach, self._first_step)
+        self._pace: dict[Sequence, float] = {}
+        """Tokens per step of those who decode."""
+        if limits.window:
+            self._windows = WindowedContexts(limits.window, self._pace)
+        self._pace_sum: float = 0
+        self._padded: list[Sequence] = []
+        """Sequences whose only token in the step formed last is padded with drafts, none of which holds."""
+        self._cut: tuple[Sequence, float] | None = None
+        """Who has fewer drafts in the step being formed, and how many tokens it comes less far."""
+
+    @property
+    def pace(self) -> float:
+        """See `RankSchedule.pace`."""
+        batch = self.batch
+        return (batch.decode_seqs + batch.accepted_tokens) / batch.decode_seqs if batch.decode_seqs else 1
+
+    def _reach(self, sequence: Sequence, step: int) -> int:
+        return self._context(sequence, step) + self._per_decode
+
+    def _first_step(self, sequence: Sequence, tokens: int) -> int:
+        if tokens >= sequence.request.prompt_tokens + sequence.output_tokens + self._drafts:
+            return NEVER
+        return ceil((tokens - self._drafts - sequence.base) / self._pace[sequence])
+
+    def _context(self, sequence: Sequence, step: int) -> int:
+        most = sequence.request.prompt_tokens + sequence.output_tokens - 1
+        return min(int(sequence.base + self._pace[sequence] * step), most)
+
+    def _start_decoding(self, sequence: Sequence, left: int) -> None:
+        self._pace[sequence] = pace = 1 + ceil(self._accepts(sequence.request, left) * PARTS) / PARTS
+        sequence.base = sequence.computed - pace * self._step  # type: ignore[assignment]  # no whole number
+        sequence.finish_step = self._step + ceil(left / pace)
+
+    def _serve_running(self) -> list[Sequence]:
+        if self._decoding * self._per_decode > self._max_num_batched_tokens - len(self._prefilling):
+            return self._serve_one_by_one()
+        return super()._serve_running()
+
+    def _form(self, now: float) -> int:
+        self._cut = None
+        self._padded.clear()
+        steps = super()._form(now)
+        if self.adapters is not None and self._cut is not None and self._cut[0].request.adapter:
+            self.batch.adapted_tokens -= self._short
+        if self.adapters is not None:
+            self.batch.adapted_tokens += self._drafts * sum(1 for one in self._padded if one.request.adapter)
+        return min(steps, 1) if self._short or self.batch.decode_seqs < self._decoding else steps
+
+    def _padding(self, sequence: Sequence, known: int) -> int:
+        # as in vLLM, not next to prompts, nor where all else in the step joins it, too
+        if sequence.tokens - known > 1 or self._prompts_go_on or not (self._taken or known):
+            return 0
+        room = min(self._max_num_batched_tokens, self._max_model_len - known - 1)
+        return self._drafts if self._per_decode <= room else 0
+
+    def _pad(self, sequence: Sequence, padding: int) -> None:
+        self._padded.append(sequence)
+        blocks = self._blocks_for(sequence, 1 + padding)
+        if blocks > 0:
+            self.pool.take(blocks)
+            sequence.held += blocks
+
+    def _fill_chunks(self) -> None:
+        super()._fill_chunks()
+        self.batch.draft_tokens += len(self._padded) * self._drafts
+
+    def _need(self, sequence: Sequence, tokens: int) -> int:
+        reach = self._context(sequence, self._step) + tokens
+        return max(0, -(-reach // self.pool.block_size) - sequence.held)
+
+    def _serve(self, sequence: Sequence, tokens: int) -> None:
+        blocks = self._need(sequence, tokens)
+        if blocks:
+            sequence.held += blocks
+            self._phases.add(sequence)
+        if tokens < self._per_decode:
+            self._short = self._per_decode - tokens
+            pace = self._pace[sequence]
+            self._cut = sequence, max(0, pace - tokens)
+            left = sequence.output_tokens - self._made(sequence) - min(pace, tokens)
+            sequence.finish_step = self._step + 1 + max(0, ceil(left / pace))
+            self._finishing.rebuild(self._finishing.sequences())
+
+    def _made(self, sequence: Sequence) -> int:
+        return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens
+
+    def commit(self, steps: int, end_s: float) -> list[Sequence]:
+        """See `Schedule.commit`; who had fewer drafts comes less far."""
+        if self._cut is not None:
+            sequence, lost = self._cut
+            self._leave_decoding(sequence)
+            sequence.base -= lost  # type: ignore[assignment]
+            self._enter_decoding(sequence)
+        return super().commit(steps, end_s)
+
+    def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
+        if self._cut is not None and self._cut[0] is sequence:
+            self._cut, self._short = None, 0
+        self._end_answer(sequence)
+        super()._preempt(sequence, withdrawn)
+        self._pace.pop(sequence, None)
+
+    def _leave(self, sequence: Sequence) -> None:
+        self._end_answer(sequence)
+        super()._leave(sequence)
+        self._pace.pop(sequence, None)
+
+    def _end_answer(self, sequence: Sequence) -> None:
+        """*sequence* decodes no further here: parts of tokens beyond the last whole one are nobody's."""
+        if sequence.decoding:
+            reached = sequence.base + self._pace[sequence] * self._step
+            self.overshoot += reached - self._context(sequence, self._step)
+
+    def _known(self, sequence: Sequence, computed: int, new: int) -> int:
+        return computed + (min(new, 1) if sequence.decoding else new)
+
+    def _held(self, sequence: Sequence, served: int = 0) -> int:
+        return sequence.held
+
+    def _stand_still(self, sequence: Sequence) -> None:
+        sequence.base -= self._pace[sequence]  # type: ignore[assignment]
+        sequence.finish_step += 1
+
+    def _fill_decodes(self) -> None:
+        super()._fill_decodes()
+        batch = self.batch
+        batch.kv_tokens = round(self._base_sum + self._pace_sum * self._step)
+        batch.draft_tokens = self._decoding * self._drafts - self._short
+        batch.accepted_tokens = self._pace_sum - self._decoding - (self._cut[1] if self._cut else 0)
+
+    def _drop(self, still: list[Sequence]) -> None:
+        super()._drop(still)
+        self.batch.draft_tokens -= len(still) * self._drafts
+        self.batch.accepted_tokens -= sum(self._pace[sequence] - 1 for sequence in still)
+
+    def _enter_decoding(self, sequence: Sequence) -> None:
+        RankSchedule._enter_decoding(self, sequence)
+        self._pace_sum += self._pace[sequence]
+        self._phases.add(sequence)
+
+    def _leave_decoding(self, sequence: Sequence) -> None:
+        RankSchedule._leave_decoding(self, sequence)
+        self._pace_sum -= self._pace[sequence]
+        self._phases.remove(sequence)
+
+
+class AsyncDraftRank(DraftRank, AsyncRank):
+    """One rank that drafts and whose steps are formed one ahead."""
+
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+        super().__init__(limits, pool, waiting)
+        self._odd: dict[Sequence, tuple[int, int, int]] = {}
+        """(step, context before the step under way, tokens behind which the step's own lie) where the step under way
+        does not hold all the drafts of the sequence."""
+        self._again: list[Sequence] = []
+        """Whom drafts finish in the step under way: the step being formed computes them once more."""
+        self._before: dict[Sequence, int] = {}
+        """Contexts before the step under way of those who leave or gave way in it."""
+
+    def _start(self, sequence: Sequence, step: int) -> tuple[int, int]:
+        """Context before the step under way, and tokens behind which those of the step at counter *step* lie."""
+        odd = self._odd.get(sequence)
+        if odd is not None and odd[0] == step:
+            return odd[1], odd[2]
+        context = self._context(sequence, step - 1)
+        return context, context + self._per_decode
+
+    def _reach(self, sequence: Sequence, step: int) -> int:
+        return self._start(sequence, step)[1] + self._per_decode
+
+    def _first_step(self, sequence: Sequence, tokens: int) -> int:
+        if tokens >= sequence.request.prompt_tokens + sequence.output_tokens - 1 + 2 * self._drafts:
+            return NEVER
+        step = ceil((tokens - 1 - 2 * self._drafts - sequence.base) / self._pace[sequence]) + 1
+        odd = self._odd.get(sequence)
+        if odd is None:
+            return step
+        if odd[0] >= self._step and odd[2] + self._per_decode > tokens:
+            return odd[0]
+        return max(step, odd[0] + 1)
+
+    def _need(self, sequence: Sequence, tokens: int) -> int:
+        reach = self._start(sequence, self._step)[1] + tokens
+        return max(0, -(-reach // self.pool.block_size) - sequence.held)
+
+    def _start_decoding(self, sequence: Sequence, left: int) -> None:
+        super()._start_decoding(sequence, left)
+        padding = self._drafts if sequence in self._padded else 0
+        self._odd[sequence] = self._step, sequence.computed, sequence.computed + padding
+
+    def _stand_still(self, sequence: Sequence) -> None:
+        super()._stand_still(sequence)
+        context = self._context(sequence, self._step + 1)
+        self._odd[sequence] = self._step + 1, context, context
+
+    def form(self, now: float) -> int:
+        """See `Schedule.form`; who is computed in vain makes no tokens."""
+        steps = AsyncRank.form(self, now)
+        if not self._again:
+            return steps
+        for sequence in self._again:
+            self.batch.sampled_seqs -= 1
+            self.batch.accepted_tokens -= self._pace[sequence] - 1
+            self._leave_decoding(sequence)
+        self._again.clear()
+        return min(steps, 1)
+
+    def _steps_until_finish(self) -> int:
+        return 1 if self._again else super()._steps_until_finish()
+
+    def _serve(self, sequence: Sequence, tokens: int) -> None:
+        if sequence not in self._again:
+            super()._serve(sequence, tokens)
+            return
+        sequence.held += self._need(sequence, tokens)
+        self._phases.add(sequence)
+        self._short = self._per_decode - tokens
+
+    def _leave_out(self, decoding: list[Sequence]) -> list[Sequence]:
+        for sequence in [one for one in decoding if one in self._again]:
+            self._again.remove(sequence)
+            self._leave_decoding(sequence)
+        still = super()._leave_out([one for one in decoding if one.decoding])
+        if still and self._again:
+            going_on = (one for one in self.running if one.decoding and one not in self._again)
+            self._finishing.rebuild(going_on)
+        return still
+
+    def close(self, flight: Flight) -> None:
+        """See `AsyncRank.close`; who had fewer drafts comes less far."""
+        if self._cut is not None:
+            sequence, lost = self._cut
+            context = self._context(sequence, self._step)
+            self._leave_decoding(sequence)
+            sequence.base -= lost  # type: ignore[assignment]
+            self._odd[sequence] = self._step + 1, context, context + self._per_decode - self._short
+            self._enter_decoding(sequence)
+            self._cut = None
+        super().close(flight)
+
+    def _end_decoding(self, sequence: Sequence) -> None:
+        self._end_answer(sequence)
+        self._before[sequence] = context = self._start(sequence, self._step)[0]
+        if context + 2 - sequence.request.prompt_tokens < sequence.output_tokens:
+            self._again.append(sequence)
+        else:
+            self._leave_decoding(sequence)
+
+    def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
+        if (
+            self._runs is not None
+            and self._token_coming(sequence)
+            and sequence not in (*self._leaving, *self._runs.chunks)
+        ):
+            self._before[sequence] = self._start(sequence, self._step)[0]
+        if sequence in self._again:
+            self._again.remove(sequence)
+            self._leave_decoding(sequence)
+            self._short = 0 if 0 < withdrawn < self._per_decode else self._short
+        super()._preempt(sequence, withdrawn)
+        self._odd.pop(sequence, None)
+
+    def _known(self, sequence: Sequence, computed: int, new: int) -> int:
+        if not self._token_coming(sequence):
+            return super()._known(sequence, computed, new)
+        if self._runs is not None and sequence in self._runs.chunks:
+            return computed
+        context = self._before[sequence] if sequence in self._leaving else self._start(sequence, self._step)[0]
+        return context + min(new, 1)
+
+    def finish(self, flight: Flight, end_s: float) -> list[Request]:
+        """See `AsyncRank.finish`."""
+        self._before.clear()
+        return super().finish(flight, end_s)
+
+    def _made_before(self, sequence: Sequence, made: int) -> int:
+        context = self._before.get(sequence)
+        return made - 1 if context is None else context + 1 - sequence.request.prompt_tokens
+
+    def _progress_before_last(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
+        chunk = flight.chunks.get(sequence)
+        if chunk is not None:
+            made = sequence.made - (sequence.decoding or sequence in self._leaving)
+            return Progress(sequence.computed - chunk, made)
+        if not sequence.decoding and sequence not in self._leaving:
+            return Progress(sequence.computed, sequence.made)
+        context = self._before[sequence] if sequence in self._leaving else self._start(sequence, self._step)[0]
+        return Progress(context, context + 1 - sequence.request.prompt_tokens)
+
+    def _known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+        self._end_answer(sequence)
+        context, behind = self._start(sequence, self._step)
+        return context + (in_step and behind > context)
+
+    def drop_evicted(self, formed: bool) -> bool:
+        """See `AsyncRank.drop_evicted`."""
+        evicted = list(self._evicted)
+        dropped = super().drop_evicted(formed)
+        for sequence in evicted:
+            self._odd.pop(sequence, None)
+            self._pace.pop(sequence, None)
+        return dropped
+
+    def _leave(self, sequence: Sequence) -> None:
+        super()._leave(sequence)
+        self._odd.pop(sequence, None)

@@ -1,1 +1,0 @@
-"""Who is in which batch, where several are in flight: the stages of a pipeline."""

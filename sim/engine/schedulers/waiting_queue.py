@@ -1,0 +1,389 @@
+"""Waiting queues: first come first served, by priority, fair between tenants, or by LoRA adapter."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+from sim.engine.lora import AdapterSlots
+from sim.engine.sequence import Sequence
+from sim.records import Request
+
+OF_PROMPT, OF_ANSWER = 1, 2
+"""What a token counts, as in the paper."""
+Payer = tuple[str, str]
+"""Service and tenant."""
+
+
+def _payer(request: Request) -> Payer:
+    return request.service, request.tenant
+
+
+class OwnQueue(Protocol):
+    """The queue of one tenant."""
+
+    def __len__(self) -> int: ...
+
+    def head(self) -> Any:
+        """The next to be admitted; None where nobody can be now."""
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request."""
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request: before all others."""
+
+    def pop(self) -> Sequence:
+        """Takes the head out."""
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+
+
+class FairQueue:
+    """A queue for each tenant, in order of arrival; a preempted request returns to the head of its own.
+
+    With *slots* for LoRA adapters a tenant's first request that finds one stands for it, and a tenant none of whose
+    requests finds one is passed over.
+    """
+
+    __slots__ = ("_again", "_counters", "_last", "_new", "_queues", "slots")
+
+    def __init__(self, new: Callable[[], OwnQueue], slots: AdapterSlots | None = None) -> None:
+        """*new* makes the queue of a tenant."""
+        self._new, self.slots = new, slots
+        self._queues: dict[Payer, OwnQueue] = {}
+        """Only of tenants with waiting requests."""
+        self._counters: dict[Payer, float] = {}
+        self._last: Payer = ("", "")
+        """The tenant whose queue was the last to become empty."""
+        self._again: set[Sequence] = set()
+        """Preempted ones: they have been counted."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def head(self) -> Any:
+        """The next to be admitted; None where nobody finds a slot."""
+        counters = self._counters
+        able = [(tenant, head) for tenant, queue in self._queues.items() if (head := queue.head()) is not None]
+        return min(able, key=lambda one: (counters[one[0]], *one[1].key[1:]), default=(None, None))[1]
+
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """The head if it is *able* to be admitted, else None: nobody overtakes."""
+        head = self.head()
+        return head if head is not None and able(head) else None
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; whether it is now the head."""
+        tenant = _payer(sequence.request)
+        if tenant not in self._queues:
+            waiting = [self._counters[other] for other in self._queues]
+            level = min(waiting) if waiting else self._counters.get(self._last, 0.0)
+            self._counters[tenant] = max(self._counters.get(tenant, 0.0), level)
+        self._own(tenant).add(sequence)
+        return self.head() is sequence
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request; its tenant may be new here, where it came with the KV of its prompt."""
+        self._again.add(sequence)
+        tenant = _payer(sequence.request)
+        self._counters.setdefault(tenant, 0.0)
+        self._own(tenant).put_back(sequence)
+
+    def _own(self, tenant: Payer) -> OwnQueue:
+        if tenant not in self._queues:
+            self._queues[tenant] = self._new()
+        return self._queues[tenant]
+
+    def pop(self) -> Sequence:
+        """Takes the head out, to be admitted: it counts from now on."""
+        sequence: Sequence = self.head()
+        tenant = _payer(sequence.request)
+        self._queues[tenant].pop()
+        self._drop_empty(tenant)
+        if sequence in self._again:
+            self._again.remove(sequence)
+        else:
+            request = sequence.request
+            tokens = OF_PROMPT * request.prompt_tokens + OF_ANSWER * request.output_tokens
+            self._counters[tenant] += tokens / request.weight
+        return sequence
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        tenant = _payer(request)
+        found = self._queues[tenant].remove(request) if tenant in self._queues else None
+        if found is not None:
+            self._drop_empty(tenant)
+            self._again.discard(found)
+        return found
+
+    def _drop_empty(self, tenant: Payer) -> None:
+        if not len(self._queues[tenant]):
+            del self._queues[tenant]
+            self._last = tenant
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(queue.has(asked) for queue in self._queues.values())
+
+    @staticmethod
+    def victim(running: list[Any]) -> Any:
+        """The next to be preempted: the newest of *running*, which is in admission order."""
+        return running[-1]
+
+
+class AdapterQueue:
+    """Waiting requests by adapter, in order of arrival or by priority.
+
+    vLLM's rule: a request whose adapter is not in the batch waits while the batch has as many as there are slots, and
+    those behind it may go first.
+    """
+
+    __slots__ = ("_before", "_behind", "_by_priority", "_counts", "_heaps", "passed_over", "slots")
+
+    def __init__(self, slots: AdapterSlots, by_priority: bool, counts: bool = False) -> None:
+        """Whether the queue *counts* the requests that admission has passed over."""
+        self.slots, self._by_priority, self._counts = slots, by_priority, counts
+        self.passed_over: set[Sequence] = set()
+        """Waiting requests that admission has passed over, where the queue counts them."""
+        self._heaps: dict[str, list[tuple[Any, Sequence]]] = {}
+        """Only of adapters with waiting requests."""
+        self._behind, self._before = 0, 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._heaps.values()))
+
+    def _next(self) -> str | None:
+        heaps, slots = self._heaps, self.slots
+        able: Iterable[str] = [name for name in ("", *slots.batched()) if name in heaps] if slots.full else heaps
+        return min(able, key=lambda name: heaps[name][0][0], default=None)
+
+    def head(self) -> Any:
+        """The next to be admitted; None where nobody finds a slot."""
+        name = self._next()
+        head = None if name is None else self._heaps[name][0]
+        if self._counts and self.slots.full:
+            waiting = (entry for heap in self._heaps.values() for entry in heap)
+            self.passed_over.update(entry[1] for entry in waiting if head is None or entry[0] < head[0])
+        return None if head is None else head[1]
+
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """The head if it is *able* to be admitted, else None."""
+        head = self.head()
+        return head if head is not None and able(head) else None
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; whether it is now the head."""
+        self._behind += 1
+        self._put(sequence, self._behind)
+        name = self._next()
+        return name is not None and self._heaps[name][0][1] is sequence
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request: before all others, or by its priority."""
+        self._before -= 1
+        self._put(sequence, self._before)
+
+    def _put(self, sequence: Sequence, place: int) -> None:
+        key = sequence.key if self._by_priority else place
+        heappush(self._heaps.setdefault(sequence.request.adapter, []), (key, sequence))
+
+    def pop(self) -> Sequence:
+        """Takes the head out."""
+        name = self._next()
+        assert name is not None
+        sequence = heappop(self._heaps[name])[1]
+        self.passed_over.discard(sequence)
+        self._drop_empty(name)
+        return sequence
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        heap = self._heaps.get(request.adapter, [])
+        found = next((entry for entry in heap if entry[1].request is request), None)
+        if found is None:
+            return None
+        heap.remove(found)
+        heapify(heap)
+        self.passed_over.discard(found[1])
+        self._drop_empty(request.adapter)
+        return found[1]
+
+    def _drop_empty(self, name: str) -> None:
+        if not self._heaps[name]:
+            del self._heaps[name]
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(one.request.index == asked for heap in self._heaps.values() for _, one in heap)
+
+    def victim(self, running: list[Any]) -> Any:
+        """The next to be preempted, of *running* in admission order."""
+        return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else running[-1]
+
+
+class FcfsQueue:
+    """First-come, first-served queue; a preempted request returns to its head."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[Sequence] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def head(self) -> Sequence:
+        """The next to be admitted."""
+        return self._queue[0]
+
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """Return the first request in the order of the queue that is *able* to be admitted; None if there is none."""
+        return next((sequence for sequence in self._queue if able(sequence)), None)
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; whether it is now the head."""
+        self._queue.append(sequence)
+        return len(self._queue) == 1
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        self._queue.appendleft(sequence)
+
+    def pop(self) -> Sequence:
+        """Takes the head out."""
+        return self._queue.popleft()
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        for place, sequence in enumerate(self._queue):
+            if sequence.request is request:
+                del self._queue[place]
+                return sequence
+        return None
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(one.request.index == asked for one in self._queue)
+
+    @staticmethod
+    def victim(running: list[Any]) -> Any:
+        """The next to be preempted: the newest of *running*, which is in admission order."""
+        return running[-1]
+
+
+class PrefixQueue(FcfsQueue):
+    """First come first served until it is sorted; a preempted request joins the end."""
+
+    __slots__ = ()
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; it may be the head once the queue is sorted."""
+        super().add(sequence)
+        return True
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        super().add(sequence)
+
+    def sort(self, places: dict[Sequence, float]) -> None:
+        """Orders those who wait by their *places*, and as they stand where these are equal."""
+        self._queue = deque(sorted(self._queue, key=places.__getitem__))
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._queue)
+
+
+class PriorityQueue:
+    """The lowest (priority, arrival) first, or by another *order* before that; a preempted request returns to its
+    place.
+    """
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self, order: Callable[[Request], Any] | None = None) -> None:
+        self._heap: list[tuple[tuple[Any, ...], Sequence]] = []
+        self._order = order
+
+    def _key(self, sequence: Sequence) -> tuple[Any, ...]:
+        return sequence.key if self._order is None else (self._order(sequence.request), *sequence.key)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def head(self) -> Sequence:
+        """The next to be admitted."""
+        return self._heap[0][1]
+
+    def first(self, able: Callable[[Any], bool]) -> Any:
+        """Return the first request in the order of the queue that is *able* to be admitted; None if there is none."""
+        if not self._heap or able(self._heap[0][1]):
+            return self._heap[0][1] if self._heap else None
+        return next((sequence for _, sequence in sorted(self._heap)[1:] if able(sequence)), None)
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request; whether it is now the head."""
+        heappush(self._heap, (self._key(sequence), sequence))
+        return self._heap[0][1] is sequence
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        heappush(self._heap, (self._key(sequence), sequence))
+
+    def pop(self) -> Sequence:
+        """Takes the head out."""
+        return heappop(self._heap)[1]
+
+    def remove(self, request: Request) -> Sequence | None:
+        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        found = next((entry for entry in self._heap if entry[1].request is request), None)
+        if found is None:
+            return None
+        self._heap.remove(found)
+        heapify(self._heap)
+        return found[1]
+
+    def has(self, asked: int) -> bool:
+        """Whether request number *asked* waits here."""
+        return any(one.request.index == asked for _, one in self._heap)
+
+    def victim(self, running: list[Any]) -> Any:
+        """Who is preempted: the last of *running* in the order of the queue; where several arrived together, the first
+        of them that was admitted (vLLM: `max` by priority and arrival alone).
+        """
+        return max(running, key=lambda sequence: self._key(sequence)[:-1])
+
+
+class EntryQueue(PriorityQueue):
+    """The lowest priority first, and of equals who joined the queue first; a preempted request joins it again."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries = 0
+
+    def _key(self, sequence: Sequence) -> tuple[Any, ...]:
+        return sequence.request.priority, sequence.entered
+
+    def add(self, sequence: Sequence) -> bool:
+        """A new request, or one that joins again; whether it is now the head."""
+        self._entries += 1
+        sequence.entered = self._entries
+        return super().add(sequence)
+
+    def last(self) -> Request | None:
+        """The last of those who wait."""
+        return max(self._heap)[1].request if self._heap else None
+
+    def put_back(self, sequence: Sequence) -> None:
+        """A preempted request."""
+        self.add(sequence)
+
+
+WaitingQueue = FcfsQueue | PriorityQueue | FairQueue | AdapterQueue

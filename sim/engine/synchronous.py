@@ -1,0 +1,403 @@
+"""Replicas that form a step when the one before it has ended.
+
+`RankEngine` has what all replicas of ranks share, those with asynchronous scheduling included. Here a replica has
+one rank (tensor parallelism included: its GPUs step together), or data-parallel ranks that step together because
+they share experts: then the slowest rank decides how long a step lasts. Equal steps are taken in one leap.
+"""
+
+from abc import ABC, abstractmethod
+from copy import copy
+from math import inf, nan
+from typing import Generic, TypeVar
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.limits import RankLimits
+from sim.engine.lora import AdapterSlots
+from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
+from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.waiting_queue import EntryQueue
+from sim.engine.sequence import Sequence
+from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
+
+R = TypeVar("R", bound=RankSchedule)
+
+
+class RankEngine(ABC, Generic[R]):
+    """One replica, of one rank (tensor parallelism included: its GPUs step together) or of several."""
+
+    __slots__ = ("_end_s", "_limits", "_meters", "_ranks", "_sharing", "_steptime")
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[R]) -> None:
+        self._steptime = steptime
+        self._limits = limits
+        self._ranks = ranks
+        self._meters = Meters()
+        self._end_s = inf
+        self._sharing = False
+
+    @abstractmethod
+    def _rank_for(self, request: Request) -> R:
+        """Where *request* is served."""
+
+    @abstractmethod
+    def _steps_begun(self, now: float) -> int:
+        """Of the steps under way, how many have their KV blocks at *now*; 1 where none are under way."""
+
+    def serves(self, request: Request) -> bool:
+        """Whether *request* can ever fit."""
+        return self._limits.serves(Sequence(request))
+
+    def _totals(self) -> Meters:
+        """What the steps made so far have left in the meters."""
+        totals = copy(self._meters)
+        totals.preemptions = sum(rank.preemptions for rank in self._ranks)
+        totals.kv_peak_blocks = max(rank.pool.peak for rank in self._ranks)
+        return totals
+
+    def _accepted(self, totals: Meters) -> int:
+        """Drafted tokens among *totals* that answers have kept."""
+        return round(totals.accepted_tokens - sum(rank.overshoot for rank in self._ranks))
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return [rank.pool for rank in self._ranks]
+
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`."""
+        begun = self._steps_begun(now)
+        used = sum(rank.pool.usable - rank.pool.free + rank.blocks_ahead(begun) for rank in self._ranks)
+        return used / sum(rank.pool.usable for rank in self._ranks)
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`."""
+        return [rank.adapters for rank in self._ranks if rank.adapters is not None]
+
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`: nobody, where ranks have queues of their own."""
+        if len(self._ranks) > 1:
+            return None
+        waiting = self._ranks[0].waiting
+        return waiting.last() if isinstance(waiting, EntryQueue) else None
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return sum(rank.queued() for rank in self._ranks)
+
+
+def emptiest(ranks: list[R], request: Request) -> R:
+    """The rank where KV blocks were reserved for *request*, else the one with the fewest outstanding requests."""
+    reserved = next((rank for rank in ranks if request in rank.transit.reserved), None)
+    return reserved or min(ranks, key=lambda rank: rank.queued() + len(rank.running))
+
+
+class LeapingEngine(RankEngine[RankSchedule]):
+    """Ranks on one clock: a leap ends for all of them at once, at its end or where somebody cuts it short."""
+
+    __slots__ = ("_leap", "_start_s", "_stepping", "_steps")
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[RankSchedule]) -> None:
+        super().__init__(steptime, limits, ranks)
+        self._leap = Leap(0.0)
+        self._start_s = 0.0
+        self._stepping = ranks
+        """Those that have something to do in the leap under way, or in the last one."""
+        self._steps = 0
+        """Steps of the leap under way; 0 between leaps."""
+
+    @abstractmethod
+    def _form(self, now: float) -> int:
+        """Forms the next steps, how many of which the leap `_leap` is; 0 if there is nothing to do."""
+
+    @abstractmethod
+    def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
+        """Adds what lasted *duration_s* of the leap under way to *meters*, *whole_steps* of which were made."""
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `Engine.offer`."""
+        sequence = Sequence(request, prompt_only)
+        if not self._limits.serves(sequence):
+            request.rejected = True
+            return False
+        rank = self._rank_for(request)
+        is_head = rank.enqueue(sequence)
+        if not self._steps:
+            return True
+        if self._steps == 1 or not is_head or not rank.may_admit(sequence):
+            return False
+        heard = rank.steps_until_read(cut_steps(self._leap, self._start_s, now, self._steps))
+        return self._shorten(min(heard, self._steps))
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `Engine.reserve`."""
+        if not self.serves(request):
+            request.rejected = True
+            return False
+        rank = self._rank_for(request)
+        stepping = self._works(rank)
+        if not isinstance(rank, Rank) or not rank.reserve(request, self._steps_begun(now) if stepping else 1):
+            return False
+        if stepping and self._steps > 1:
+            self._shorten(rank.steps_with_blocks(self._steps))
+        return True
+
+    def let_go(self, request: Request, now: float) -> None:
+        """See `Engine.let_go`."""
+        for rank in self._ranks:
+            rank.transit.let_go(request, self._works(rank))
+        if self._steps:
+            self._cut(now)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        progress = self._leave_queue(request)
+        if progress is None:
+            rank = next(rank for rank in self._ranks if any(one.request is request for one in rank.running))
+            stepping = self._works(rank)
+            # others that left just now have cut the leap here
+            most = self._steps if self._end_s <= now else self._steps - 1
+            whole = steps_within(self._leap, now - self._start_s, most) if stepping else 0
+            progress = rank.evict(request, whole, stepping)
+        if self._steps:
+            self._cut(now)
+        return progress
+
+    def _leave_queue(self, request: Request) -> Progress | None:
+        """Takes *request* out of the queue that it waits in; None if it waits in none."""
+        for rank in self._ranks:
+            if (progress := rank.turn_away(request)) is not None:
+                return progress
+        return None
+
+    def _works(self, rank: RankSchedule) -> bool:
+        """Whether *rank* has something to do in the leap under way."""
+        return self._steps > 0 and rank in self._stepping
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`."""
+        if self._steps:
+            self._complete(now, steps_within(self._leap, now - self._start_s, self._steps))
+        self._end_s = inf
+
+    def _cut(self, now: float) -> bool:
+        """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
+        return self._shorten(cut_steps(self._leap, self._start_s, now, self._steps))
+
+    def _shorten(self, steps: int) -> bool:
+        """Ends the leap after *steps* steps; whether that moved the end."""
+        if steps == self._steps:
+            return False
+        self._steps = steps
+        self._end_s = self._start_s + leap_s(self._leap, steps)
+        return True
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`."""
+        if self._steps:
+            return self._end_s
+        steps = self._form(now)
+        if not steps:
+            self._end_s = inf
+            return self._end_s
+        self._steps = steps
+        self._start_s = now
+        self._end_s = now + leap_s(self._leap, steps)
+        return self._end_s
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        return self._complete(self._end_s, self._steps)
+
+    def _complete(self, end_s: float, whole_steps: int) -> list[Request]:
+        """The leap under way ends at *end_s*, *whole_steps* of which were made; who leaves with the last token."""
+        duration_s = end_s - self._start_s
+        self._book(self._meters, duration_s, whole_steps)
+        if self._sharing:
+            for rank in self._stepping:
+                rank.share_time(duration_s / len(self._stepping))
+                rank.shares.shared_s = 0.0
+        steps, self._steps = self._steps, 0
+        left: list[Request] = []
+        for rank in self._stepping:
+            if finished := rank.commit(steps, end_s):
+                left += [sequence.request for sequence in finished]
+        return left
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`; `sequence_s` is of the mean working rank."""
+        totals, elapsed_s = self._totals(), now - self._start_s
+        if self._steps and elapsed_s > 0:
+            self._book(totals, elapsed_s, steps_within(self._leap, elapsed_s, self._steps))
+        totals.output_tokens += self._accepted(totals)
+        return totals
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._sharing = on
+        elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
+        for rank in self._ranks:
+            switch_shares(rank, on, elapsed_s / len(self._stepping) if rank in self._stepping else 0.0)
+
+    def under_way(self, asked: int = -1) -> list[Span]:
+        """See `Engine.under_way`: one of each rank that works."""
+        if not self._steps:
+            return []
+        return [rank.span(self._start_s, self._end_s, self._steps, asked) for rank in self._stepping]
+
+    def _steps_begun(self, now: float) -> int:
+        most = self._steps - 1
+        return 1 + steps_within(self._leap, now - self._start_s, most) if most > 0 else 1
+
+
+class VllmEngine(LeapingEngine):
+    """One rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
+
+    __slots__ = ("_rank",)
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
+        self._rank = schedule(limits, limits.new_pool(), limits.new_queue())
+        super().__init__(steptime, limits, [self._rank])
+
+    def _rank_for(self, request: Request) -> RankSchedule:
+        return self._rank
+
+    def pause(self, now: float) -> bool:
+        """Ends the steps under way at the first boundary at or after *now*, after one step at least, for somebody else
+        to have the GPUs; whether that moved the end.
+        """
+        return self._steps > 1 and self._cut(now)
+
+    def _form(self, now: float) -> int:
+        rank = self._rank
+        steps = rank.form(now)
+        if not steps:
+            return 0
+        self._leap = leap = self._steptime.leap(rank.batch)
+        if rank.batch.draft_tokens:
+            leap.growth_s *= rank.pace
+        leap.first_s += rank.read_s
+        self._meters.cached_tokens += rank.cached_in_step
+        return steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps))
+
+    def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
+        book(meters, self._rank, duration_s, self._leap.load * duration_s, whole_steps)
+
+
+class LateOutputEngine(VllmEngine):
+    """A step's tokens are there for the client when the next step ends, or at once where there is none.
+
+    vLLM 0.6 and 0.7 turn a step's tokens into answers while the GPU computes the next one, in a thread of the process
+    that the client's event loop runs in; the loop wakes up when that step is done.
+    """
+
+    __slots__ = ("_first", "_left")
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
+        super().__init__(steptime, limits, schedule)
+        self._first: list[Request] = []
+        """Whose first token nobody has seen yet."""
+        self._left: list[Request] = []
+        """Whose last token nobody has seen yet: their seats and blocks are free."""
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`: the step that somebody's tokens wait for is taken by itself."""
+        begins = not self._steps
+        super().plan(now)
+        if begins and (self._first or self._left):
+            if self._steps:
+                self._shorten(1)
+            else:
+                self._end_s = now
+        return self._end_s
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        end_s, seen, gone = self._end_s, self._first, self._left
+        self._first, self._left = [], []
+        if self._steps:
+            self._left = super().advance()
+            here = (*self._left, *(sequence.request for sequence in self._rank.running))
+            self._first = [request for request in here if request.first_token_s == end_s]
+            for request in self._first:
+                request.first_token_s = nan
+            for request in self._left:
+                request.finished_s = nan
+        for request in seen:
+            request.first_token_s = end_s
+        for request in gone:
+            request.finished_s = end_s
+        return gone
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        if request in self._first:
+            self._first.remove(request)
+        if request in self._left:
+            self._left.remove(request)
+            return Progress(request.prompt_tokens + request.output_tokens - 1, request.output_tokens)
+        return super().evict(request, now)
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`: nobody sees what has not been handed over."""
+        super().crash(now)
+        self._first, self._left = [], []
+
+
+class LockstepEngine(LeapingEngine):
+    """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int, schedule: type[RankSchedule] = Rank) -> None:
+        own = [schedule(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
+        super().__init__(steptime, limits, own)
+        self._leaps: list[Leap] = []
+        """How long the steps of those that work would be if each stepped alone."""
+
+    def _rank_for(self, request: Request) -> RankSchedule:
+        return emptiest(self._ranks, request)
+
+    def _form(self, now: float) -> int:
+        possible = [rank.form(now) for rank in self._ranks]
+        self._stepping = [rank for rank, steps in zip(self._ranks, possible, strict=True) if steps]
+        if not self._stepping:
+            return 0
+        idle = [Batch()] * (len(self._ranks) - len(self._stepping))
+        gathered = gathered_tokens([*(rank.batch for rank in self._stepping), *idle], self._limits.padded_tokens)
+        self._leaps = []
+        for rank in self._stepping:
+            self._meters.cached_tokens += rank.cached_in_step
+            rank.batch.replica_tokens = gathered
+            self._leaps.append(copy(self._steptime.leap(rank.batch)))
+        self._leap = slowest(self._leaps)
+        return max(1, int(min(*filter(None, possible), self._leap.valid_steps)))
+
+    def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
+        """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it.
+
+        A rank works as hard as it would alone, for the part of the step that it would take alone.
+        """
+        for rank, leap in zip(self._stepping, self._leaps, strict=True):
+            load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
+            book(meters, rank, duration_s / len(self._stepping), load * duration_s / len(self._ranks), whole_steps)
+
+
+def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:
+    """New tokens that the experts see in a step of all ranks, of which each has one of *batches*.
+
+    In steps of up to *padded_tokens* (None: without prompts), which run from CUDA graphs, all ranks are padded to the
+    fullest one.
+    """
+    tokens = [batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens for batch in batches]
+    most = max(tokens)
+    prompts = any(batch.prefill_tokens for batch in batches)
+    padded = not prompts if padded_tokens is None else most <= padded_tokens
+    return most * len(tokens) if padded else sum(tokens)
+
+
+def slowest(leaps: list[Leap]) -> Leap:
+    """The leap that decides when all must wait for the longest step, valid until another overtakes it."""
+    lead = max(leaps, key=lambda leap: (leap.first_s, leap.growth_s))
+    valid_steps = min(leap.valid_steps for leap in leaps)
+    for leap in leaps:
+        if leap.growth_s > lead.growth_s:
+            valid_steps = min(valid_steps, 1 + (lead.first_s - leap.first_s) // (leap.growth_s - lead.growth_s))
+    return Leap(lead.first_s, lead.growth_s, valid_steps, lead.load)

@@ -1,0 +1,346 @@
+"""A row of a serving benchmark as a scenario: one fleet of one replica, so that all defaults are the product's own.
+
+Limits of the scheduler are those of the benchmark's tool where it sets its own: trtllm-bench does
+(tensorrt_llm/bench/build/tuning.py, 04cba88).
+"""
+
+from dataclasses import dataclass, replace
+from math import ceil, exp
+from typing import Any
+
+from sim.benchdata.campaigns import Campaigns, Setup
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.model import kv_bytes_per_token, params_total
+from sim.catalogue.quantization import kv_element_bytes
+from sim.fidelity.names import Names, match, released
+from sim.scenario.resolving.bind import power_coefficients
+from sim.scenario.schema import Scenario
+from sim.units import BITS_PER_BYTE
+from sim.workload import Workload
+
+TRTLLM_KV_SHARE = 0.95
+"""Of the memory beside the weights."""
+TRTLLM_MOST_REQUESTS, TRTLLM_MOST_TOKENS, TRTLLM_LEAST_REQUESTS, TRTLLM_LEAST_TOKENS = 4096, 32768, 64, 2048
+BITS_BY_FORMAT = (("nvfp4", 4.0), ("fp8", 8.0), ("mxfp4", 8.5))
+"""Of a weight; the tool does not know mxfp4: two bytes for each stored byte, of two weights, and for each scale."""
+
+
+def trtllm_bench_limits(names: Names, gpus: int, stages: int, prompt: float, answer: float) -> tuple[int, int]:
+    """(requests that run in all *stages* together, tokens of a step) for *prompt* and *answer* tokens a request.
+
+    A step never has fewer tokens than requests run, as our limits want it; the tool's hold for each batch in flight.
+    """
+    running = min(_requests_in_cache(names, gpus, prompt + answer), TRTLLM_MOST_REQUESTS) / stages
+    tokens = min(running * (1 + prompt / answer), TRTLLM_MOST_TOKENS)
+    requests = stages * _rounded(running, ((256, 32), (1024, 128)), 256, TRTLLM_LEAST_REQUESTS)
+    return requests, max(requests, _rounded(tokens, ((4096, 256), (8192, 512)), 1024, TRTLLM_LEAST_TOKENS))
+
+
+def _requests_in_cache(names: Names, gpus: int, tokens: float) -> float:
+    """Requests of so many *tokens* that fit beside the weights, as the tool estimates it."""
+    native = names.model.native_quantization or names.model.native_dtype
+    stored = native if names.quantization == "none" else names.quantization
+    bits = next((bits for start, bits in BITS_BY_FORMAT if stored.startswith(start)), 16)
+    left = names.gpu.memory_bytes.value * gpus - params_total(names.model) * bits / BITS_PER_BYTE
+    return left * TRTLLM_KV_SHARE / (kv_bytes_per_token(names.model, kv_element_bytes(names.kv_cache_dtype)) * tokens)
+
+
+def _rounded(value: float, steps: tuple[tuple[int, int], ...], otherwise: int, least: int) -> int:
+    """*value* up to a multiple: of the second of the first of *steps* whose first it is below; at least *least*."""
+    multiple = next((multiple for below, multiple in steps if value < below), otherwise)
+    return max(least, multiple * ceil(value / multiple))
+
+
+REQUESTS_PER_CLIENT, LEAST_REQUESTS = 10, 20
+"""Requests of a closed loop of unknown length: per client, and at least in all."""
+USUAL_REQUESTS = 1000
+"""Requests of an open loop or a burst of unknown length: the default of vLLM's client."""
+MOST_REQUESTS, MOST_TOKENS = 3000, 20_000_000
+"""Longer runs are cut to this number of requests or of tokens, whichever is reached first ..."""
+UNLIMITED_RATE = 1e6
+"""Clients write rates above this [requests/s] for "all at once"."""
+LEAST_WAVES = 3
+"""... but never below this number per client, or per concurrent sequence of a burst."""
+REPLAY_CV = 1.0
+"""Recorded requests whose file is not at hand: lognormal lengths with this spread."""
+LONGEST_OVER_MEAN = 8.0
+"""Longest of drawn lengths."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCase:
+    """A row, what is known about its run, and the scenario that repeats it."""
+
+    row: BenchRow
+    names: Names
+    setup: Setup
+    data: dict[str, Any]
+    """The scenario as its file would say it."""
+    run_requests: int
+    """Of the measured run, as far as known or usual; 0 where its requests are replayed, all of them."""
+    simulated_requests: int
+    """At most `run_requests`."""
+    notes: tuple[str, ...] = ()
+    """What the simulation leaves out, a phrase each."""
+
+    def paced(self, answered_req_s: float) -> Workload | None:
+        """The open loop at the request rate of a closed loop that has one as well and would be answered at
+        *answered_req_s* without it; None: no such rate, or the number of clients is what binds.
+
+        As many clients as requests never wait for each other: the rate alone spreads them, however short the run.
+        """
+        rate = self.row.rate_req_s
+        if self.row.load != "closed_loop" or rate is None or rate > UNLIMITED_RATE:
+            return None
+        if answered_req_s <= rate and (self.row.concurrency or 0) < self.simulated_requests:
+            return None
+        arrivals = _at_rate(self.row, "poisson", self.simulated_requests)
+        return Workload.model_validate(self.data["workload"] | {"arrivals": arrivals})
+
+    def scenario(self, **pool: Any) -> Scenario:
+        """The scenario, with other values in its pool's `batching` if wanted."""
+        data = self.data
+        if pool:
+            fleet = data["fleets"][0]
+            one = fleet["pools"][0]
+            batching = one.get("batching", {}) | pool
+            data = data | {"fleets": [fleet | {"pools": [one | {"batching": batching}]}]}
+        return Scenario.model_validate(data)
+
+
+def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
+    """The scenario of *row*. Raises NotCovered."""
+    setup = campaigns.setup(row)
+    known = replace(
+        row, isl=setup.isl, osl=setup.osl, rate_req_s=setup.rate_req_s,
+        kv_dtype=setup.kv_dtype, engine_version=setup.engine_version,
+        max_num_batched_tokens=setup.max_num_batched_tokens, gpu_memory_utilization=setup.gpu_memory_utilization,
+        interconnect=setup.interconnect,
+    )  # fmt: skip
+    if setup.decode_rate:
+        known = replace(known, load="single", concurrency=1)
+    names = match(known, catalog, campaigns)
+    power, drafts = _power(row, names, catalog), _drafts(row, setup, catalog)
+    notes = _left_out(row, power, drafts)
+    if (known.isl, known.osl) != (row.isl, row.osl):
+        notes.append(f"lengths assumed: {setup.isl:g} in, {setup.osl:g} out")
+    if setup.prompts_held_steps and setup.prompts_held_ratio is None:
+        notes.append(f"prompts were held back for up to {setup.prompts_held_steps} steps, which is not simulated")
+    row = known
+    wanted = 0 if row.replay else _run_requests(row, setup)
+    count = min(wanted, _most_requests(row))
+    lengths = _lengths(row, setup)
+    if row.replay:
+        workload: dict[str, Any] = {"trace": {"path": row.replay, "format": "csv"}}
+    else:
+        workload = {"arrivals": _arrivals(row, count), "lengths": lengths}
+        if setup.repeated_prompts:
+            whole = {"tokens": _longest(lengths["prompt"]), "prefixes": setup.repeated_prompts}
+            workload["shared_prefix"] = whole
+        elif setup.prompts_sent_before:
+            workload["sent_before"] = min(setup.prompts_sent_before, count)
+        elif shared := round((setup.cached_share or 0.0) * (row.isl or 0.0)):
+            workload["shared_prefix"] = {"tokens": shared, "prefixes": 1}
+    data: dict[str, Any] = {
+        "name": row.id,
+        "model": names.model.id,
+        "quantization": names.quantization,
+        "kv_cache_dtype": names.kv_cache_dtype,
+        "engine": released(names.engine, row.engine_version, campaigns),
+        "power": power,
+        "workload": workload,
+        "measured_at": setup.measured_at,
+        "requests": "none",
+        "fleets": [{"name": "measured", "pools": [_pool(row, names, setup, lengths)]}],
+    }
+    if drafts is not None:
+        data["fleets"][0]["pools"][0]["batching"]["speculative"] = drafts
+    return BenchCase(row, names, setup, data, wanted, count, tuple(notes))
+
+
+def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | None:
+    """The row's power cap, where somebody has measured what it does to the card."""
+    if row.power_cap_w is None:
+        return None
+    try:
+        power_coefficients(catalog).speed(names.gpu, row.power_cap_w)
+    except ValueError:
+        return None
+    return {"cap_w": row.power_cap_w}
+
+
+def _drafts(row: BenchRow, setup: Setup, catalog: Catalog) -> dict[str, Any] | None:
+    """The row's speculative decoding, where it is known how much of what is drafted holds."""
+    if not row.spec_decode or not setup.drafts or setup.num_speculative_tokens is None:
+        return None
+    drafter, _ = catalog.accepted(setup.drafts)
+    found: dict[str, Any] = {"num_speculative_tokens": setup.num_speculative_tokens, "method": drafter.method}
+    found |= {"draft_model": setup.draft_model} if setup.draft_model else {}
+    return found | {"acceptance": setup.drafts}
+
+
+def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
+    """(tensor, pipeline, data parallel sizes, expert parallel) on all GPUs of the row.
+
+    Where the columns do not multiply up to the GPUs, tensor parallelism takes those that are left: experts are spread
+    over tensor- and data-parallel ranks (vLLM: ep = tp x dp), so that tp = dp = 1 beside ep = 8 leaves out tp = 8.
+    """
+    if setup.layers_in_turn:
+        return 1, setup.n_gpus, 1, False
+    gpus, pp, dp, ep = setup.n_gpus, row.pp, setup.dp, setup.ep
+    tp = row.tp or max(1, gpus // (pp * dp))
+    if tp * pp * dp != gpus and gpus % (pp * dp) == 0:
+        tp = gpus // (pp * dp)
+    return tp, pp, dp, ep > 1
+
+
+def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) -> dict[str, Any]:
+    tp, pp, dp, experts = layout(row, setup)
+    pool: dict[str, Any] = {
+        "gpu": names.gpu.id,
+        "link": names.link,
+        "tensor_parallel_size": tp,
+        "pipeline_parallel_size": pp,
+        "data_parallel_size": dp,
+        "enable_expert_parallel": experts and names.model.moe is not None,
+        "steptime": {"model": "roofline", **host_of(row, setup)},
+    } | ({"server": setup.server} if setup.server else {})
+    if setup.trtllm_bench_limits and row.isl and row.osl:
+        most_seats, most_tokens = trtllm_bench_limits(names, setup.n_gpus, pp, row.isl, row.osl)
+        row = replace(row, max_num_batched_tokens=most_tokens)
+        setup = replace(setup, max_num_seqs=most_seats)
+    seats = setup.max_num_seqs or (ceil(_batch(row) / dp) if row.load == "static_batch" else None)
+    batching = {
+        "max_num_seqs": seats,
+        "max_num_batched_tokens": row.max_num_batched_tokens,
+        "gpu_memory_utilization": row.gpu_memory_utilization,
+        "async_scheduling": setup.async_scheduling,
+        "enable_prefix_caching": setup.prefix_caching,
+        "policy": "prefill_first" if setup.scheduler_recv_interval else "vllm" if setup.chunked_prefill else None,
+        "scheduler_recv_interval": setup.scheduler_recv_interval,
+        "late_output": setup.late_output or None,
+        "batch_wait_timeout_iters": setup.prompts_held_steps if setup.prompts_held_ratio else None,
+        "batch_wait_max_tokens_ratio": setup.prompts_held_ratio,
+        "max_model_len": None if row.replay else _longest(lengths["prompt"]) + _longest(lengths["output"]),
+    }
+    pool["batching"] = {name: value for name, value in batching.items() if value is not None}
+    return pool
+
+
+def host_of(row: BenchRow, setup: Setup) -> dict[str, bool | int]:
+    """What the row's server and client made its host do, as options of the step time."""
+    return {
+        "in_process": in_process(row, setup),
+        "one_process": setup.one_process,
+        "sorts_logits": setup.sorts_logits,
+        "chat_template": setup.chat_template,
+        "cuda_graphs": setup.cuda_graphs,
+        "stream_interval": setup.stream_interval,
+    }
+
+
+def in_process(row: BenchRow, setup: Setup) -> bool:
+    """Whether no API server stood between client and engine: batches, and bursts that nobody timed per request."""
+    if setup.in_process is not None:
+        return setup.in_process
+    latencies = any(name.startswith(("ttft", "tpot", "e2e")) for name in row.measured)
+    return row.load == "static_batch" or (row.load == "burst" and not latencies)
+
+
+def _arrivals(row: BenchRow, count: int) -> dict[str, Any]:
+    if row.load in ("poisson", "constant"):
+        return _at_rate(row, row.load, count)
+    if row.load == "trace":
+        return {"process": "poisson", "rate_rps": row.rate_req_s or 1.0, "num_requests": count}
+    if row.load in ("burst", "static_batch"):
+        return {"process": "burst", "num_requests": count}
+    clients = 1 if row.load == "single" else min(row.concurrency or 1, count)
+    return {"process": "closed_loop", "concurrency": clients, "num_requests": count}
+
+
+def _at_rate(row: BenchRow, process: str, count: int) -> dict[str, Any]:
+    arrivals: dict[str, Any] = {"process": process, "rate_rps": row.rate_req_s, "num_requests": count}
+    if process == "poisson" and row.burstiness is not None:
+        arrivals |= {"process": "gamma", "cv": row.burstiness**-0.5}
+    return arrivals
+
+
+def _run_requests(row: BenchRow, setup: Setup) -> int:
+    if row.load == "static_batch":
+        return _batch(row)
+    if setup.num_requests is not None:
+        return setup.num_requests
+    if row.load in ("closed_loop", "single"):
+        clients = 1 if row.load == "single" else row.concurrency or 1
+        if setup.requests_per_client is not None:
+            return ceil(clients * setup.requests_per_client)
+        return max(LEAST_REQUESTS, clients * REQUESTS_PER_CLIENT)
+    if row.load == "burst" and row.concurrency is not None:
+        return ceil(row.concurrency * (setup.requests_per_client or 1))
+    return USUAL_REQUESTS
+
+
+def _most_requests(row: BenchRow) -> int:
+    if row.load == "static_batch":
+        return _batch(row)
+    by_tokens = int(MOST_TOKENS / ((row.isl or 1.0) + (row.osl or 1.0)))
+    return max(min(MOST_REQUESTS, by_tokens), LEAST_WAVES * (row.concurrency or 1), LEAST_REQUESTS)
+
+
+def _batch(row: BenchRow) -> int:
+    return row.concurrency or max(1, round(row.avg_batch or 1))
+
+
+def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
+    prompt, output = row.isl or 1.0, row.osl or 1.0
+    if row.load == "trace" or setup.lengths_cv is not None:
+        cv = setup.lengths_cv or REPLAY_CV
+        return {"prompt": _lognormal(prompt, cv), "output": _lognormal(output, cv)}
+    both = (("prompt", prompt), ("output", output))
+    if setup.lengths_from_share is not None:
+        return {name: _uniform(nominal, setup.lengths_from_share) for name, nominal in both}
+    if setup.lengths_uniform:
+        return {name: _uniform(2 * mean - 1, 0.0) for name, mean in both}
+    return {
+        "prompt": _lognormal(prompt, setup.prompt_cv) if setup.prompt_cv else _fixed(prompt),
+        "output": _lognormal(output, row.output_cv) if row.output_cv else _capped(output, setup.output_cap),
+    }
+
+
+def _fixed(tokens: float) -> dict[str, Any]:
+    return {"distribution": "fixed", "value": max(1, round(tokens))}
+
+
+def _uniform(nominal: float, share: float) -> dict[str, Any]:
+    return {"distribution": "uniform", "min": max(1, round(share * nominal)), "max": max(1, round(nominal))}
+
+
+def _lognormal(mean: float, cv: float) -> dict[str, Any]:
+    return {"distribution": "lognormal", "mean": mean, "cv": cv, "max": ceil(LONGEST_OVER_MEAN * mean)}
+
+
+def _capped(mean: float, cap: int | None) -> dict[str, Any]:
+    """An exponential law cut at *cap* whose mean is *mean*: the law's own mean m solves m (1 - exp(-cap/m)) = mean."""
+    if cap is None or mean >= 0.99 * cap:
+        return _fixed(mean)
+    low, high = mean, 1000.0 * cap
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if middle * (1 - exp(-cap / middle)) < mean else (low, middle)
+    return {"distribution": "geometric", "mean": max(1.0, low), "max": cap}
+
+
+def _longest(length: dict[str, Any]) -> int:
+    return int(length.get("max") or length["value"])
+
+
+def _left_out(row: BenchRow, power: dict[str, float] | None, drafts: dict[str, Any] | None) -> list[str]:
+    notes = []
+    if row.spec_decode and drafts is None:
+        notes.append(f"speculative decoding ({row.spec_decode}) is not simulated: nobody knows how many drafts hold")
+    if row.power_cap_w is not None and power is None:
+        notes.append("the power cap is not simulated")
+    if row.load == "trace" and not row.replay:
+        notes.append("no request file: lognormal lengths and Poisson arrivals stand for the trace")
+    return notes

@@ -1,0 +1,299 @@
+"""A calibration to a user's own runs: from rows to factors with intervals, the file that holds them, and tables.
+
+Factors are maximum a posteriori. The interval of a factor is that of the posterior, its noise at least what the
+residuals show: runs that contradict each other determine nothing. A factor that the runs do not distinguish from
+others moves as far as it is likely to have its part in what they show; one of which they say nothing stays 1.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from pathlib import Path
+from statistics import stdev
+
+import numpy as np
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog
+from sim.fidelity.bench_scenario import BenchCase, case_of
+from sim.fidelity.fit import METRICS, Fit, FittingProblem, Simulator, calibration_of, load_priors
+from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
+from sim.language import N_, _
+from sim.report.terminal_table import FittedTable
+from sim.scenario.resolving.bind import bind
+from sim.steptime import Calibration, Factor, OwnRuns
+from sim.study.confidence import SERVER, server_of
+from sim.study.metrics.statistics import CONFIDENCE, normal_quantile
+from sim.yamlio import YamlError, dump, read_text
+
+
+def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[OwnRuns]:
+    """A line for each model, format, engine and layout of *rows*, in their order."""
+    groups: dict[tuple[object, ...], list[BenchRow]] = defaultdict(list)
+    for row in rows:
+        case = case_of(row, catalog, campaigns_of(catalog))
+        groups[_server(case, catalog)].append(case.row)
+    for server, members in groups.items():
+        flights = [flight for row in members if (flight := _in_flight(row))]
+        prompts = [row.isl for row in members if row.isl]
+        loads = {"runs": run_count(members), "prompt": (min(prompts), max(prompts))}
+        loads["sequences"] = (min(flights), max(flights)) if len(flights) == len(members) else None
+        yield OwnRuns.model_validate(dict(zip(SERVER, server, strict=True)) | loads)
+
+
+def run_count(rows: Sequence[BenchRow]) -> int:
+    """Parts of one stretch of a server are one run."""
+    parts = [row.counted.stretch for row in rows if row.counted]
+    return len(rows) - len(parts) + len(set(parts))
+
+
+def _server(case: BenchCase, catalog: Catalog) -> tuple[object, ...]:
+    scenario = case.scenario()
+    fleet = scenario.fleets[0]
+    return server_of(bind(scenario, fleet, fleet.pools[0], catalog))
+
+
+def _in_flight(row: BenchRow) -> float | None:
+    """Requests in flight: those that the client keeps there, or by Little's law; None if neither is known."""
+    if row.load == "single":
+        return 1.0
+    return row.concurrency or row.avg_batch or (row.rate_req_s or 0.0) * _served_s(row) or None
+
+
+def _served_s(row: BenchRow) -> float:
+    told = row.measured
+    answer_ms = told.get("ttft_mean_ms", 0.0) + told.get("tpot_mean_ms", 0.0) * (row.osl or 0.0)
+    return told.get("e2e_mean_ms", answer_ms) / MS_PER_S
+
+
+MOST_REASONS = 10
+MOST_RUNS = 200
+"""Of a longer table every second, third, ... run is taken."""
+DRAWS = 8
+"""Of what pages of metrics do not count, to see what it makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedFactors:
+    """A calibration, and what must be said about it."""
+
+    calibration: Calibration
+    skipped: tuple[tuple[BenchRow, str], ...] = ()
+    """Rows that took no part, and why."""
+    contradicting: tuple[tuple[BenchRow, str, float], ...] = ()
+    """Runs that are far off still: row, metric, error."""
+    noise: float = 1.0
+    """Spread of the residuals against what was expected; above 1 the runs contradict each other or the model."""
+
+
+class NothingToFit(ValueError):
+    """No row of the table can be used; the text says why."""
+
+
+def calibrate(rows: Sequence[BenchRow], gpu: str, catalog: Catalog, workers: int, table: str = "") -> FittedFactors:
+    """The factors of the machine with GPU *gpu* (an id) that ran *rows*.
+
+    Raises NothingToFit.
+    """
+    priors = load_priors(catalog.root / "calibration.yaml")
+    simulator = Simulator(catalog, gpu, workers)
+    problem = _problem(rows, simulator)
+    if not problem.observed:
+        raise NothingToFit(_why_nothing(problem, gpu, table))
+    fit = Fit(problem, priors, simulator)
+    fit.descend()
+    share = priors.determined_below.value
+    factors = {
+        name: _factor(fit.theta[name], sd, sd <= share * fit.prior_sd[name]) for name, sd in fit.posterior_sd().items()
+    }
+    calibration = calibration_of(gpu, factors).model_copy(
+        update={
+            "table": table,
+            "rows": len(problem.rows),
+            "measured": tuple(own_runs(problem.rows, catalog)),
+            "errors": fit.errors(),
+        }
+    )
+    return FittedFactors(calibration, tuple(problem.skipped), tuple(fit.far_off()), fit.noise)
+
+
+def _factor(theta: float, sd: float, determined: bool) -> Factor:
+    low, high = (float(np.exp(theta + side * normal_quantile((1 + CONFIDENCE) / 2) * sd)) for side in (-1, 1))
+    return Factor(factor=round(float(np.exp(theta)), 4), low=round(low, 4), high=round(high, 4), determined=determined)
+
+
+def _problem(rows: Sequence[BenchRow], simulator: Simulator) -> FittingProblem:
+    """The rows of the simulator's GPU that can be simulated, and the columns to compare."""
+    found = FittingProblem()
+    own = []
+    for row in rows:
+        reason = simulator.why_not(row)
+        if reason:
+            found.skipped.append((row, reason))
+        else:
+            own.append(row)
+    taken = own[:: -(-len(own) // MOST_RUNS)] if own else []
+    found.skipped += [(row, f"of {len(own)} runs {len(taken)} are enough") for row in own if row not in taken]
+    first = simulator.runs(taken, [[{}]] * len(taken))
+    for row, [prediction] in zip(taken, first, strict=True):
+        if prediction.status != "covered":
+            found.skipped.append((row, prediction.reason))
+        else:
+            columns = _columns(row, prediction)
+            if columns:
+                found.observed += [(len(found.rows), metric, column) for metric, column in columns]
+                found.chance_sd += _chance_sd(row, [column for _, column in columns], simulator)
+                found.rows.append(row)
+                found.names.append(_names(prediction))
+            else:
+                found.skipped.append((row, "holds neither throughput nor time per token nor an unsaturated TTFT"))
+    return found
+
+
+def _chance_sd(row: BenchRow, columns: Sequence[str], simulator: Simulator) -> list[float]:
+    """How far each column of *row* depends on what is drawn for want of counts; a queue makes much of a little."""
+    if row.counted is None:
+        return [0.0] * len(columns)
+    drawn = [replace(row, counted=replace(row.counted, draw=number)) for number in range(1, 1 + DRAWS)]
+    told = [one.metrics for [one] in simulator.runs(drawn, [[{}]] * DRAWS)]
+    logs = [[log(one[column]) for one in told if column in one] for column in columns]
+    return [stdev(found) if len(found) == DRAWS else 1.0 for found in logs]
+
+
+def _columns(row: BenchRow, prediction: Prediction) -> list[tuple[str, str]]:
+    columns = []
+    for metric, names in METRICS.items():
+        given = [name for name in names if name in row.measured and prediction.metrics.get(name)]
+        if given and not (metric == "ttft" and prediction.saturated):
+            columns.append((metric, given[0]))
+    return columns
+
+
+def _names(prediction: Prediction) -> set[str]:
+    host = {
+        f"engines.{prediction.engine}.{name}" for name in ("step_overhead", "sequence_overhead", "request_overhead")
+    }
+    link = {f"links.{prediction.link}.{name}" for name in ("latency", "time_per_byte")} if prediction.link else set()
+    return {"compute_efficiency", "memory_efficiency"} | host | link
+
+
+def told(skipped: Sequence[tuple[BenchRow, str]], table: str) -> list[str]:
+    """Why rows take no part, a line for each reason with the first row that it holds for; the most frequent first."""
+    counts = Counter(reason for _, reason in skipped)
+    first = {reason: row for row, reason in reversed(skipped)}
+    lines = []
+    for reason, count in counts.most_common(MOST_REASONS):
+        place = f"{table}:{first[reason].line}" if first[reason].line else first[reason].id
+        lines.append(f"{place}: {reason}{f' ({count} rows)' if count > 1 else ''}")
+    left = len(counts) - MOST_REASONS
+    return [*lines, f"and {left} other reasons"] if left > 0 else lines
+
+
+def _why_nothing(problem: FittingProblem, gpu: str, table: str) -> str:
+    return "\n".join([f"{table}: no run can be used to calibrate {gpu}", *told(problem.skipped, table)])
+
+
+HEADER = """\
+# Factors on the figures in data/, fitted by `gpufleet calibrate` to {rows} runs in {table}.
+# A scenario takes them with `calibration: <this file>`, at the top, in a fleet or in a pool.
+# factor: what the figure is multiplied by; low and high hold it in 95 of 100 cases; not determined: the runs do not
+# tell it from the others, and it has the part in their change that was to be expected.
+"""
+MOST_NAMED = 10
+WIDE_SCATTER = 1.5
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """The file that a scenario names."""
+    head = HEADER.format(rows=calibration.rows, table=calibration.table or "a table")
+    return head + dump(calibration.model_dump(mode="json"))
+
+
+def why_kept(path: Path, gpu: str, table: str, force: bool) -> str:
+    """Why the file *path* is not replaced by factors of *gpu*, fitted to *table*; empty if it is.
+
+    It is if `calibration_text` has written it for the same question; for another one only by *force*.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if not text.startswith(HEADER.partition("{")[0]):
+        return _("exists and is no calibration; name another file")
+    try:
+        data = read_text(text, str(path)).data
+        known = (data.get("gpu"), _file_names(data.get("table") or ""))
+    except (YamlError, AttributeError):
+        known = (None, "")
+    if force or known == (gpu, _file_names(table)):
+        return ""
+    return _(
+        "holds factors of {known}, fitted to {table}; --force replaces them, another file keeps both",
+        known=known[0],
+        table=known[1],
+    )
+
+
+def _file_names(table: str) -> str:
+    """Of all files that were named, without their folders."""
+    return " ".join(Path(one).name for one in table.split(" "))
+
+
+def calibration_report(fitted: FittedFactors) -> list[FittedTable | str]:
+    """For the terminal: factors, errors before and after, and what the runs cannot determine."""
+    calibration = fitted.calibration
+    rows = []
+    for name, factor in factors(calibration):
+        note = "" if factor.determined else _("not told from others")
+        rows.append(
+            [name, f"{factor.factor:.2f}", _("{low:.2f} and {high:.2f}", low=factor.low, high=factor.high), note]
+        )
+    errors = [
+        [metric, str(error.rows), f"{error.before:.1%}", f"{error.after:.1%}"]
+        for metric, error in calibration.errors.items()
+    ]
+    return [
+        FittedTable((_("factor on"), _("now"), _("95 % between"), ""), rows, frozenset({0, 3})),
+        "",
+        FittedTable((_("median error of"), _("runs"), _("before"), _("after")), errors),
+        *_remarks(fitted),
+    ]
+
+
+def factors(calibration: Calibration) -> Iterator[tuple[str, Factor]]:
+    """Every factor with its dotted name."""
+    yield "compute_efficiency", calibration.compute_efficiency
+    yield "memory_efficiency", calibration.memory_efficiency
+    for kind, holders in (("engines", calibration.engines), ("links", calibration.links)):
+        for holder, own in holders.items():
+            for name in type(own).model_fields:
+                yield f"{kind}.{holder}.{name}", getattr(own, name)
+
+
+def _remarks(fitted: FittedFactors) -> Iterator[str]:
+    calibration = fitted.calibration
+    if unknown := [name for name, factor in factors(calibration) if not factor.determined]:
+        yield _(
+            "These runs do not tell {unknown} from the other factors: together they are right at these loads, and less "
+            "surely elsewhere. Runs at other loads tell them apart.",
+            unknown=", ".join(unknown),
+        )
+    if fitted.noise > WIDE_SCATTER and calibration.rows > 1:
+        scatter = _("they scatter {noise:.1f} times as much as expected", noise=fitted.noise)
+        yield _(
+            "The runs contradict each other, or what can be simulated: {scatter}, and the intervals say so.",
+            scatter=scatter,
+        )
+    for row, column, error in fitted.contradicting[:MOST_NAMED]:
+        side = N_("{place}: simulated {column} stays {share:.0%} above the measured one")
+        if error <= 0:
+            side = N_("{place}: simulated {column} stays {share:.0%} below the measured one")
+        yield _(side, place=_place(calibration, row), column=column, share=abs(error))
+    if (more := len(fitted.contradicting) - MOST_NAMED) > 0:
+        yield _("and {more} more that stay off", more=more)
+    if fitted.skipped:
+        yield _("Not used:")
+        yield from told(fitted.skipped, calibration.table)
+
+
+def _place(calibration: Calibration, row: BenchRow) -> str:
+    """The row's line; a file that holds one row, or several that were read together, is told by the row's name."""
+    return f"{calibration.table}:{row.line}" if row.line else row.id

@@ -1,0 +1,325 @@
+"""Factors on the catalogue's figures fitted to measured rows: robust least squares on simulated runs.
+
+theta are logarithms of factors, 0 with a standard deviation before anything is measured: every factor has a prior. A
+residual is log(simulated / measured) / noise; one that is far off pulls no harder than HUBER standard deviations.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.value import Value
+from sim.fidelity.bench_scenario import case_of
+from sim.fidelity.names import NotCovered
+from sim.fidelity.prediction import Prediction, campaigns_of, prepared, simulate
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+from sim.spec import Spec
+from sim.steptime import Calibration, Factor, RooflineStepTime
+from sim.steptime.calibration import Errors
+from sim.study.metrics.statistics import normal_quantile
+from sim.yamlio import read
+
+Theta = dict[str, float]
+"""Logarithm of each factor, by its dotted name."""
+
+ROWS_ALONE = 4
+"""So few rows are simulated in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulator:
+    """Runs the rows of a table as those of one GPU (an id)."""
+
+    catalog: Catalog
+    gpu: str
+    workers: int
+
+    def why_not(self, row: BenchRow) -> str:
+        """Why *row* is no run of this GPU that can be simulated; empty if it is."""
+        try:
+            case = case_of(row, self.catalog, campaigns_of(self.catalog))
+        except NotCovered as error:
+            return str(error)
+        if case.names.gpu.id != self.gpu:
+            return f"ran on {case.names.gpu.id}"
+        drafted = "speculative" in case.data["fleets"][0]["pools"][0]["batching"]
+        return case.notes[0] if row.spec_decode and not drafted else ""
+
+    def runs(self, rows: Sequence[BenchRow], thetas: Sequence[Sequence[Theta]]) -> list[list[Prediction]]:
+        """Every row under each of its own *thetas*."""
+        if self.workers == 1 or len(rows) <= ROWS_ALONE:
+            return [_simulate(row, self.gpu, self.catalog, own) for row, own in zip(rows, thetas, strict=True)]
+        work = zip(rows, thetas, strict=True)
+        parallel = Parallel(n_jobs=min(self.workers, len(rows)))
+        found: list[list[Prediction]] = parallel(
+            delayed(_in_worker)(row, self.gpu, self.catalog.root, own) for row, own in work
+        )
+        return found
+
+
+def _in_worker(row: BenchRow, gpu: str, root: Path, thetas: Sequence[Theta]) -> list[Prediction]:
+    return _simulate(row, gpu, _catalog(root), thetas)
+
+
+@cache
+def _catalog(root: Path) -> Catalog:
+    """One catalogue per process: it remembers what it has read."""
+    return load_catalog(root)
+
+
+def _simulate(row: BenchRow, gpu: str, catalog: Catalog, thetas: Sequence[Theta]) -> list[Prediction]:
+    try:
+        with prepared(row, catalog) as ready:
+            return [simulate(ready, adjusted(_of_theta(gpu, theta))) for theta in thetas]
+    except NotCovered as error:
+        return [Prediction(row.id, "not_covered", str(error))] * len(thetas)
+
+
+def _of_theta(gpu: str, theta: Theta) -> Calibration:
+    return calibration_of(gpu, {name: Factor(factor=float(np.exp(value))) for name, value in theta.items()})
+
+
+def calibration_of(gpu: str, factors: dict[str, Factor]) -> Calibration:
+    """From factors by dotted name: `memory_efficiency`, `links.pcie4-x16.latency`."""
+    data: dict[str, dict[str, dict[str, Factor]]] = {"engines": {}, "links": {}}
+    alone: dict[str, Factor] = {}
+    for name, factor in factors.items():
+        kind, _, rest = name.partition(".")
+        if not rest:
+            alone[name] = factor
+            continue
+        holder, _, last = rest.rpartition(".")
+        data[kind].setdefault(holder, {})[last] = factor
+    return Calibration.model_validate({"gpu": gpu, **alone, **data})
+
+
+def adjusted(calibration: Calibration) -> Callable[[CasePlan], CasePlan]:
+    """Puts a calibration into a plan made without one."""
+
+    def pool_with(pool: PoolPlan) -> PoolPlan:
+        steptime = pool.steptime
+        if not isinstance(steptime, RooflineStepTime):
+            return pool
+        inputs = calibration.inputs(steptime.inputs)
+        overhead_s = pool.request_overhead_s
+        if overhead_s:
+            overhead_s = steptime.spec.request_overhead_s(
+                inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu
+            )
+        return replace(pool, steptime=steptime.spec.build(inputs), request_overhead_s=overhead_s)
+
+    return lambda plan: replace(plan, pools=tuple(pool_with(pool) for pool in plan.pools))
+
+
+Floats = NDArray[np.float64]
+
+METRICS = {
+    "throughput": ("output_tok_s", "total_tok_s", "req_s"),
+    "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
+    "ttft": ("ttft_mean_ms", "ttft_p50_ms"),
+}
+"""What is fitted: of each line the first column that was measured."""
+STEP = 0.1
+"""Of the finite differences."""
+MOST_TRIALS = 12
+"""Sets of factors that one descent simulates at most; usually four to six suffice."""
+TOLERANCE = 0.05
+"""Relative, of the cost and of theta, below which a step is the last: far less than the factors' own intervals."""
+HUBER = 2.0
+"""Residuals beyond this many standard deviations pull no harder."""
+FAR_OFF = 3.0
+CUT_QUEUE = 10.0
+"""Residual of a first token that waits in a longer queue than was simulated."""
+MAD_TO_SD = 1 / normal_quantile(0.75)
+"""Standard deviation over median absolute deviation of a normal law."""
+
+
+class Priors(Spec):
+    """data/calibration.yaml."""
+
+    prior_sd: dict[str, Value]
+    """By the last part of a factor's name: standard deviation of its logarithm."""
+    noise_sd: dict[str, Value]
+    """By METRICS."""
+    determined_below: Value
+    """A factor is determined if the runs leave at most this share of its standard deviation."""
+
+
+@dataclass(slots=True)
+class FittingProblem:
+    """The rows of one GPU with what was measured, and the factors that their runs depend on."""
+
+    rows: list[BenchRow] = field(default_factory=list)
+    names: list[set[str]] = field(default_factory=list)
+    """Of each row: factors that its time depends on."""
+    observed: list[tuple[int, str, str]] = field(default_factory=list)
+    """(row, metric, column)."""
+    chance_sd: list[float] = field(default_factory=list)
+    """Of each of them: standard deviation of the logarithm by what was drawn, as nobody counted it."""
+    skipped: list[tuple[BenchRow, str]] = field(default_factory=list)
+
+
+def load_priors(path: Path) -> Priors:
+    """Read data/calibration.yaml. Raises pydantic.ValidationError or sim.yamlio.YamlError."""
+    return Priors.model_validate(read(path).data)
+
+
+class Fit:
+    """The most probable factors, by scipy's trust region."""
+
+    def __init__(self, problem: FittingProblem, priors: Priors, simulator: Simulator) -> None:
+        self.problem, self.simulator = problem, simulator
+        self.names = sorted(set().union(*problem.names))
+        self.prior_sd = {name: priors.prior_sd[name.rpartition(".")[2]].value for name in self.names}
+        self.theta: Theta = dict.fromkeys(self.names, 0.0)
+        noise_sd = [priors.noise_sd[metric].value for _, metric, _ in problem.observed]
+        self._noise_sd = np.hypot(noise_sd, problem.chance_sd)
+        [first] = self._residuals([self.theta])
+        self._before = self._residual = first
+        self._jacobian = self._slopes()
+
+    @property
+    def noise(self) -> float:
+        """Spread of the residuals against the expected noise, at least 1: of most runs, so that one spoilt run cannot
+        hide what the others show. Each fitted factor explains one of them.
+        """
+        runs = len(self._residual)
+        usual = MAD_TO_SD * float(np.median(np.abs(self._residual)))
+        return max(1.0, usual * float(np.sqrt(runs / max(1.0, runs - self._explained()))))
+
+    def _explained(self) -> float:
+        information = self._jacobian.T @ self._jacobian
+        return float(np.trace(np.linalg.solve(information + self._precision(), information)))
+
+    def descend(self) -> None:
+        """Moves theta to the most probable factors.
+
+        Steps are as long as is likely: one of those that the Jacobian scales leaps in a factor that shows little at
+        first, as it is beside the GPU's time. Where runs seem to contradict each other that way is tried as well.
+        """
+        start = self.theta, self._residual, self._jacobian
+        cost = self._descend(np.array([self.prior_sd[name] for name in self.names]))
+        if self.noise > 1.0:
+            found = self.theta, self._residual, self._jacobian
+            self.theta, self._residual, self._jacobian = start
+            if self._descend("jac") > cost:
+                self.theta, self._residual, self._jacobian = found
+
+    def _descend(self, scale: Any) -> float:
+        """Goes down with steps of that scale; the cost that is left."""
+        from scipy.optimize import least_squares  # slow to import; only `calibrate` needs it
+
+        prior_sd = np.array([self.prior_sd[name] for name in self.names])
+        runs = len(self.problem.observed)
+        loss: Any = partial(_huber, runs=runs)  # the stubs want a two-dimensional array by type
+
+        def residuals(theta: Floats) -> Floats:
+            [self._residual] = self._residuals([self._moved_to(theta)])
+            return np.concatenate([self._residual, theta / prior_sd])
+
+        def jacobian(theta: Floats) -> Floats:
+            self.theta = self._moved_to(theta)
+            self._jacobian = self._slopes()
+            return np.vstack([self._jacobian, np.diag(1 / prior_sd)])
+
+        found = least_squares(
+            residuals,
+            np.array([self.theta[name] for name in self.names]),
+            jac=jacobian,
+            loss=loss,
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+            gtol=TOLERANCE,
+            x_scale=scale,
+            max_nfev=MOST_TRIALS,
+        )
+        self.theta, self._residual = self._moved_to(found.x), found.fun[:runs]
+        return float(found.cost)
+
+    def _moved_to(self, theta: Floats) -> Theta:
+        return dict(zip(self.names, theta.tolist(), strict=True))
+
+    def posterior_sd(self) -> dict[str, float]:
+        """Standard deviation of each factor's logarithm, whatever the others are."""
+        information = self._jacobian.T @ self._jacobian / self.noise**2
+        variance = np.diag(np.linalg.inv(information + self._precision()))
+        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    def errors(self) -> dict[str, Errors]:
+        """Median |error| of each metric before and after."""
+        found = {}
+        for wanted in METRICS:
+            pairs = [
+                (abs(np.expm1(before)), abs(np.expm1(after)))
+                for (_, metric, _), before, after in zip(
+                    self.problem.observed, self._before * self._noise_sd, self._residual * self._noise_sd, strict=True
+                )
+                if metric == wanted
+            ]
+            if pairs:
+                before, after = (round(float(median(side)), 4) for side in zip(*pairs, strict=True))
+                found[wanted] = Errors(rows=len(pairs), before=before, after=after)
+        return found
+
+    def far_off(self) -> list[tuple[BenchRow, str, float]]:
+        """Runs that no factor explains, with the metric and its error."""
+        return [
+            (self.problem.rows[row], column, float(np.expm1(residual * sd)))
+            for (row, _, column), residual, sd in zip(
+                self.problem.observed, self._residual, self._noise_sd, strict=True
+            )
+            if abs(residual) > FAR_OFF
+        ]
+
+    def _precision(self) -> Floats:
+        return np.diag([1 / self.prior_sd[name] ** 2 for name in self.names])
+
+    def _slopes(self) -> Floats:
+        """Derivative of every residual by every theta, from one more simulation for each that a row depends on."""
+        problem = self.problem
+        own = [sorted(names) for names in problem.names]
+        thetas = [[{**self.theta, name: self.theta[name] + STEP} for name in names] for names in own]
+        runs = self.simulator.runs(problem.rows, thetas)
+        slopes = np.zeros((len(problem.observed), len(self.names)))
+        for i, (row, _, column) in enumerate(problem.observed):
+            for name, prediction in zip(own[row], runs[row], strict=True):
+                moved = self._one(i, prediction.metrics.get(column))
+                slopes[i, self.names.index(name)] = (moved - self._residual[i]) / STEP
+        return np.nan_to_num(slopes)
+
+    def _residuals(self, thetas: Sequence[Theta]) -> list[Floats]:
+        runs = self.simulator.runs(self.problem.rows, [thetas] * len(self.problem.rows))
+        return [
+            np.array([self._one(i, runs[row][k].metrics.get(c)) for i, (row, _, c) in enumerate(self.problem.observed)])
+            for k in range(len(thetas))
+        ]
+
+    def _one(self, index: int, simulated: float | None) -> float:
+        """The residual of one observation; of a wait in a queue that was cut, which has no length, a large one."""
+        if simulated is None:
+            return CUT_QUEUE
+        row, _, column = self.problem.observed[index]
+        return float(np.log(simulated / self.problem.rows[row].measured[column]) / self._noise_sd[index])
+
+
+def _huber(squares: Floats, runs: int) -> Floats:
+    """The loss of squared residuals and its two derivatives: Huber's for those of *runs*, plain for the priors."""
+    far = np.arange(len(squares)) < runs
+    far &= squares > HUBER**2
+    size = np.sqrt(np.where(far, squares, 1.0))
+    return np.stack(
+        [
+            np.where(far, 2 * HUBER * size - HUBER**2, squares),
+            np.where(far, HUBER / size, 1.0),
+            np.where(far, -HUBER / (2 * size**3), 0.0),
+        ]
+    )

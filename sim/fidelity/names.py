@@ -1,0 +1,199 @@
+"""What a row of a serving benchmark names, found in the catalogue; and why not, where it is not there.
+
+Publishers add to a model's name how it was tuned and stored, which does not change its dimensions: such spellings
+are tried from the least changed on.
+"""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sim.benchdata.campaigns import Campaigns
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.engine import Engine, Version, at_version, family_of, outside, version_of
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.hf_config import ConfigError
+from sim.catalogue.model import Model
+from sim.catalogue.quantization import KvCacheDtype
+
+FORMATS = re.compile(r"(nv|mx)?fp(4|8|16)|bf16|int[48]|[48]bit|w\d+a16|w8a8|awq|gptq|gguf|dynamic|static|quantized")
+TUNINGS = re.compile(r"instruct|it|chat|hf|base|thinking|meta|coder|preview")
+DATES = re.compile(r"\d{4}")
+RELEASES = re.compile(r"v\d+\.\d+")
+"""Words of a name, one kind after the other, that say nothing about the architecture."""
+
+
+def model_of(name: str, catalog: Catalog) -> Model:
+    """The model called *name*, or so without organisation, storage format, tuning and release. Raises UnknownId."""
+    first: UnknownId | None = None
+    for spelling in spellings(name):
+        try:
+            return catalog.model(spelling)
+        except UnknownId as error:
+            first = first or error
+    raise first or UnknownId("model", name, ())
+
+
+def stored_in(name: str, catalog: Catalog) -> str:
+    """Id of the storage format that a checkpoint's *name* speaks of; empty where it is none of the catalogue's."""
+    words = name.rpartition("/")[2].lower().split("-")
+    for count in (2, 1):  # GPTQ-Int8 is not GPTQ, which means four bits
+        for place, word in enumerate(words):
+            if FORMATS.fullmatch(word):
+                with suppress(UnknownId):
+                    return catalog.quantization("-".join(words[place : place + count])).id
+    return ""
+
+
+def spellings(name: str) -> list[str]:
+    """*name* and what is left of it, the least changed first.
+
+    >>> spellings("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8")
+    ['Qwen/Qwen3-30B-A3B-Instruct-2507-FP8', 'Qwen3-30B-A3B-Instruct-2507-FP8', 'Qwen3-30B-A3B-Instruct-2507', \
+'Qwen3-30B-A3B-2507', 'Qwen3-30B-A3B']
+    """
+    found = [name, name.rpartition("/")[2]]
+    words = found[-1].split("-")
+    for kind in (FORMATS, TUNINGS, DATES, RELEASES):
+        words = [word for word in words if not kind.fullmatch(word.lower())]
+        found.append("-".join(words))
+    return [spelling for spelling in dict.fromkeys(found) if spelling]
+
+
+KV_DTYPES: dict[str, KvCacheDtype] = {
+    "": "auto",
+    "auto": "auto",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "auto (bf16)": "auto",
+    "fp8": "fp8",
+    "fp8_e4m3": "fp8_e4m3",
+    "fp8_e5m2": "fp8_e5m2",
+    "int8": "int8",
+    "q8": "int8",
+    "q8_0/q8_0": "int8",
+    "int8_per_token_head": "int8",
+}
+"""Names under which tables know the storage of the KV cache."""
+
+
+NATIVE_NAMES = {
+    "mxfp4": ("nvfp4", "mxfp4", "fp8"),
+    "int4-experts": ("int4-wo", "gptq-int4", "awq-int4"),
+    "float8": ("fp8",),
+}
+"""On a checkpoint that comes in so many bits these names mean the checkpoint itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Catalogue entries of a row."""
+
+    gpu: Gpu
+    model: Model
+    quantization: str
+    kv_cache_dtype: KvCacheDtype
+    engine: Engine
+    link: str
+
+
+class NotCovered(ValueError):
+    """A row names what the catalogue does not know, or leaves out its lengths; its attributes are what is known."""
+
+    def __init__(
+        self, reason: str, gpu: Gpu | None = None, model: Model | None = None, engine: Engine | None = None
+    ) -> None:
+        self.gpu, self.model, self.engine = gpu, model, engine
+        super().__init__(reason)
+
+
+def match(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> Names:
+    """The catalogue entries that *row* means. Raises NotCovered with all that is missing."""
+    missing = []
+    if row.isl is None or row.osl is None:
+        missing.append("missing " + " and ".join(name for name in ("isl", "osl") if getattr(row, name) is None))
+    gpu = model = engine = None
+    quantization = "none"
+    try:
+        gpu = catalog.gpu(row.gpu)
+    except UnknownId as error:
+        missing.append(f"unknown gpu {row.gpu!r}{_near(error)}")
+    try:
+        model = model_of(row.model, catalog)
+    except UnknownId as error:
+        missing.append(f"unknown model {row.model!r}{_near(error)}")
+    except ConfigError as error:
+        missing.append(f"unknown model {row.model!r}: {error}")
+    try:
+        # a table that says nothing about precision ran the checkpoint as its name says, or as it is
+        quantization = catalog.quantization(row.precision or stored_in(row.model, catalog) or "none").id
+        if model is not None and quantization in NATIVE_NAMES.get(model.native_quantization or model.native_dtype, ()):
+            quantization = "none"
+        elif model is not None and quantization == "nvfp4":
+            quantization = model.published_nvfp4 or quantization
+    except UnknownId:
+        missing.append(f"unknown precision {row.precision!r}")
+    kv = KV_DTYPES.get(row.kv_dtype.lower())
+    if kv is None:
+        missing.append(f"unknown precision of the KV cache {row.kv_dtype!r}")
+    try:
+        engine = engine_of(row.engine or "vllm", row.engine_version, catalog, campaigns)
+        if engine.overheads is None:
+            missing.append(f"unknown engine {row.engine!r}: its overheads have not been measured")
+    except UnknownId:
+        missing.append(f"unknown engine {row.engine!r}")
+    if missing or gpu is None or model is None or engine is None or kv is None:
+        raise NotCovered("; ".join(missing), gpu, model, engine)
+    return Names(gpu, model, quantization, kv, engine, link_of(row.interconnect, gpu, catalog, campaigns))
+
+
+def _near(error: UnknownId) -> str:
+    return f" (near: {', '.join(error.suggestions)})" if error.suggestions else ""
+
+
+def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -> Engine:
+    """The era of engine *name* that *version* belongs to; its newest where the version is unknown. Raises UnknownId."""
+    newest = catalog.engine(name)
+    wanted = _release(newest, version, campaigns)
+    if not wanted:
+        return newest
+    eras = [catalog.engine(one) for one in catalog.ids("engines") if family_of(one) == family_of(newest.id)]
+    return at_version(min(eras, key=lambda era: outside(era.versions, wanted)), wanted)
+
+
+def released(engine: Engine, version: str, campaigns: Campaigns) -> str:
+    """What a scenario calls *engine* at that *version*, so that it takes the release's defaults; its id where the
+    version is unknown or outside of what it stands for.
+    """
+    wanted = _release(engine, version, campaigns)
+    inside = wanted and not any(outside(engine.versions, wanted))
+    return f"{family_of(engine.id)}-{'.'.join(map(str, wanted))}" if inside else engine.id
+
+
+def _release(engine: Engine, version: str, campaigns: Campaigns) -> Version:
+    usual = campaigns.version_by_year.get(family_of(engine.id), {})
+    return version_of(version) or version_of(usual.get(_year(version), ""))
+
+
+def link_of(text: str, gpu: Gpu, catalog: Catalog, campaigns: Campaigns) -> str:
+    """Id of the link that *text* speaks of, the GPU's own where it says nothing else."""
+    said = text.lower()
+    if re.search(r"nvlink", said) and not re.search(r"(no|without) nvlink|not stated", said):
+        return gpu.link if gpu.link.startswith("nvlink") else campaigns.nvlink_bridges.get(gpu.id, gpu.link)
+    found = re.search(r"pcie\s*(?:gen\s*)?(\d)(?:\.0)?(?:\s*x(\d+))?", said)
+    if not found:
+        return gpu.link if "pcie" not in said or not gpu.link.startswith("nvlink") else "pcie4-x16"
+    plain = f"pcie{found[1]}-x{found[2] or 16}"
+    direct = "p2p" in said and "no p2p" not in said
+    staged = (gpu.geforce or gpu.link == f"{plain}-no-p2p") and not direct
+    known = catalog.ids("links")
+    wanted = [f"{plain}-no-p2p", plain] if staged else [f"{plain}-p2p-patched" if gpu.geforce else plain, plain]
+    return next((link for link in wanted if link in known), gpu.link)
+
+
+def _year(text: str) -> int:
+    found = re.search(r"\b20\d\d\b", text)
+    return int(found.group()) if found else 0

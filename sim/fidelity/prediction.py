@@ -1,0 +1,348 @@
+"""One row of a serving benchmark predicted by one small simulation.
+
+The simulated run gives what a benchmark client would print. A row that was read off two pages of a server's metrics
+is simulated from the one page to the other, and counted as the metrics count.
+"""
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.benchdata.campaigns import Campaigns, load_campaigns
+from sim.benchdata.row import BenchRow, Counted
+from sim.catalogue.catalog import Catalog
+from sim.csvio import write_csv
+from sim.fidelity.bench_scenario import BenchCase, case_of
+from sim.fidelity.names import NotCovered
+from sim.fleet import RunningFleet
+from sim.records import FleetLog
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.sweep import Case
+from sim.study.confidence import Worth, fleet_worth
+from sim.study.metrics.cohort import percentile
+from sim.workload import Workload
+from sim.workload.requests import RequestTable, Streams
+from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
+
+MS_PER_S = 1000.0
+
+
+class AsCounted(Workload):
+    """Requests of a workload's lengths at the moments at which they were counted."""
+
+    pages: Counted
+
+    @classmethod
+    def of(cls, workload: Workload, pages: Counted) -> "AsCounted":
+        """Of a workload that has been checked."""
+        return cls.model_construct(**dict(workload), pages=pages)
+
+    def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
+        """All requests. In the first draw lengths are even quantiles in any order, so that few have the right mean."""
+        assert self.lengths is not None
+        arrived_s = self.pages.arrivals_s()
+        generator, number = self.pages.generator(), len(arrived_s)
+        chances = [
+            generator.random(number) if self.pages.draw else generator.permutation((np.arange(number) + 0.5) / number)
+            for _ in range(2)
+        ]
+        prompts, outputs = self.lengths.prompt.quantile(chances[0]), self.lengths.output.quantile(chances[1])
+        running = self.pages.running_answers().astype(np.int64)
+        outputs[: len(running)] = running
+        hashes = self.block_hashes(streams, 0, prompts)
+        return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
+
+
+def between_pages(plan: CasePlan, pages: Counted) -> dict[str, float]:
+    """Mean time to first token of the requests, and between tokens, of those that fall between the pages.
+
+    Those that run at the first page begin so long before it that they have made then what they are taken to have made.
+    """
+    if pages.remaining:
+        made = sum(meters.output_tokens for meters in _run_between(plan, pages, 0.0, pages.begin_s).meters)
+        wanted = len(pages.remaining) * pages.answer / 2
+        pages = replace(pages, gap_s=pages.gap_s * wanted / max(1, made))
+    log = _run_between(plan, pages, pages.begin_s, pages.end_s)
+    arrived_s, first_s, last_s = (
+        np.array([getattr(one, name) for one in log.requests], np.float64)
+        for name in ("arrived_s", "first_token_s", "finished_s")
+    )
+    first = (pages.begin_s < first_s) & (first_s <= pages.end_s)
+    answering_s = np.fmin(last_s, pages.end_s) - np.maximum(first_s, pages.begin_s)
+    gaps = sum(meters.output_tokens for meters in log.meters) - int(first.sum())
+    found = {"ttft_mean_ms": MS_PER_S * float((first_s - arrived_s)[first].mean())} if first.any() else {}
+    if gaps > 0:
+        found["tpot_mean_ms"] = MS_PER_S * float(np.maximum(0.0, np.nan_to_num(answering_s)).sum()) / gaps
+    return found
+
+
+def _run_between(plan: CasePlan, pages: Counted, since_s: float, until_s: float) -> FleetLog:
+    workload = AsCounted.of(plan.workload, pages)
+    return RunningFleet(replace(plan, workload=workload, warmup_s=since_s, horizon_s=until_s, drain_limit_s=0.0)).run()
+
+
+Adjust = Callable[[CasePlan], CasePlan]
+Floats = NDArray[np.float64]
+
+
+CASE = Case("measured", {}, {}, 0)
+HIGHEST_UTILISATION = 0.95
+"""A row that ran although it does not fit at the engine's default share of the memory was given more: up to this."""
+SATURATED_WAIT_S, SATURATED_SHARE = 1.0, 0.5
+"""A row is saturated when requests wait for admission longer than this on average, and more than this share of TTFT."""
+STEADY = (0.2, 0.8)
+"""Steady rates are taken between these shares of finished requests."""
+OPEN_LOADS = ("poisson", "constant")
+LEAST_ANSWER_S = 1e-9
+"""An answer of one token comes at once."""
+REPLAY_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the simulation says about a row, in the units of its columns."""
+
+    id: str
+    status: str
+    """covered, not_covered or infeasible."""
+    reason: str = ""
+    """Why not; for a covered row what a reader must know."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """By the names of benchdata.METRICS."""
+    saturated: bool = False
+    """Its TTFT is the length of a queue."""
+    gpu: str = ""
+    model: str = ""
+    family: str = ""
+    engine: str = ""
+    quantization: str = ""
+    link: str = ""
+    """Empty on one GPU."""
+    gpus: int = 0
+    requests: int = 0
+    """Simulated ones."""
+    worth: Worth | None = None
+    """How near measurements are that the fit had, and how far 80 % of servers lie from a prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRow:
+    """A row resolved to the plan of its simulation, which `simulate` may run many times under other step times."""
+
+    case: BenchCase
+    plan: CasePlan
+    note: str = ""
+    worth: Worth | None = None
+
+
+def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
+    """What the catalogue lacks to predict *row*; empty if nothing."""
+    try:
+        case_of(row, catalog, campaigns_of(catalog))
+    except NotCovered as error:
+        return str(error)
+    return ""
+
+
+def predict(row: BenchRow, catalog: Catalog, adjust: Adjust | None = None) -> Prediction:
+    """All metrics of *row* from one small simulation. *adjust* may exchange parts of the plan: the step time, say."""
+    try:
+        with prepared(row, catalog) as ready:
+            return simulate(ready, adjust)
+    except NotCovered as error:
+        gpu, model = error.gpu, error.model
+        return Prediction(
+            row.id,
+            "not_covered",
+            str(error),
+            gpu=gpu.id if gpu else "",
+            model=model.id if model else "",
+            family=(model.family or model.id) if model else "",
+            engine=error.engine.id if error.engine else "",
+        )
+
+
+@contextmanager
+def prepared(row: BenchRow, catalog: Catalog) -> Iterator[PreparedRow]:
+    """*row* made ready to be simulated, as long as the block lasts. Raises NotCovered."""
+    with _clean_replay(row) as clean:
+        case = case_of(clean, catalog, campaigns_of(catalog))
+        scenario = case.scenario()
+        plan = resolve(scenario, CASE, catalog)
+        note = ""
+        if plan.infeasible and row.gpu_memory_utilization is None:
+            pressed = resolve(case.scenario(gpu_memory_utilization=HIGHEST_UTILISATION), CASE, catalog)
+            if not pressed.infeasible:
+                note = f"fits at gpu_memory_utilization {HIGHEST_UTILISATION} only"
+                plan = pressed
+        load = (case.row.concurrency or case.row.avg_batch, case.row.isl)
+        yield PreparedRow(case, plan, note, fleet_worth(scenario, scenario.fleets[0], catalog, load))
+
+
+def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
+    """The prediction of a prepared row."""
+    case, plan = ready.case, ready.plan
+    names = case.names
+    known: dict[str, Any] = {
+        "gpu": names.gpu.id,
+        "model": names.model.id,
+        "family": names.model.family or names.model.id,
+        "engine": names.engine.id,
+        "quantization": names.quantization,
+        "link": names.link if case.setup.n_gpus > 1 else "",
+        "gpus": case.setup.n_gpus,
+        "worth": ready.worth,
+    }
+    notes = [note for note in (ready.note, *case.notes) if note]
+    if plan.infeasible:
+        return Prediction(case.row.id, "infeasible", "; ".join([plan.infeasible, *notes]), **known)
+    if adjust is not None:
+        plan = adjust(plan)
+    if case.row.counted is not None:
+        told = between_pages(plan, case.row.counted)
+        return Prediction(case.row.id, "covered", "; ".join(notes), told, requests=case.row.num_requests or 0, **known)
+    run = _run(plan, case)
+    if not run.answered:
+        return Prediction(case.row.id, "infeasible", "; ".join(["no request fits the KV cache", *notes]), **known)
+    return Prediction(
+        case.row.id,
+        "covered",
+        "; ".join(notes),
+        run.metrics(),
+        run.saturated,
+        requests=len(run.log.requests),
+        **known,
+    )
+
+
+def _run(plan: CasePlan, case: BenchCase) -> "Run":
+    """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
+    run = Run(RunningFleet(with_client_pause(plan)).run(), case)
+    offered = case.paced(run.metrics()["req_s"]) if run.answered else None
+    return run if offered is None else Run(RunningFleet(replace(plan, workload=offered)).run(), case)
+
+
+def with_client_pause(plan: CasePlan) -> CasePlan:
+    """A client in a closed loop sends again when its answer has come through the API server."""
+    overhead_s = plan.pools[0].request_overhead_s
+    loop = plan.workload.closed_loop()
+    if loop is None or not overhead_s:
+        return plan
+    arrivals = loop.model_copy(update={"think_s": loop.think_s + overhead_s, "pauses": "constant"})
+    return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
+
+
+class Run:
+    """The requests of a simulated run as arrays, and what a benchmark client would print about them."""
+
+    def __init__(self, log: FleetLog, case: BenchCase) -> None:
+        answered = [request for request in log.requests if np.isfinite(request.finished_s)]
+        count = self.answered = len(answered)
+        self.log, self.case = log, case
+        self.arrived_s = np.fromiter((r.arrived_s for r in answered), float, count)
+        self.started_s = np.fromiter((r.started_s for r in answered), float, count)
+        self.first_token_s = np.fromiter((r.first_token_s for r in answered), float, count)
+        self.finished_s = np.fromiter((r.finished_s for r in answered), float, count)
+        self.prompt_tokens = np.fromiter((r.prompt_tokens for r in answered), float, count)
+        self.output_tokens = np.fromiter((r.output_tokens for r in answered), float, count)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether most of TTFT is a wait for admission."""
+        wait_s = float((self.started_s - self.arrived_s).mean())
+        ttft_s = float((self.first_token_s - self.arrived_s).mean())
+        return wait_s > SATURATED_WAIT_S and wait_s > SATURATED_SHARE * ttft_s
+
+    def metrics(self) -> dict[str, float]:
+        """By the names of benchdata.METRICS. Times per output token are over requests with more than one."""
+        several = self.output_tokens > 1
+        waits = {} if self._queue_was_cut else _times("ttft", self.first_token_s - self.arrived_s)
+        gaps = self.output_tokens[several] - 1
+        gap_s = (self.finished_s - self.first_token_s)[several] / gaps
+        if self.case.setup.tpot_is_itl:
+            gap_s = np.repeat(gap_s, gaps.astype(int))
+        req_s = self._requests_per_s()
+        decoding = self.case.setup.decode_rate and gap_s.size > 0
+        found = {
+            "output_tok_s": 1 / float(gap_s.mean()) if decoding else req_s * float(self.output_tokens.mean()),
+            "total_tok_s": req_s * float((self.output_tokens + self.prompt_tokens).mean()),
+            "req_s": req_s,
+            **waits,
+            **_times("tpot", gap_s),
+        }
+        if waits:
+            found["e2e_mean_ms"] = MS_PER_S * float((self.finished_s - self.arrived_s).mean())
+        energy_j = sum(interval.gpu_energy_j for interval in self.log.intervals)
+        if energy_j > 0:
+            found["power_w"] = energy_j / float(self.finished_s.max() - self.arrived_s.min())
+        return found
+
+    @property
+    def _queue_was_cut(self) -> bool:
+        """Whether the measured queue was longer than the simulated one: then waiting times cannot be compared."""
+        cut = self.answered < self.case.run_requests
+        return cut and (self.case.row.load == "burst" or (self.case.row.load in OPEN_LOADS and self.saturated))
+
+    def _requests_per_s(self) -> float:
+        """Over the whole run; a run that was cut short goes on at its steady rate."""
+        whole_s = float(self.finished_s.max() - self.arrived_s.min())
+        left = self.case.run_requests - self.answered
+        if self.case.setup.steady or left > 0:
+            steady = self._steady_per_s()
+            return steady if self.case.setup.steady else (self.answered + left) / (whole_s + left / steady)
+        return self.answered / whole_s
+
+    def _steady_per_s(self) -> float:
+        finished_s = np.sort(self.finished_s)
+        first_s, last_s = (float(finished_s[int(share * (self.answered - 1))]) for share in STEADY)
+        if last_s <= first_s:
+            return self.answered / float(finished_s[-1] - self.arrived_s.min())
+        return (self._done_by(last_s) - self._done_by(first_s)) / (last_s - first_s)
+
+    def _done_by(self, at_s: float) -> float:
+        """Requests answered by then, unfinished ones by the share of their answer: equal lengths finish in clumps."""
+        answering_s = np.maximum(self.finished_s - self.first_token_s, LEAST_ANSWER_S)
+        return float(np.clip((at_s - self.finished_s) / answering_s + 1.0, 0.0, 1.0).sum())
+
+
+def _times(name: str, values_s: Floats) -> dict[str, float]:
+    if not values_s.size:
+        return {}
+    return {
+        f"{name}_mean_ms": MS_PER_S * float(values_s.mean()),
+        f"{name}_p50_ms": MS_PER_S * percentile(values_s, 50),
+        f"{name}_p99_ms": MS_PER_S * percentile(values_s, 99),
+    }
+
+
+@contextmanager
+def _clean_replay(row: BenchRow) -> Iterator[BenchRow]:
+    """*row* with its file of recorded requests reduced to what the simulation replays."""
+    if not row.replay:
+        yield row
+        return
+    with TemporaryDirectory(prefix="gpufleet-") as folder:
+        clean = Path(folder) / "requests.csv"
+        with Path(row.replay).open(encoding="utf-8", newline="") as source:
+            rows = csv.DictReader(line for line in source if not line.startswith("#"))
+            write_csv(clean, REPLAY_COLUMNS, ([one.get(name) for name in REPLAY_COLUMNS] for one in rows))
+        yield replace(row, replay=str(clean))
+
+
+def campaigns_of(catalog: Catalog) -> Campaigns:
+    """What data/benchmarks.yaml says."""
+    return _campaigns(catalog.root)
+
+
+@cache
+def _campaigns(root: Path) -> Campaigns:
+    return load_campaigns(root / "benchmarks.yaml")

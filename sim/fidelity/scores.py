@@ -1,0 +1,366 @@
+"""How far predictions of serving benchmarks are from the measurements: a whole table predicted and scored.
+
+Errors: within a group every pair of GPU and model family weighs the same, however many rows it has: the pair's error
+is the median of its rows, the group's the median (and the 90th percentile) of its pairs.
+
+Rankings: of two servers that were measured at the same task, does the prediction name the faster one? The same task
+is a model family, a kind of load with its clients or rate, and lengths within 5 %. Servers differ in their GPUs or in
+the number of these. Two that were measured within 10 % of each other are not compared: repeats differ by as much.
+
+Intervals: whether the measurements lie within those that come with their predictions.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.fidelity.prediction import Prediction, campaigns_of, predict
+from sim.study.confidence import MARKS
+
+NOT_COVERED_ERROR = 1.0
+"""What a row counts that could not be predicted: 100 %."""
+QUANTITIES: dict[str, tuple[str, ...]] = {
+    "throughput": ("output_tok_s", "total_tok_s", "req_s"),
+    "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
+    "ttft": ("ttft_mean_ms", "ttft_p50_ms"),
+    "e2e": ("e2e_mean_ms",),
+    "tpot p99": ("tpot_p99_ms",),
+    "ttft p99": ("ttft_p99_ms",),
+    "power": ("power_w",),
+}
+"""What is scored, and the columns that show it: the first one that was measured counts."""
+SINGLE_LOADS = ("single", "static_batch")
+SCORED, OWN_CLASS, UNTRUSTED, SPECULATIVE = "score", "own class", "not trusted", "speculative decoding"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedRow:
+    """A measured row and its prediction."""
+
+    row: BenchRow
+    prediction: Prediction
+
+    @property
+    def category(self) -> str:
+        """Which class of rows it is scored in: by `use`, `trust` and what the simulation leaves out."""
+        if self.row.trust == "C":
+            return UNTRUSTED
+        if self.row.use == "own_class":
+            return OWN_CLASS
+        return SPECULATIVE if self.row.spec_decode else SCORED
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """(GPU, model family): the table's families where it has any, else the catalogue's."""
+        told = self.prediction
+        return told.gpu or self.row.gpu, self.row.model_family or told.family or self.row.model
+
+    @property
+    def covered(self) -> bool:
+        """Whether there is a prediction."""
+        return self.prediction.status == "covered"
+
+    def error(self, metric: str) -> float | None:
+        """predicted / measured - 1; None where either is missing."""
+        measured, predicted = self.row.measured.get(metric), self.prediction.metrics.get(metric)
+        return None if not measured or predicted is None or not isfinite(predicted) else predicted / measured - 1
+
+    def quantities(self) -> dict[str, str]:
+        """Scored quantity -> the column that shows it. TTFT is split by what it measures."""
+        found = {}
+        for quantity, metrics in QUANTITIES.items():
+            metric = next((metric for metric in metrics if metric in self.row.measured), None)
+            if metric is not None:
+                found[self._ttft_kind(quantity) if quantity.startswith("ttft") else quantity] = metric
+        return found
+
+    def _ttft_kind(self, quantity: str) -> str:
+        """Alone on the server, under load, or the length of a queue."""
+        load = self.row.load
+        if load in SINGLE_LOADS or (load == "closed_loop" and self.row.concurrency == 1):
+            return f"{quantity} alone"
+        return f"{quantity} saturated" if self.prediction.saturated else f"{quantity} loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One quantity in one group of rows."""
+
+    group: tuple[str, ...]
+    quantity: str
+    rows: int
+    covered: int
+    pairs: int
+    median_error: float
+    """Median over pairs of the pair's median |error|; a row without a prediction counts 1."""
+    p90_error: float
+    """90th percentile over pairs of the pair's median |error|."""
+    covered_median_error: float | None
+    """The median again, of rows with a prediction alone."""
+    bias: float | None
+    """Median over pairs of the pair's median signed error, of rows with a prediction alone."""
+
+
+def scores(outcomes: Iterable[PredictedRow], group: Callable[[PredictedRow], tuple[str, ...]]) -> list[Score]:
+    """Scores of all quantities in all groups, in the order of their names."""
+    members: dict[tuple[tuple[str, ...], str], list[tuple[PredictedRow, str]]] = defaultdict(list)
+    for outcome in outcomes:
+        for quantity, metric in outcome.quantities().items():
+            members[group(outcome), quantity].append((outcome, metric))
+    return [_score(*key, found) for key, found in sorted(members.items())]
+
+
+def _score(group: tuple[str, ...], quantity: str, members: Sequence[tuple[PredictedRow, str]]) -> Score:
+    by_pair: dict[tuple[str, str], list[float]] = defaultdict(list)
+    signed: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for outcome, metric in members:
+        error = outcome.error(metric)
+        by_pair[outcome.pair].append(NOT_COVERED_ERROR if error is None else abs(error))
+        if error is not None:
+            signed[outcome.pair].append(error)
+    pairs = [float(np.median(errors)) for errors in by_pair.values()]
+    known = [float(np.median(np.abs(errors))) for errors in signed.values()]
+    return Score(
+        group,
+        quantity,
+        rows=len(members),
+        covered=sum(map(len, signed.values())),
+        pairs=len(pairs),
+        median_error=float(np.median(pairs)),
+        p90_error=float(np.percentile(pairs, 90)),
+        covered_median_error=float(np.median(known)) if known else None,
+        bias=float(np.median([np.median(errors) for errors in signed.values()])) if signed else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many rows of one class could be predicted."""
+
+    category: str
+    rows: int
+    covered: int
+    infeasible: int
+    pairs: int
+    pairs_covered: int
+    """Pairs with at least one prediction."""
+
+    @property
+    def share(self) -> float:
+        """Rows with a prediction over all rows."""
+        return self.covered / self.rows
+
+
+def coverage(outcomes: Sequence[PredictedRow]) -> list[Coverage]:
+    """By class, the scored one first."""
+    categories = sorted({one.category for one in outcomes}, key=lambda name: (name != SCORED, name))
+    found = []
+    for category in categories:
+        members = [one for one in outcomes if one.category == category]
+        covered = [one for one in members if one.covered]
+        infeasible = sum(one.prediction.status == "infeasible" for one in members)
+        pairs = {one.pair for one in members}, {one.pair for one in covered}
+        found.append(Coverage(category, len(members), len(covered), infeasible, len(pairs[0]), len(pairs[1])))
+    return found
+
+
+def reasons(outcomes: Iterable[PredictedRow]) -> list[tuple[str, int]]:
+    """Why rows have no prediction, the commonest reason first; a row may have several."""
+    counted: dict[str, int] = defaultdict(int)
+    for outcome in outcomes:
+        told = outcome.prediction
+        parts = told.reason.split("; ")
+        for reason in {"not_covered": parts, "infeasible": parts[:1]}.get(told.status, []):
+            counted[reason] += 1
+    return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+
+
+ALONE_S = 1.5
+"""Work goes on in this process for so long before others are started: starting them takes about as long."""
+CHUNK = 24
+"""Rows handed to a process at once."""
+
+Told = Callable[[int, int, int], None]
+
+
+def validate(rows: Sequence[BenchRow], catalog: Catalog, workers: int, progress: Told) -> list[PredictedRow]:
+    """Every row with its prediction, in the order of the table; *progress* is called with (done, all, 0).
+
+    The rows are independent: the result does not depend on *workers*.
+    """
+    campaigns = campaigns_of(catalog)
+    rows = [campaigns.as_run(row) for row in rows]
+    done: dict[str, Prediction] = {}
+    for prediction in _predictions(rows, catalog, workers):
+        done[prediction.id] = prediction
+        progress(len(done), len(rows), 0)
+    return [PredictedRow(row, done[row.id]) for row in rows]
+
+
+def _predictions(rows: Sequence[BenchRow], catalog: Catalog, workers: int) -> Iterator[Prediction]:
+    started = time.monotonic()
+    place = 0
+    while place < len(rows) and (workers == 1 or time.monotonic() - started < ALONE_S):
+        yield predict(rows[place], catalog)
+        place += 1
+    left = rows[place:]
+    if left:
+        # neighbours in a table are alike: dealt out in turn, every chunk takes about as long
+        chunks = [left[start :: -(-len(left) // CHUNK)] for start in range(-(-len(left) // CHUNK))]
+        parallel = Parallel(n_jobs=min(workers, len(chunks)), return_as="generator_unordered", batch_size=1)
+        for found in parallel(delayed(_in_worker)(chunk, catalog.root) for chunk in chunks):
+            yield from found
+
+
+def _in_worker(rows: Sequence[BenchRow], root: Path) -> list[Prediction]:
+    return [predict(row, _catalog(root)) for row in rows]
+
+
+@cache
+def _catalog(root: Path) -> Catalog:
+    """One catalogue per process: it remembers what it has read."""
+    return load_catalog(root)
+
+
+APART = 1.1
+"""Servers are compared where the larger measurement is at least this many times the smaller."""
+ALIKE = 1.05
+"""Lengths are the same where the larger is at most this many times the smaller."""
+OPEN_LOADS = ("poisson", "constant")
+"""Their throughput is the rate that the client offers."""
+RANKED = ("throughput", "tpot", "ttft alone", "ttft loaded", "e2e")
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A server at a task: one measured quantity with its prediction."""
+
+    task: tuple[object, ...]
+    """All but the lengths, which need only be alike."""
+    lengths: tuple[float, float]
+    """Mean prompt and answer [tokens]."""
+    server: tuple[str, int]
+    """GPU and number of GPUs."""
+    quantity: str
+    measured: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """How often the faster of two servers is named in one quantity."""
+
+    quantity: str
+    comparisons: int
+    """Different pairs of servers and model family."""
+    row_pairs: int
+    right_share: float
+    """Mean over comparisons of the share of their row pairs that are ordered as measured."""
+
+
+def rankings(entrants: Iterable[Entrant]) -> list[Ranking]:
+    """A ranking for each quantity with at least one comparison, by name."""
+    right: dict[str, dict[tuple[object, ...], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for one, other in _pairs(entrants):
+        named = (one.predicted - other.predicted) * (one.measured - other.measured) > 0
+        servers = sorted((one.server, other.server))
+        right[one.quantity][(one.task[0], *servers)].append(named)
+    return [
+        Ranking(
+            quantity,
+            comparisons=len(compared),
+            row_pairs=sum(map(len, compared.values())),
+            right_share=sum(sum(named) / len(named) for named in compared.values()) / len(compared),
+        )
+        for quantity, compared in sorted(right.items())
+    ]
+
+
+def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[Entrant]:
+    """The scored rows with a prediction, one entrant for each quantity that can be ranked."""
+    for one in outcomes:
+        row = one.row
+        if one.category != SCORED or not row.isl or not row.osl:
+            continue
+        for quantity, metric in one.quantities().items():
+            if quantity not in RANKED or one.error(metric) is None:
+                continue
+            if quantity == "throughput" and row.load in OPEN_LOADS:
+                continue
+            yield Entrant(
+                task=(one.pair[1], row.load, row.concurrency, row.rate_req_s, row.num_requests, metric),
+                lengths=(row.isl, row.osl),
+                server=(one.pair[0], row.n_gpus),
+                quantity=quantity,
+                measured=row.measured[metric],
+                predicted=one.prediction.metrics[metric],
+            )
+
+
+def _pairs(entrants: Iterable[Entrant]) -> Iterator[tuple[Entrant, Entrant]]:
+    """Entrants at the same task on different servers whose measurements are apart."""
+    tasks: dict[tuple[object, ...], list[Entrant]] = defaultdict(list)
+    for entrant in entrants:
+        tasks[entrant.quantity, *entrant.task].append(entrant)
+    for members in tasks.values():
+        for one, other in combinations(members, 2):
+            if one.server != other.server and _apart(one, other) and _alike(one, other):
+                yield one, other
+
+
+def _apart(one: Entrant, other: Entrant) -> bool:
+    return max(one.measured, other.measured) >= APART * min(one.measured, other.measured)
+
+
+def _alike(one: Entrant, other: Entrant) -> bool:
+    return all(max(pair) <= ALIKE * min(pair) for pair in zip(one.lengths, other.lengths, strict=True))
+
+
+METRIC_OF = {"throughput": "throughput", "tpot": "tpot", "ttft alone": "ttft", "ttft loaded": "ttft", "power": "power"}
+"""Scored quantity -> the metric whose interval it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Measurements of one quantity whose predictions have one mark."""
+
+    mark: str
+    quantity: str
+    rows: int
+    pairs: int
+    share: float
+    """Within the interval, pairs of GPU and model family weighing the same."""
+
+
+def inside(outcomes: Iterable[PredictedRow]) -> list[Inside]:
+    """A line for each mark and quantity, from the nearest mark; rows without an interval are left out."""
+    found: dict[tuple[int, str], dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for one in outcomes:
+        worth = one.prediction.worth
+        if worth is None or one.category != SCORED:
+            continue
+        for quantity, column in one.quantities().items():
+            error, ends = one.error(column), worth.factors.get(METRIC_OF.get(quantity, ""))
+            if error is None or ends is None or (quantity == "throughput" and one.row.load in OPEN_LOADS):
+                continue
+            found[MARKS.index(worth.mark), quantity][one.pair].append(ends[0] <= 1 / (1 + error) <= ends[1])
+    return [
+        Inside(
+            MARKS[mark],
+            quantity,
+            rows=sum(map(len, pairs.values())),
+            pairs=len(pairs),
+            share=sum(sum(told) / len(told) for told in pairs.values()) / len(pairs),
+        )
+        for (mark, quantity), pairs in sorted(found.items())
+    ]

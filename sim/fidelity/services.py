@@ -1,0 +1,404 @@
+"""MLPerf results of services that answer in one pass: predicted row by row, scored, and shown.
+
+data/mlperf.yaml holds what the benchmarks run. Errors are medians over pairs of accelerator and benchmark; the
+folder gets validation.csv, summary_by_*.csv and validation.png.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.batchtime import (
+    Coefficients,
+    Device,
+    Precision,
+    batch_time_s,
+    device_of,
+    load_coefficients,
+    slice_of,
+    speed_of,
+    work_of,
+)
+from sim.batchtime.roofline import largest_batch_within
+from sim.benchdata.mlperf import SERVICE_METRICS, MlperfRow
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.model import OtherModel
+from sim.catalogue.value import Sourced, Value
+from sim.csvio import write_csv
+from sim.fidelity.picture import Marks, Points, draw_key, draw_panel
+from sim.language import N_, _
+from sim.report.charts.drawing import DOTS_PER_INCH, HEAD, INK, SMALL, SOFT
+from sim.report.charts.fonts import settings
+from sim.report.charts.panels import style
+from sim.report.terminal_table import FittedTable
+from sim.spec import Positive, Spec
+from sim.yamlio import read
+
+MIG = re.compile(r"\(\s*(\d+)\s*x\s*(\d+g\.\d+gb)(?:\s*MIG)?\s*\)|MIG\D*(\d+)x(\d+g\.\d+gb)", re.IGNORECASE)
+"""`(1x1g.10gb MIG)`: how many slices of which profile the system ran on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """A GPU, or one kind of its slices."""
+
+    gpu: Gpu
+    profile: str | None = None
+    slices: int = 0
+    """Slices of the whole system that worked; 0: whole GPUs."""
+
+
+def accelerator_of(name: str, catalog: Catalog) -> Accelerator:
+    """What *name* means. Raises UnknownId, also for a profile that the GPU does not have."""
+    found = MIG.search(name)
+    gpu = _gpu(MIG.sub("", name).strip(), catalog)
+    if found is None:
+        return Accelerator(gpu)
+    count, profile = (found[1], found[2]) if found[1] else (found[3], found[4])
+    profiles = {} if gpu.mig is None else gpu.mig.profiles
+    if profile.lower() not in profiles:
+        raise UnknownId("MIG profile", profile, tuple(profiles)[:4])
+    return Accelerator(gpu, profile.lower(), int(count))
+
+
+def _gpu(name: str, catalog: Catalog) -> Gpu:
+    first: UnknownId | None = None
+    for spelling in spellings(name):
+        try:
+            return catalog.gpu(spelling)
+        except UnknownId as error:
+            first = first or error
+    raise first or UnknownId("gpu", name, ())
+
+
+def spellings(name: str) -> list[str]:
+    """*name* and what is left of it without maker, form factor and memory, the least changed first.
+
+    >>> spellings("AMD Instinct MI300X 192GB HBM3")
+    ['AMD Instinct MI300X 192GB HBM3', 'MI300X 192GB HBM3', 'MI300X']
+    """
+    plain = re.sub(r"\s*\(.*?\)", "", name).strip()
+    maker = re.sub(
+        r"^(virtualized\s+)?(nvidia|amd)\s+(instinct\s+|geforce\s+|tesla\s+)?", "", plain, flags=re.IGNORECASE
+    )
+    memory = re.sub(r"[\s_-]*\d+\s?GB\S*(\s+HBM\S*)?$", "", maker, flags=re.IGNORECASE)
+    return [spelling for spelling in dict.fromkeys((name, plain, maker, memory)) if spelling]
+
+
+class Benchmark(Sourced):
+    """One benchmark, as submissions run it."""
+
+    aliases: tuple[str, ...] = ()
+    model: str
+    """Id in data/models."""
+    precisions: tuple[Precision, ...]
+    """The first that the accelerator has is taken."""
+    samples: Positive = 1.0
+    """The model's samples in one of the benchmark's."""
+    batch: Positive
+    """The benchmark's samples in a batch, where no latency limits it."""
+    server_limit_s: Positive | None = None
+    """99 % of the queries of a Server run must be answered within it."""
+    server_share: Value
+    """Server rate against the batches that the limit allows, one after the other without a gap."""
+
+
+class Benchmarks(Spec):
+    """All benchmarks of services, and what submissions have in common."""
+
+    benchmarks: dict[str, Benchmark]
+    power_limited_speed: Value
+    """Speed under a power cap (MaxQ) against the same cards without."""
+
+    def find(self, name: str) -> Benchmark | None:
+        """The benchmark called *name*; None for one that is no service."""
+        wanted = name.strip().lower()
+        for key, one in self.benchmarks.items():
+            if wanted == key or wanted in one.aliases:
+                return one
+        return None
+
+
+def load_benchmarks(path: Path) -> Benchmarks:
+    """Read data/mlperf.yaml.
+
+    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    """
+    return Benchmarks.model_validate(read(path).data)
+
+
+STREAMS = {"singlestream": 1, "multistream": 8}
+"""Samples of a query, where the next one is sent when the last was answered."""
+SCENARIOS = ("offline", "server", *STREAMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row whose names are all known."""
+
+    row: MlperfRow
+    benchmark: Benchmark
+    model: OtherModel
+    accelerator: Accelerator
+    device: Device
+
+    @property
+    def units(self) -> int:
+        """GPUs or slices that share the work; a query of a stream is answered by one."""
+        return self.accelerator.slices or self.row.n_accelerators
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOutcome:
+    """A row and its prediction."""
+
+    row: MlperfRow
+    status: str
+    """covered or not_covered."""
+    reason: str = ""
+    gpu: str = ""
+    """Id, with the MIG profile behind a slash."""
+    model: str = ""
+    precision: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """(accelerator, benchmark), as far as known."""
+        return self.gpu or self.row.accelerator, self.row.benchmark
+
+    def error(self, metric: str) -> float | None:
+        """predicted / measured - 1; None where either is missing."""
+        measured, predicted = self.row.measured.get(metric), self.metrics.get(metric)
+        return None if not measured or predicted is None else predicted / measured - 1
+
+
+class NotCovered(ValueError):
+    """A row that cannot be predicted, and why."""
+
+
+def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Case:
+    """What *row* names. Raises NotCovered with all that is unknown."""
+    missing = []
+    benchmark = benchmarks.find(row.benchmark)
+    if benchmark is None:
+        missing.append(f"benchmark {row.benchmark!r} is no service that answers in one pass")
+    elif row.scenario not in SCENARIOS or (row.scenario == "server" and benchmark.server_limit_s is None):
+        missing.append(f"{row.benchmark} has no scenario {row.scenario!r} here")
+    accelerator = None
+    try:
+        accelerator = accelerator_of(row.accelerator, catalog)
+    except UnknownId:
+        missing.append(f"unknown accelerator {row.accelerator!r}")
+    if benchmark is None or accelerator is None or missing:
+        raise NotCovered("; ".join(missing))
+    model = catalog.any_model(benchmark.model)
+    assert isinstance(model, OtherModel)
+    for precision in benchmark.precisions:
+        gpu, profile = accelerator.gpu, accelerator.profile
+        device = device_of(gpu, precision) if profile is None else slice_of(gpu, profile, precision)
+        if device is not None:
+            return Case(row, benchmark, model, accelerator, device)
+    raise NotCovered(f"{accelerator.gpu.id} has no {' or '.join(benchmark.precisions)} rate")
+
+
+def metrics_of(case: Case, time_s: Callable[[float], float], server_share: float) -> dict[str, float]:
+    """Predicted columns of *case*, whose batches of b of the benchmark's samples take time_s(b).
+
+    Offline: batches without a gap. Server: batches as large as the limit allows. Streams: one query after the other.
+    """
+    scenario, benchmark = case.row.scenario, case.benchmark
+    if scenario in STREAMS:
+        return {"mean_latency_ms": 1e3 * time_s(STREAMS[scenario])}
+    if scenario == "offline" or benchmark.server_limit_s is None:
+        return {"samples_s": case.units * benchmark.batch / time_s(benchmark.batch)}
+    batch = largest_batch_within(time_s, benchmark.server_limit_s, benchmark.batch)
+    return {"samples_s": server_share * case.units * batch / time_s(batch)}
+
+
+def predict(row: MlperfRow, catalog: Catalog) -> ServiceOutcome:
+    """*row* with its prediction."""
+    benchmarks, coefficients = _constants(catalog.root)
+    try:
+        case = case_of(row, catalog, benchmarks)
+    except NotCovered as error:
+        return ServiceOutcome(row, "not_covered", str(error))
+    speed = speed_of(case.device, coefficients.factors(case.model, case.device))
+    slow = 1 / benchmarks.power_limited_speed.value if row.power_limited else 1.0
+
+    def time_s(samples: float) -> float:
+        return slow * batch_time_s(work_of(case.model, case.device.precision, samples * case.benchmark.samples), speed)
+
+    profile = case.accelerator.profile
+    return ServiceOutcome(
+        row,
+        "covered",
+        gpu=f"{case.accelerator.gpu.id}/{profile}" if profile else case.accelerator.gpu.id,
+        model=case.model.id,
+        precision=case.device.precision,
+        metrics=metrics_of(case, time_s, case.benchmark.server_share.value),
+    )
+
+
+def predict_all(
+    rows: Sequence[MlperfRow], catalog: Catalog, workers: int, progress: Callable[[int, int, int], None]
+) -> list[ServiceOutcome]:
+    """Every row with its prediction; a thousand rows take well under a second, so *workers* do not matter."""
+    outcomes = []
+    for done, row in enumerate(rows, 1):
+        outcomes.append(predict(row, catalog))
+        progress(done, len(rows), 0)
+    return outcomes
+
+
+@cache
+def _constants(root: Path) -> tuple[Benchmarks, Coefficients]:
+    return load_benchmarks(root / "mlperf.yaml"), load_coefficients(root / "batchtime.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceScore:
+    """One metric in one group of rows that have a prediction."""
+
+    group: str
+    metric: str
+    rows: int
+    pairs: int
+    median_error: float
+    """Median over pairs of the pair's median |error|."""
+    p90_error: float
+    bias: float
+    """Median over pairs of the pair's median signed error."""
+
+
+def service_scores(outcomes: Sequence[ServiceOutcome], group: Callable[[ServiceOutcome], str]) -> list[ServiceScore]:
+    """Scores of all metrics in all groups, in the order of their names."""
+    members: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for outcome in outcomes:
+        for metric in SERVICE_METRICS:
+            error = outcome.error(metric)
+            if error is not None:
+                members[group(outcome), metric][outcome.pair].append(error)
+    return [_score(*key, found) for key, found in sorted(members.items())]
+
+
+def _score(group: str, metric: str, pairs: dict[tuple[str, str], list[float]]) -> ServiceScore:
+    sizes = [float(np.median(np.abs(errors))) for errors in pairs.values()]
+    return ServiceScore(
+        group,
+        metric,
+        rows=sum(map(len, pairs.values())),
+        pairs=len(pairs),
+        median_error=float(np.median(sizes)),
+        p90_error=float(np.percentile(sizes, 90)),
+        bias=float(np.median([np.median(errors) for errors in pairs.values()])),
+    )
+
+
+GROUPS: dict[str, Callable[[ServiceOutcome], str]] = {
+    "scenario": lambda one: one.row.scenario,
+    "benchmark": lambda one: one.row.benchmark,
+    "accelerator": lambda one: one.gpu,
+}
+SCORE_COLUMNS = ("metric", "rows", "pairs", "median_error", "p90_error", "bias")
+TITLES = {"samples_s": N_("Samples per second of the system"), "mean_latency_ms": N_("Mean latency of a query [ms]")}
+MOST_REASONS = 12
+
+
+def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
+    """validation.csv, summary_by_*.csv and validation.png in *folder*."""
+    metrics = [f"{metric}{tail}" for metric in SERVICE_METRICS for tail in ("", "_predicted", "_error")]
+    told = (
+        "id",
+        "status",
+        "reason",
+        "accelerator",
+        "n_accelerators",
+        "benchmark",
+        "scenario",
+        "gpu",
+        "model",
+        "precision",
+    )
+    write_csv(folder / "validation.csv", (*told, *metrics), (_cells(one) for one in outcomes))
+    for name, group in GROUPS.items():
+        lines = (
+            [score.group, *(getattr(score, column) for column in SCORE_COLUMNS)]
+            for score in service_scores(outcomes, group)
+        )
+        write_csv(folder / f"summary_by_{name}.csv", (name, *SCORE_COLUMNS), lines)
+    _picture(folder / "validation.png", outcomes)
+
+
+def service_tables(outcomes: Sequence[ServiceOutcome]) -> list[FittedTable | str]:
+    """What the terminal prints: coverage, why rows have no prediction, errors by scenario and by benchmark."""
+    covered = sum(one.status == "covered" for one in outcomes)
+    parts: list[FittedTable | str] = [_("{covered:,} of {len:,} rows predicted", covered=covered, len=len(outcomes))]
+    reasons = Counter(one.reason for one in outcomes if one.reason).most_common()
+    if reasons:
+        told = "; ".join(f"{reason} ({count})" for reason, count in reasons[:MOST_REASONS])
+        more = len(reasons) - MOST_REASONS
+        parts.append(
+            _("no prediction: {told}{more}", told=told, more=_("; {more} more reasons", more=more) if more > 0 else "")
+        )
+    return [*parts, *(_table(name, service_scores(outcomes, GROUPS[name])) for name in ("scenario", "benchmark"))]
+
+
+def _table(name: str, scores: Sequence[ServiceScore]) -> FittedTable:
+    heads = (name, _("metric"), _("rows"), _("pairs"), _("median |error|"), _("90 % of pairs"), _("bias"))
+    rows = [
+        [one.group, one.metric, str(one.rows), str(one.pairs), f"{100 * one.median_error:.1f} %",
+         f"{100 * one.p90_error:.1f} %", f"{100 * one.bias:+.0f} %"]
+        for one in scores
+    ]  # fmt: skip
+    return FittedTable(heads, rows, frozenset({0, 1}), 2)
+
+
+def _cells(one: ServiceOutcome) -> list[Any]:
+    row = one.row
+    told = [row.id, one.status, one.reason, row.accelerator, row.n_accelerators, row.benchmark, row.scenario]
+    figures = [
+        value
+        for metric in SERVICE_METRICS
+        for value in (row.measured.get(metric), one.metrics.get(metric), one.error(metric))
+    ]
+    return [*told, one.gpu, one.model, one.precision, *figures]
+
+
+def _picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
+    """Predicted against measured on logarithmic axes, a panel a metric, a colour a service."""
+    from matplotlib.figure import Figure
+
+    shown = [one for one in outcomes if any(one.error(metric) is not None for metric in TITLES)]
+    marks = style(sorted({one.model for one in shown}))
+    with settings():
+        figure = Figure(figsize=(9.6, 5.4), dpi=DOTS_PER_INCH, facecolor="white")
+        scores = {one.metric: one for one in service_scores(outcomes, lambda _: "")}
+        for place, (metric, title) in enumerate(TITLES.items()):
+            axes = figure.add_axes((0.08 + 0.49 * place, 0.22, 0.40, 0.66))
+            told = (
+                _(", median error {median_error:.0f} %", median_error=100 * scores[metric].median_error)
+                if metric in scores
+                else ""
+            )
+            axes.set_title(title + told, loc="left", size=HEAD, color=INK, pad=6)
+            _panel(axes, metric, outcomes, marks)
+            axes.set_xlabel(_("measured"), size=SMALL, color=SOFT)
+            axes.set_ylabel(_("predicted"), size=SMALL, color=SOFT)
+        draw_key(figure, marks, 6)
+        figure.savefig(path)
+
+
+def _panel(axes: Any, metric: str, outcomes: Sequence[ServiceOutcome], marks: Marks) -> None:
+    points: Points = {}
+    for one in outcomes:
+        if one.error(metric) is not None:
+            points.setdefault(one.model, []).append((one.row.measured[metric], one.metrics[metric]))
+    draw_panel(axes, points, marks)

@@ -1,0 +1,173 @@
+"""What a validation of serving benchmarks leaves in its folder and prints: every row's errors, medians by group."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.benchdata.row import METRICS
+from sim.csvio import write_csv
+from sim.fidelity.picture import write_picture
+from sim.fidelity.scores import (
+    SCORED,
+    Coverage,
+    Inside,
+    PredictedRow,
+    Ranking,
+    Score,
+    coverage,
+    entrants,
+    inside,
+    rankings,
+    reasons,
+    scores,
+)
+from sim.language import _
+from sim.report.charts.fonts import drawable
+from sim.report.terminal_table import FittedTable
+
+GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedRow], tuple[str, ...]]]] = {
+    "class": (("class",), lambda one: (one.category,)),
+    "pair": (("class", "gpu", "family"), lambda one: (one.category, *one.pair)),
+    "engine": (("class", "engine"), lambda one: (one.category, one.prediction.engine or one.row.engine or "vLLM")),
+    "link": (("class", "link", "n_gpus"), lambda one: (one.category, *_link(one))),
+    "load": (("class", "load"), lambda one: (one.category, one.row.load)),
+}
+"""Name of the summary -> its leading columns, and how a row finds its group."""
+SCORE_COLUMNS = (
+    "quantity",
+    "rows",
+    "covered",
+    "pairs",
+    "median_error",
+    "p90_error",
+    "covered_median_error",
+    "bias",
+)
+MOST_REASONS = 12
+
+
+def write_validation(folder: Path, outcomes: Sequence[PredictedRow]) -> None:
+    """validation.csv, summary_by_*.csv, coverage.csv, ranking.csv, inside.csv and validation.png in *folder*."""
+    columns = row_columns()
+    write_csv(folder / "validation.csv", columns, ([_row(one).get(name) for name in columns] for one in outcomes))
+    for name, (leading, group) in GROUPS.items():
+        found = scores(outcomes, group)
+        lines = ([*score.group, *(getattr(score, column) for column in SCORE_COLUMNS)] for score in found)
+        write_csv(folder / f"summary_by_{name}.csv", [*leading, *SCORE_COLUMNS], lines)
+    heads = ["class", "rows", "covered", "infeasible", "share", "pairs", "pairs_covered"]
+    lines = ([one.category, *(getattr(one, head) for head in heads[1:])] for one in coverage(outcomes))
+    write_csv(folder / "coverage.csv", heads, lines)
+    heads = ["quantity", "comparisons", "row_pairs", "right_share"]
+    ranked = rankings(entrants(outcomes))
+    write_csv(folder / "ranking.csv", heads, ([getattr(one, head) for head in heads] for one in ranked))
+    heads = ["mark", "quantity", "rows", "pairs", "share"]
+    lines = ([getattr(one, head) for head in heads] for one in inside(outcomes))
+    write_csv(folder / "inside.csv", heads, lines)
+    with drawable():
+        write_picture(folder / "validation.png", outcomes)
+
+
+def row_columns() -> list[str]:
+    """Header of validation.csv."""
+    told = ["id", "status", "reason", "class", "gpu", "family", "model", "quantization", "engine", "link", "n_gpus"]
+    measured = [f"{metric}{tail}" for metric in METRICS for tail in ("", "_predicted", "_error")]
+    return [*told, "load", "use", "trust", "saturated", "requests", *measured]
+
+
+def _row(one: PredictedRow) -> dict[str, Any]:
+    row, told = one.row, one.prediction
+    cells: dict[str, Any] = {name: getattr(told, name) for name in ("model", "quantization", "link", "requests")}
+    cells |= {name: getattr(row, name) for name in ("id", "n_gpus", "load", "use", "trust")}
+    cells |= {"status": told.status, "reason": told.reason, "class": one.category}
+    cells |= {"gpu": one.pair[0], "family": one.pair[1], "engine": told.engine or row.engine}
+    cells["saturated"] = told.saturated if one.covered else None
+    for metric in METRICS:
+        cells[metric] = row.measured.get(metric)
+        cells[f"{metric}_predicted"] = told.metrics.get(metric)
+        cells[f"{metric}_error"] = one.error(metric)
+    return cells
+
+
+def _link(one: PredictedRow) -> tuple[str, str]:
+    """(link, GPUs), GPUs as the simulation took them."""
+    gpus = one.prediction.gpus or one.row.n_gpus
+    return one.prediction.link or ("not covered" if gpus > 1 else "one GPU"), str(gpus)
+
+
+def terminal_tables(outcomes: Sequence[PredictedRow]) -> list[FittedTable | str]:
+    """Coverage and errors by class, and the errors of the scored class by engine, within 80 columns."""
+    category, engine = GROUPS["class"][1], GROUPS["engine"][1]
+    scored = [one for one in outcomes if one.category == SCORED]
+    by_engine = [score for score in scores(scored, engine) if score.quantity in ("throughput", "tpot", "ttft loaded")]
+    parts: list[FittedTable | str] = [_coverage_table(coverage(outcomes))]
+    missing = reasons(scored)
+    if missing:
+        told = "; ".join(f"{reason} ({count})" for reason, count in missing[:MOST_REASONS])
+        more = len(missing) - MOST_REASONS
+        parts.append(
+            _("no prediction: {told}{more}", told=told, more=_("; {more} more reasons", more=more) if more > 0 else "")
+        )
+    found = sorted(scores(outcomes, category), key=lambda score: score.group[0] != SCORED)
+    parts.append(_score_table(found, "class"))
+    if len({score.group for score in by_engine}) > 1:
+        parts.append(_score_table([_without_class(score) for score in by_engine], "engine"))
+    ranked = rankings(entrants(scored))
+    if ranked:
+        parts.append(_ranking_table(ranked))
+    within = inside(scored)
+    if within:
+        parts.append(_inside_table(within))
+    return parts
+
+
+def _without_class(score: Score) -> Score:
+    return Score(score.group[1:], *(getattr(score, name) for name in SCORE_COLUMNS))
+
+
+def _coverage_table(found: Sequence[Coverage]) -> FittedTable:
+    heads = (_("class"), _("rows"), _("covered"), _("infeasible"), _("pairs covered"))
+    rows = [
+        [one.category, str(one.rows), f"{one.covered} ({one.share:.0%})", str(one.infeasible), pairs]
+        for one in found
+        for pairs in [_("{pairs_covered} of {pairs}", pairs_covered=one.pairs_covered, pairs=one.pairs)]
+    ]
+    return FittedTable(heads, rows)
+
+
+def _score_table(found: Sequence[Score], group: str) -> FittedTable:
+    heads = (
+        group,
+        _("quantity"),
+        _("rows"),
+        _("pairs"),
+        _("median |error|"),
+        _("90 % of pairs"),
+        _("covered alone"),
+        _("bias"),
+    )
+    rows, before = [], ""
+    for score in found:
+        name = score.group[0]
+        errors = (score.median_error, score.p90_error, score.covered_median_error)
+        bias = "" if score.bias is None else f"{100 * score.bias:+.0f} %"
+        shown = name if name != before else ""
+        rows.append([shown, score.quantity, str(score.rows), str(score.pairs), *map(_percent, errors), bias])
+        before = name
+    return FittedTable(heads, rows, frozenset({0, 1}), 2)
+
+
+def _ranking_table(found: Sequence[Ranking]) -> FittedTable:
+    heads = (_("quantity"), _("comparisons"), _("pairs of rows"), _("faster one named"))
+    rows = [[one.quantity, str(one.comparisons), str(one.row_pairs), f"{100 * one.right_share:.0f} %"] for one in found]
+    title = _("Two servers measured more than 10 % apart at the same task")
+    return FittedTable(heads, rows, title=title)
+
+
+def _inside_table(found: Sequence[Inside]) -> FittedTable:
+    heads = (_("prediction"), _("quantity"), _("rows"), _("pairs"), _("inside"))
+    rows = [[_(one.mark), one.quantity, str(one.rows), str(one.pairs), f"{100 * one.share:.0f} %"] for one in found]
+    return FittedTable(heads, rows, frozenset({0, 1}), 2, title=_("Measured within the interval of 80 %"))
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"

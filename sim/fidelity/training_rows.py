@@ -1,0 +1,419 @@
+"""A row of a table of training runs as a training job: what the row names, and the usual where it says nothing.
+
+Card, network, precision, method and links come from the row's names and notes; parallel sizes and batches that it
+leaves out are those that its framework usually takes.
+"""
+
+import re
+from dataclasses import dataclass
+
+from sim.benchdata.training import TrainingRow
+from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.hf_config import ConfigError
+from sim.catalogue.link import Link
+from sim.fidelity.names import model_of
+from sim.training.figures import Stack, TrainedNetwork, TrainingData, trained_network
+from sim.training.job import Job, Method, Parallel, Precision, Recompute
+from sim.training.memory import EIGHT_BIT, EIGHT_BIT_BYTES
+from sim.training.network import Network, of_dimensions, of_model, of_size
+from sim.training.steptime import LORA_SHARE
+
+GPUS = {
+    "a100-40gb": "a100-40gb-sxm",
+    "a100-80gb": "a100-80gb-sxm",
+    "h100-80gb": "h100-80gb-sxm",
+    "h100-sxm-96gb": "h100-80gb-sxm",
+    "h200-nvl-141gb": "h200-141gb-sxm",
+    "v100-16gb": "v100-16gb-sxm2",
+    "v100-32gb": "v100-32gb-sxm2",
+    "h200-sxm-141gb": "h200-141gb-sxm",
+    "b200-sxm-180gb": "b200-180gb-sxm",
+    "h100-nvl-94gb": "h100-94gb-nvl",
+    "gb300": "b300-288gb-sxm",
+    "gh200-96gb": "gh200-96gb",
+}
+"""Names of training tables that leave out the form factor, or name a card whose chip another entry holds."""
+MODELS = {
+    "deepseekv3": "deepseek-v3",
+    "deepseek v3 671b": "deepseek-v3",
+    "qwen3 moe 30b": "qwen3-30b-a3b",
+    "kimi k2": "kimi-k2.5",
+    "kimi_k2": "kimi-k2.5",
+    "llama-4-scout moe": "llama4-scout",
+    "llama-4-maverick moe": "llama4-maverick",
+}
+"""Names of training tables -> models of the catalogue."""
+PRECISIONS: dict[str, Precision] = {
+    "fp32": "fp32",
+    "tf32": "tf32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "fp8": "fp8",
+    "nvfp4": "nvfp4",
+    "float32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "bfloat16": "bf16",
+    "float8": "fp8",
+    "mxfp8": "fp8",
+    "amp": "fp16",
+    "mixed": "bf16",
+}
+STORED = re.compile(r"(nf4|fp4|int4|4bit|int8|8bit)\+")
+"""Storage of frozen weights in front of the precision that is computed in: `int4+bf16`, as bitsandbytes has it."""
+FOUR_BITS = ("nf4", "fp4", "int4", "4bit")
+DIMENSIONS = {
+    name: re.compile(rf"\b{word} 0*([1-9]\d{{0,8}})\b", re.ASCII)
+    for name, word in {
+        "layers": "layers",
+        "hidden": "hidden",
+        "heads": "heads",
+        "vocab": "vocab",
+        "kv_heads": "kv",
+        "intermediate": "ffn",
+    }.items()
+}
+LANGUAGE = (
+    "llama",
+    "gpt-large",
+    "gpt2",
+    "mpt",
+    "qwen",
+    "moe",
+    "nemotron",
+    "mistral",
+    "gemma",
+    "phi",
+    "falcon",
+    "deepseek",
+)
+"""Families of language models."""
+OTHER_TASKS = re.compile(r"image|vision|detection|segmentation|diffusion|speech|audio|video|recommend", re.IGNORECASE)
+"""Tasks whose network is no language model."""
+GATED_FAMILIES = ("llama", "qwen", "mistral")
+USUAL_VOCAB = 51200
+ADAPTERS = (
+    ("xdr 800", 100e9),
+    ("ndr 400", 50e9),
+    ("cx7", 50e9),
+    ("connectx-7", 50e9),
+    ("hdr 200", 25e9),
+    ("hdr200", 25e9),
+    ("edr 100", 12.5e9),
+    ("omnipath", 12.5e9),
+    ("200gb", 25e9),
+    ("400gb", 50e9),
+    ("100gb", 12.5e9),
+)
+"""What a text says of a network adapter -> bytes/s of one."""
+
+
+class NotCovered(ValueError):
+    """A row names what nobody knows."""
+
+
+def gpu_of(name: str, catalog: Catalog) -> Gpu:
+    """The card called *name*. Raises NotCovered."""
+    try:
+        return catalog.gpu(GPUS.get(name.strip().lower(), name))
+    except UnknownId:
+        raise NotCovered(f"unknown gpu {name!r}") from None
+
+
+def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Network:
+    """The row's network: its own dimensions, a network of training benchmarks, a language model, or a GPT of that
+    size. Raises NotCovered, also for a network of unknown dimensions that is no language model.
+    """
+    name, said = row.text("model"), dimensions(row.text("arch_note"))
+    known = next(((key, one) for key, one in data.networks.items() if _called(name, key, one)), None)
+    params = (row.params_b or 0.0) * 1e9
+    if known:
+        return trained_network(*known)
+    if {"layers", "hidden", "heads"} <= said.keys():
+        if row.text("family") in GATED_FAMILIES and "intermediate" not in said and params:
+            return _gated(name, said, params)
+        return of_dimensions(name, {"vocab": USUAL_VOCAB} | said)
+    try:
+        return of_model(model_of(MODELS.get(name.lower(), re.sub(r"[ _]", "-", name)), catalog))
+    except UnknownId:
+        pass
+    except ConfigError as error:
+        raise NotCovered(f"unknown model {name!r}: {error}") from None
+    size = params or _size_in(name)
+    if not size or not _is_language_model(row):
+        raise NotCovered(f"unknown model {name!r}")
+    try:
+        return of_size(name, size, int(said.get("hidden", 0)), int(said.get("heads", 0)), int(said.get("layers", 0)))
+    except ValueError as error:
+        raise NotCovered(f"unknown model {name!r}: {error}") from None
+
+
+def _is_language_model(row: TrainingRow) -> bool:
+    """Return whether *row* trains a decoder: its family is one, or it counts tokens or has a sequence length."""
+    if (family := row.text("family").lower()) in LANGUAGE:
+        return True
+    if OTHER_TASKS.search(row.text("task")) or OTHER_TASKS.search(family):
+        return False
+    return "tokens_per_s" in row.measured or (not family and row.count("seq_len") is not None)
+
+
+def _gated(name: str, said: dict[str, float], params: float) -> Network:
+    """A SwiGLU decoder whose feed-forward width follows from its size; the vocabulary of Qwen where none is said."""
+    layers, hidden = said["layers"], said["hidden"]
+    vocab = said.get("vocab", 151936)
+    keys = hidden * said.get("kv_heads", said["heads"]) / said["heads"]
+    tied = params < 4e9
+    body = params - vocab * hidden * (1 if tied else 2) - layers * 2 * hidden * (hidden + keys)
+    return of_dimensions(
+        name,
+        said | {"vocab": vocab, "gated": 1, "params": params, "intermediate": max(hidden, body / 3 / layers / hidden)},
+    )
+
+
+def dimensions(text: str) -> dict[str, float]:
+    """Dimensions that a note names.
+
+    >>> dimensions("layers 22, hidden 2048, heads 32, kv 4, ffn 5632")["kv_heads"]
+    4.0
+    """
+    return {name: float(found[1]) for name, pattern in DIMENSIONS.items() if (found := pattern.search(text))}
+
+
+def precision_of(row: TrainingRow, gpu: Gpu, network: Network, data: TrainingData, stack: str) -> Precision:
+    """What the row says, else what its framework uses on such a card. Raises NotCovered."""
+    said = row.text("precision").lower()
+    if said:
+        computed = STORED.sub("", said)
+        if computed not in PRECISIONS:
+            raise NotCovered(f"unknown precision {row.text('precision')!r}")
+        return PRECISIONS[computed]
+    usual = data.stacks[stack].precision
+    if not network.is_transformer:
+        return "fp16"
+    return next(
+        (value for start, value in usual.items() if gpu.architecture.startswith(start)), usual.get("other", "bf16")
+    )
+
+
+def method_of(row: TrainingRow) -> Method:
+    """Full training, LoRA and its like, or LoRA over 4-bit weights."""
+    task, precision = row.text("task"), row.text("precision")
+    if "qlora" in task or precision.lower().startswith(FOUR_BITS) or "bnb" in row.text("note"):
+        return "qlora"
+    return "lora" if "lora" in task or "adapter" in task else "full"
+
+
+def link_of(row: TrainingRow, gpu: Gpu, catalog: Catalog) -> Link:
+    """The link that the row speaks of, the card's own where it says nothing."""
+    said = row.text("interconnect_intra").lower()
+    own = catalog.link("nvlink5-nvl72" if row.text("gpu").lower().startswith("gb3") else gpu.link)
+    if "bridge" in said and "not stated" not in said and not gpu.link.startswith("nvlink"):
+        return catalog.link("nvlink3-bridge" if gpu.id.startswith(("a100", "a30")) else "nvlink-bridge-ga102")
+    if "nvlink" in said or "xgmi" in said or "fabric" in said:
+        return own
+    found = re.search(r"pcie\D*([345])", said)
+    if "pcie" in said and (found or own.id.startswith("nvlink")):
+        staged = "-no-p2p" if own.id.endswith("no-p2p") else ""
+        return catalog.link(f"pcie{found[1] if found else 4}-x16{staged}")
+    return own
+
+
+def node_bytes_per_s(text: str, gpu: Gpu, gpus_per_node: int) -> float:
+    """Network of a node: adapters times their rate as *text* has it, else one adapter a GPU of the card's time."""
+    said = text.lower()
+    if "compute" in said or "management" in said:
+        said = said.rpartition("compute:")[2] if "compute:" in said else ""
+    if "roce-1600" in said:
+        return 200e9
+    if "gig ethernet" in said:
+        return 50e9
+    usual = 12.5e9 if gpu.id.startswith("v100") else 25e9 if gpu.architecture.startswith("Ampere") else 50e9
+    one = next((rate for key, rate in ADAPTERS if key in said), usual)
+    count = re.search(r"(\d+)\s*x\s*(?:connectx|bf3|nvidia|mellanox|mt\d)", said) or re.search(
+        r"(?:omnipath-|hdr200x)(\d)", said
+    )
+    adapters = int(count[1]) if count else (4 if "omnipath" in said else gpus_per_node)
+    return max(1, adapters) * one
+
+
+def _called(name: str, id: str, one: TrainedNetwork) -> bool:
+    return name.lower() == id or name.lower() in (alias.lower() for alias in one.aliases)
+
+
+def _size_in(name: str) -> float:
+    """Parameters that a name ends in.
+
+    >>> _size_in("Megatron GPT 39.1B")
+    39100000000.0
+    """
+    found = re.search(r"(\d+(?:\.\d+)?)\s*([BM])\b", name, re.IGNORECASE)
+    return float(found[1]) * (1e9 if found[2].upper() == "B" else 1e6) if found else 0.0
+
+
+USUAL_NODE = 8
+COUNT = r"0*([1-9][0-9]{0,8})\b"
+BATCH_PER_RANK = re.compile(rf"batch per DP {COUNT}")
+"""A whole batch at once, which only recomputation makes possible."""
+NVL72_GPUS = 72
+LARGEST_SHARE = 0.6
+"""Of the memory that weights, gradients and states may take where a layout is not known."""
+BYTES_PER_PARAM, STATE_SHARE = 18.0, 12.0
+SEQUENCE = 2048
+PCIE4_HOST_BYTES_PER_S = 20e9
+"""Optimizer states on their way to host memory, both ways at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCase:
+    """A row and the job that repeats it."""
+
+    row: TrainingRow
+    job: Job
+    stack: str
+    step_is_micro_batch: bool
+    """No global batch is known: `step_s` is one micro-batch's."""
+
+
+def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingCase:
+    """The job of *row*. Raises NotCovered."""
+    gpu = gpu_of(row.text("gpu"), catalog)
+    network = network_of(row, catalog, data)
+    stack = data.stack(row.text("source_key"), network.is_transformer and network.causal)
+    facts = data.stacks[stack]
+    precision = precision_of(row, gpu, network, data, stack)
+    method, note = method_of(row), row.text("note")
+    link = link_of(row, gpu, catalog)
+    gpus = row.count("n_gpus") or 1
+    host = row.count("gpus_per_node") or USUAL_NODE
+    per_node = min(gpus, host)
+    if link.id == "nvlink5-nvl72":
+        host = row.count("gpus_per_node") or USUAL_NODE
+    per_node = min(gpus, NVL72_GPUS)
+    sequence = (row.count("seq_len") or facts.sequence or SEQUENCE) if network.is_transformer else 1
+    global_batch = row.count("global_batch")
+    if network.id.startswith("transformer-xl"):
+        sequence = row.count("seq_len") or (192 if "base" in network.id else 384)
+    small = facts.eight_bit_weights and precision in EIGHT_BIT
+    held = _held_bytes(network, method, small)
+    parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, held)
+    micro, count = _batches(row, network, parallel, global_batch, sequence)
+    offloaded = "offload-opt" in note or "offload-master" in note
+    job = Job(
+        gpu=gpu,
+        link=link,
+        network=network,
+        parallel=parallel,
+        micro_batch=micro,
+        micro_batches=count,
+        sequence=sequence,
+        precision=precision,
+        method=method,
+        recompute=_recompute(row, facts.recompute, network),
+        gpus_per_node=per_node,
+        node_bytes_per_s=node_bytes_per_s(row.text("interconnect_inter"), gpu, host) * max(1.0, per_node / host),
+        host_bytes_per_s=PCIE4_HOST_BYTES_PER_S if offloaded else 0.0,
+        fill=facts.fill.get(network.id, 1.0),
+    )
+    return TrainingCase(row, job, stack, global_batch is None)
+
+
+def _recompute(row: TrainingRow, usual: Recompute, network: Network) -> Recompute:
+    said = row.text("recompute").lower()
+    if BATCH_PER_RANK.search(row.text("note")):
+        return "full"
+    if not said:
+        return usual if network.is_transformer else "none"
+    return "full" if said in ("full", "yes") else "selective" if said == "selective" else "none"
+
+
+def _parallel(
+    row: TrainingRow,
+    network: Network,
+    gpus: int,
+    per_node: int,
+    memory_bytes: float,
+    global_batch: int | None,
+    method: Method,
+    facts: Stack,
+    held: float,
+) -> Parallel:
+    """*held*: bytes of weights, gradients and states on one copy of the model."""
+    tp, pp, dp = row.count("tp"), row.count("pp"), row.count("dp")
+    note = row.text("note")
+    zero = int(found[0]) if (found := re.search(r"[0-3]", row.text("zero"))) else None
+    chunks, experts = re.search(rf"\bVP {COUNT}", note), re.search(rf"\bEP {COUNT}", note)
+    context = int(found[1]) if (found := re.search(rf"\bCP {COUNT}", note)) else 1
+    guessed = tp is None and pp is None and dp is None and facts.model_parallel
+    if guessed:
+        tp, pp = _usual_split(network, gpus, per_node, memory_bytes, method, held)
+    if not network.hidden:  # nothing to exchange: the network cannot be split
+        tp = pp = 1
+    tp, pp = min(tp or 1, gpus), min(pp or 1, gpus)
+    ranks = max(1, gpus // (tp * pp))
+    if dp is None:
+        dp = max(1, ranks // context)
+        if global_batch is not None and network.is_transformer and dp > global_batch:
+            dp, context = global_batch, max(1, ranks // global_batch)
+    else:
+        dp = min(dp, ranks)  # a table may count context-parallel ranks, or name another number of GPUs
+        context = context if tp * pp * dp * context <= gpus else 1
+    if zero is None:
+        fits = held <= LARGEST_SHARE * memory_bytes * tp * pp
+        zero = 1 if tp * pp > 1 else 2 if "DeepSpeed" in note and fits else 0 if fits else 3
+    expert = min(tp * dp, int(experts[1]) if experts else USUAL_NODE) if network.expert_params else 1
+    virtual = 1 if pp == 1 else int(chunks[1]) if chunks else _usual_chunks(network.layers, pp) if guessed else 1
+    return Parallel(tp, pp, dp, context, expert, virtual, zero, facts.sequence_parallel)
+
+
+def _usual_chunks(layers: int, pipeline: int) -> int:
+    """Chunks per stage where nobody says how a model is split: of two layers each, as published layouts have them."""
+    return max(1, layers // pipeline // 2)
+
+
+def _held_bytes(network: Network, method: Method, eight_bit_weights: bool) -> float:
+    """Weights, gradients and optimizer states; frozen weights may be held at 8 bits."""
+    if method == "full":
+        return network.params * BYTES_PER_PARAM
+    frozen = 0.6 if method == "qlora" else EIGHT_BIT_BYTES if eight_bit_weights else 2.0
+    return network.params * (frozen + LORA_SHARE * BYTES_PER_PARAM)
+
+
+def _usual_split(
+    network: Network, gpus: int, per_node: int, memory_bytes: float, method: Method, held: float
+) -> tuple[int, int]:
+    """(tensor, pipeline) ranks that hold the model, its states sharded over the rest: tensor first, within a node."""
+    sharded = network.params * STATE_SHARE if method == "full" else 0.0
+    for pipeline in (1, 2, 4, 8, 16, 32):
+        for tensor in (1, 2, 4, 8):
+            if tensor * pipeline > gpus or tensor > per_node or (pipeline > 1 and tensor < min(4, per_node)):
+                continue
+            rest = gpus // (tensor * pipeline)
+            if (held - sharded + sharded / rest) / (tensor * pipeline) <= LARGEST_SHARE * memory_bytes:
+                return tensor, pipeline
+    return min(8, per_node), max(1, min(16, gpus // min(8, per_node)))
+
+
+def _batches(
+    row: TrainingRow, network: Network, parallel: Parallel, global_batch: int | None, sequence: int
+) -> tuple[int, int]:
+    """(samples of a micro-batch, micro-batches of a step)."""
+    micro = row.count("micro_batch")
+    whole = BATCH_PER_RANK.search(row.text("note"))
+    if whole and parallel.pipeline == 1:
+        return int(whole[1]), 1
+    if global_batch is None:
+        said = re.search(rf"(?:GA|accumulate) {COUNT}", row.text("note"))
+        return micro or _usual_micro(sequence), int(said[1]) if said else (
+            8 * parallel.pipeline if parallel.pipeline > 1 else 1
+        )
+    mine = max(1, round(global_batch / parallel.data))
+    if micro is None:
+        large = network.params > 1e9
+        micro = min(mine, 1 if parallel.pipeline > 1 else _usual_micro(sequence)) if large else mine
+    return micro, max(1, round(mine / micro))
+
+
+def _usual_micro(sequence: int) -> int:
+    """Samples of a micro-batch of some 8,192 tokens."""
+    return max(1, 8192 // max(1, sequence))

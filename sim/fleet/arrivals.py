@@ -1,0 +1,436 @@
+"""How requests arrive: the clock of the fleet, and the sources that send requests on it.
+
+A source is a table of arrivals (open loop), a fixed number of clients that wait for their answers (closed loop), or
+sessions, in which most requests wait for the answers to earlier ones.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import repeat
+from math import inf, isnan
+from typing import Protocol
+
+import simpy
+from simpy.events import NORMAL
+
+from sim.records import Request
+from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
+from sim.workload.requests import RequestTable
+from sim.workload.sessions import ComingSessions, Session, Start, Turn
+
+Send = Callable[[list[Request], float], None]
+"""Takes the requests that arrive together, and when."""
+
+
+class Sleeper(Protocol):
+    """Who is woken by the clock."""
+
+    def wake(self, number: int) -> None:
+        """The wake-up call with this *number* is due."""
+        ...
+
+
+class Source(Protocol):
+    """What sends requests to the fleet."""
+
+    requests: list[Request]
+    """Those that have arrived."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more, whatever is answered before."""
+        ...
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        ...
+
+    def answered(self, request: Request, now: float) -> None:
+        """*request* has its answer, or its refusal, at *now*."""
+        ...
+
+
+class Clock(simpy.Environment):
+    """The fleet's time, its events, and wake-up calls.
+
+    A wake-up call is an event with one callback that fails never and is waited for by nobody: an entry of the queue, in
+    the same order as events, without an object of its own. Replicas ask for several per request.
+    """
+
+    def call(self, sleeper: Sleeper, delay_s: float) -> int:
+        """Wakes *sleeper* after *delay_s*; the number of the call."""
+        number = next(self._eid)
+        heappush(self._queue, (self._now + delay_s, NORMAL, number, sleeper))  # type: ignore[misc]
+        return number
+
+    def step(self) -> None:
+        """Comes to the next event or wake-up call."""
+        self._now, _, number, due = heappop(self._queue)
+        if not isinstance(due, simpy.Event):
+            due.wake(number)
+            return
+        # as simpy does it; nothing here fails
+        callbacks, due.callbacks = due.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(due)
+
+    @property
+    def pending(self) -> list[tuple[float, int, int, simpy.Event]]:
+        """What is to come, the next one first, each with its time at the front."""
+        return self._queue  # type: ignore[return-value]
+
+    def skip_to(self, at_s: float) -> None:
+        """Moves on to *at_s*, before the next event: who knows what happens then needs no event for it."""
+        self._now = at_s
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No garbage collection: a simulation makes no cycles that outlive an event, and looking for them costs a tenth."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class OpenSource:
+    """Requests arrive at the times of a table, whatever the fleet does. Those with equal times arrive together.
+
+    An arrival before the next event of the fleet is sent at once; the others are events of their own.
+    """
+
+    def __init__(self, env: Clock, table: RequestTable, send: Send) -> None:
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._env = env
+        self._send = send
+        self._coming = _requests(table)
+        self._following = next(self._coming, None)
+        self._due = -1
+        self._arm(self._delay_s())
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more."""
+        return self._following is None
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        if self._following is None or self._following.arrived_s > until_s:
+            return
+        while self._following is not None and self._following.arrived_s <= until_s:
+            self._arrive(self._following)
+        self._arm(self._delay_s())
+
+    def answered(self, request: Request, now: float) -> None:
+        """An open loop does not wait for answers."""
+
+    def _delay_s(self) -> float:
+        return inf if self._following is None else max(0.0, self._following.arrived_s - self._env.now)
+
+    def _arm(self, delay_s: float) -> None:
+        if self._following is not None:
+            self._due = self._env.call(self, delay_s)
+
+    def wake(self, number: int) -> None:
+        """The clock's call with this *number* has come: the next arrival, unless a release has sent it already and
+        asked for another call.
+        """
+        if number != self._due:
+            return
+        env = self._env
+        while self._following is not None:
+            self._arrive(self._following)
+            delay_s = self._delay_s()
+            at_s = env.now + delay_s
+            if at_s >= env.peek():
+                self._arm(delay_s)
+                return
+            env.skip_to(at_s)
+
+    def _arrive(self, first: Request) -> None:
+        now = first.arrived_s
+        together = [first]
+        following = next(self._coming, None)
+        while following is not None and following.arrived_s == now:
+            together.append(following)
+            following = next(self._coming, None)
+        self._following = following
+        self.requests.extend(together)
+        self._send(together, now)
+
+
+class ClientSource:
+    """A fixed number of clients, each with one request at a time, until the horizon."""
+
+    CHUNK = 1024
+    REJECTED_PAUSE_S = 1.0
+    """A client whose request is refused asks again with its next request after this pause."""
+
+    def __init__(
+        self, env: simpy.Environment, workload: Workload, streams: Streams, horizon_s: float | None, send: Send
+    ) -> None:
+        loop = workload.closed_loop()
+        if loop is None:
+            raise ValueError("the workload is not a closed loop")
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._env = env
+        self._send = send
+        self._loop, self._streams = loop, streams
+        self._pauses_s: list[float] = []
+        """After the answer of each request."""
+        self._numbers: dict[Request, int] = {}
+        """Of the requests without an answer."""
+        self._horizon_s = inf if horizon_s is None else horizon_s
+        self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
+        self._exhausted = False
+        if loop.random:
+            for at_s in loop.pauses_s(streams, "first pauses", 0, loop.concurrency).tolist():
+                self._send_at(at_s)
+        else:
+            first = [self._next(0.0) for _ in range(loop.concurrency)]
+            start = env.timeout(0)
+            start.callbacks.append(lambda _: send([request for request in first if request], 0.0))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more."""
+        return self._exhausted or self._env.now >= self._horizon_s
+
+    def release(self, until_s: float) -> None:
+        """Clients send when their events come: nothing is ahead of its time."""
+
+    def answered(self, request: Request, now: float) -> None:
+        """The client of *request* has its answer, or its refusal, at *now* and will send again."""
+        pause_s = self._pause_s(self._numbers.pop(request))
+        at_s = now + (max(pause_s, self.REJECTED_PAUSE_S) if request.rejected else pause_s)
+        if at_s == now < self._horizon_s:
+            self._send_next(at_s)
+        else:
+            self._send_at(at_s)
+
+    def _pause_s(self, index: int) -> float:
+        while index >= len(self._pauses_s):
+            known = len(self._pauses_s)
+            self._pauses_s += self._loop.pauses_s(self._streams, "pauses", known, self.CHUNK).tolist()
+        return self._pauses_s[index]
+
+    def _send_at(self, at_s: float) -> None:
+        if at_s < self._horizon_s:
+            due = self._env.timeout(max(0.0, at_s - self._env.now))
+            due.callbacks.append(lambda _: self._send_next(at_s))
+
+    def _send_next(self, now: float) -> None:
+        request = self._next(now)
+        if request is not None:
+            self._send([request], now)
+
+    def _next(self, now: float) -> Request | None:
+        drawn = next(self._drawn, None)
+        if drawn is None:
+            self._exhausted = True
+            return None
+        prompt_tokens, output_tokens, hashes, tenant = drawn
+        request = Request(len(self.requests), now, prompt_tokens, output_tokens, tenant=tenant)
+        if hashes:
+            request.block_hashes, request.hash_block_tokens = hashes, HASH_BLOCK_TOKENS
+        self._numbers[request] = request.index
+        self.requests.append(request)
+        return request
+
+
+def _requests(table: RequestTable) -> Iterator[Request]:
+    """The rows of *table* as requests."""
+    hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
+    known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
+    prompts, outputs = table.prompt_tokens.tolist(), table.output_tokens.tolist()
+    lengths = [map(known.setdefault, column, column) for column in (prompts, outputs)]
+    rows = zip(table.arrived_s.tolist(), *lengths, strict=True)
+    priorities = None if table.priority is None else table.priority.tolist()
+    told = [(name, column) for name in ("tenant", "service") if (column := getattr(table, name)) is not None]
+    for index, (arrived_s, prompt_tokens, output_tokens) in enumerate(rows):
+        request = Request(index, arrived_s, prompt_tokens, output_tokens)
+        if priorities is not None:
+            request.priority = priorities[index]
+        if hashes is not None:
+            request.block_hashes, request.hash_block_tokens = hashes[index], hash_block_tokens
+        for name, column in told:
+            setattr(request, name, column[index])
+        yield request
+
+
+def _drawn(
+    workload: Workload, streams: Streams, limit: int | None, chunk: int
+) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """(prompt tokens, output tokens, ids of shared blocks, tenant) of requests 0, 1, ..., at most *limit* of them."""
+    start = 0
+    while limit is None or start < limit:
+        count = chunk if limit is None else min(chunk, limit - start)
+        prompt, output = workload.lengths_table(streams, start, count)
+        hashes = workload.block_hashes(streams, start, prompt) or repeat((), count)
+        tenants = workload.tenant_names(streams, start, count) or repeat("", count)
+        yield from zip(prompt.tolist(), output.tolist(), hashes, tenants, strict=True)
+        start += count
+
+
+def source_of(workload: Workload, streams: Streams, horizon_s: float | None, env: Clock, send: Send) -> Source:
+    """What sends the requests of *workload*."""
+    coming = workload.coming_sessions(streams, horizon_s)
+    if coming is not None:
+        return SessionSource(env, coming, horizon_s, send)
+    if workload.closed_loop() is not None:
+        return ClientSource(env, workload, streams, horizon_s, send)
+    return OpenSource(env, workload.open_table(streams, horizon_s), send)
+
+
+class _Going:
+    """A session that has begun."""
+
+    __slots__ = ("cut", "following", "open", "refused", "session", "start", "waits_for")
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.session: Session = start.session
+        turns = start.session.turns
+        self.waits_for = [len(turn.after) for turn in turns]
+        """Answers that each request still waits for."""
+        self.following: list[list[int]] = [[] for _ in turns]
+        for place, turn in enumerate(turns):
+            for earlier in turn.after:
+                self.following[earlier].append(place)
+        self.open = 0
+        """Requests that are due or have not been answered."""
+        self.refused = False
+        self.cut = False
+        """The horizon comes before its next request does."""
+
+
+class SessionSource:
+    """Sends the requests of sessions: the first ones when the session begins, the others when those that they wait for
+    have been answered. A request without an answer ends its session.
+    """
+
+    def __init__(self, env: Clock, coming: ComingSessions, horizon_s: float | None, send: Send) -> None:
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._env, self._send = env, send
+        self._coming, self._starts = coming, coming.starts()
+        self._horizon_s = inf if horizon_s is None else horizon_s
+        self._due: list[tuple[float, int, _Going, int]] = []
+        """Heap of (when, order, session, place of the request in it)."""
+        self._order = 0
+        self._next_start_s = inf
+        self._following: Start | None = None
+        self._asked: dict[Request, tuple[_Going, int]] = {}
+        """Requests without an answer."""
+        self._call = -1
+        """Number of the wake-up call that is due."""
+        self._call_s = inf
+        self._look_ahead()
+        self._arm()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more unless an answer comes."""
+        return not self._due and self._following is None
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        while (at_s := self._next_s()) <= until_s:
+            together: list[Request] = []
+            while self._next_s() == at_s:
+                if self._next_start_s == at_s:
+                    self._begin_next()
+                else:
+                    together.append(self._arrive())
+            if together:
+                self._send(together, at_s)
+        self._arm()
+
+    def answered(self, request: Request, now: float) -> None:
+        """*request* has its answer, or its refusal, at *now*."""
+        going, place = self._asked.pop(request)
+        going.refused |= isnan(request.finished_s)
+        if not going.refused:
+            for following in going.following[place]:
+                going.waits_for[following] -= 1
+                if not going.waits_for[following]:
+                    self._put(going, following, now)
+        going.open -= 1
+        if not going.open and not going.cut:
+            self._over(going, now)
+        if self._next_s() <= now:
+            self.release(now)
+        else:
+            self._arm()
+
+    def _over(self, going: _Going, now: float) -> None:
+        following = self._coming.next_of(going.start.number)
+        if following is None:
+            return
+        pause_s, start = following
+        self._begin(start, now + (max(pause_s, ClientSource.REJECTED_PAUSE_S) if going.refused else pause_s))
+
+    def _look_ahead(self) -> None:
+        start = next(self._starts, None)
+        self._following = None if start is None or start.at_s >= self._horizon_s else start
+        self._next_start_s = inf if self._following is None else self._following.at_s
+
+    def _begin_next(self) -> None:
+        start = self._following
+        assert start is not None
+        self._look_ahead()
+        self._begin(start, start.at_s)
+
+    def _begin(self, start: Start, at_s: float) -> None:
+        going = _Going(start)
+        for place, turn in enumerate(start.session.turns):
+            if not turn.after:
+                self._put(going, place, at_s)
+
+    def _put(self, going: _Going, place: int, now: float) -> None:
+        """Request number *place* of a session arrives, at or after *now*, unless the horizon comes first."""
+        turn = going.session.turns[place]
+        at_s = max(now + turn.delay_s, turn.earliest_s)
+        if at_s >= self._horizon_s:
+            going.cut = True
+            return
+        heappush(self._due, (at_s, self._order, going, place))
+        self._order += 1
+        going.open += 1
+
+    def _next_s(self) -> float:
+        return min(self._next_start_s, self._due[0][0]) if self._due else self._next_start_s
+
+    def _arrive(self) -> Request:
+        at_s, _, going, place = heappop(self._due)
+        request = _request(len(self.requests), at_s, going.session, going.session.turns[place])
+        self._asked[request] = going, place
+        self.requests.append(request)
+        return request
+
+    def _arm(self) -> None:
+        at_s = self._next_s()
+        if at_s != self._call_s:
+            self._call_s = at_s
+            self._call = -1 if at_s == inf else self._env.call(self, max(0.0, at_s - self._env.now))
+
+    def wake(self, number: int) -> None:
+        """The clock's call with this *number* has come."""
+        if number == self._call:
+            due_s, self._call_s = self._call_s, inf
+            self.release(due_s)
+
+
+def _request(index: int, at_s: float, session: Session, turn: Turn) -> Request:
+    request = Request(index, at_s, turn.prompt_tokens, turn.output_tokens, turn.priority)
+    request.block_hashes, request.hash_block_tokens = turn.block_hashes, turn.hash_block_tokens
+    request.service, request.session, request.tenant = session.service, session.name, session.tenant
+    request.turn = turn.number if session.name else 0
+    return request

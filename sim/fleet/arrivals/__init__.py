@@ -1,1 +1,0 @@
-"""How requests come to the fleet."""

@@ -1,0 +1,273 @@
+"""The control loop of an autoscaler: it reads what monitoring shows of a pool and sets the number of replicas.
+
+Monitoring scrapes the replicas of the pool at intervals and records the latencies of finished requests. The
+autoscalers themselves are in `sim.autoscaling`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import simpy
+
+from sim.autoscaling import Gauge, Latency, Scaler
+from sim.batching.limits import VllmLimits
+from sim.fleet.replica import Lives, Replica, State
+from sim.fleet.routing import Roster
+from sim.fleet.scaling import Scale
+from sim.records import Request
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+
+OF_REQUESTS = frozenset({"outstanding", "waiting"})
+"""Gauges to which requests at the router belong."""
+KEPT_MORE_S = 60.0
+"""Readings are kept a little longer than anyone looks back."""
+
+
+@dataclass(slots=True)
+class Scrape:
+    """Gauges of the replicas of a pool at one time; a replica that does not serve has none."""
+
+    at_s: float
+    values: dict[int, dict[Gauge, float]]
+    """First engine of a replica -> its gauges."""
+    totals: dict[Gauge, float]
+    """Sums over the replicas and, of requests, those at the router."""
+
+
+class Scrapes:
+    """The readings of one pool."""
+
+    def __init__(
+        self,
+        pool: PoolPlan,
+        replicas: list[list[int]],
+        engines: list[Replica],
+        lives: Lives,
+        roster: Roster,
+        held: Callable[[], int],
+    ) -> None:
+        """*replicas* are the indices of the engines that each replica consists of."""
+        scaler = pool.autoscaling
+        assert scaler is not None
+        self._pool, self._replicas, self._engines = pool, replicas, engines
+        self._lives, self._roster, self.held_now = lives, roster, held
+        self._gauges, self._delay_s = scaler.gauges, scaler.metric_delay_s
+        self._keep_s = scaler.keep_s + scaler.metric_delay_s + scaler.scrape_interval_s + KEPT_MORE_S
+        self._scrapes: deque[Scrape] = deque()
+        self._latencies: deque[tuple[float, float, float]] = deque()
+        self._before: dict[int, tuple[float, float, int]] = {}
+        """First engine -> time, busy time and arrivals at its last reading."""
+
+    def read(self, now: float) -> None:
+        """Scrapes all replicas that serve."""
+        states = self._lives.states
+        serving = [one for one in self._replicas if states[one[0]] is State.SERVING]
+        values = {one[0]: {gauge: self._gauge(gauge, one) for gauge in self._gauges - DELTAS} for one in serving}
+        if self._gauges & DELTAS:
+            for one in serving:
+                values[one[0]] |= self._deltas(one, now)
+        held = self.held_now()
+        totals = {
+            gauge: sum(one[gauge] for one in values.values()) + (held if gauge in OF_REQUESTS else 0)
+            for gauge in self._gauges
+        }
+        self._scrapes.append(Scrape(now, values, totals))
+        while self._scrapes[0].at_s < now - self._keep_s:
+            self._scrapes.popleft()
+
+    def finished(self, requests: list[Request], now: float) -> None:
+        """Notes the latencies of requests that have ended."""
+        for one in requests:
+            if one.finished_s == one.finished_s:
+                made = max(1, one.output_tokens - 1)
+                latencies = (one.first_token_s - one.arrived_s, (one.finished_s - one.first_token_s) / made)
+                self._latencies.append((now, *latencies))
+        while self._latencies and self._latencies[0][0] < now - self._keep_s:
+            self._latencies.popleft()
+
+    def per_replica(self, now: float, gauge: Gauge, window_s: float) -> list[float]:
+        """Mean of *gauge* in the window, of each replica that serves now and has been scraped."""
+        chosen = self._within(now, window_s)
+        means = []
+        for one in self._replicas:
+            if self._lives.states[one[0]] is State.SERVING:
+                values = [scrape.values[one[0]][gauge] for scrape in chosen if one[0] in scrape.values]
+                if values:
+                    means.append(sum(values) / len(values))
+        return means
+
+    def total(self, now: float, gauge: Gauge, window_s: float) -> float:
+        """Mean in the window of the sum over replicas and, of requests, those at the router."""
+        chosen = self._within(now, window_s)
+        return sum([scrape.totals[gauge] for scrape in chosen]) / len(chosen) if chosen else 0.0
+
+    def latency_s(self, now: float, latency: Latency, quantile: float, window_s: float) -> float | None:
+        """Quantile over the requests that finished in the window; None if none has."""
+        place = 1 if latency == "ttft_s" else 2
+        until_s = now - self._delay_s
+        found = [one[place] for one in self._latencies if until_s - window_s < one[0] <= until_s]
+        return float(np.quantile(found, quantile)) if found else None
+
+    def _within(self, now: float, window_s: float) -> list[Scrape]:
+        """Scrapes of the last *window_s* that have come through; the last one alone where none lies within."""
+        until_s = now - self._delay_s
+        chosen: list[Scrape] = []
+        for scrape in reversed(self._scrapes):
+            if scrape.at_s > until_s:
+                continue
+            if chosen and scrape.at_s <= until_s - window_s:
+                break
+            chosen.append(scrape)
+        return chosen
+
+    def _gauge(self, gauge: Gauge, engines: list[int]) -> float:
+        if gauge == "kv_used":
+            return sum(self._kv_used(engine) for engine in engines) / len(engines)
+        waiting = sum(self._engines[engine].engine.waiting() for engine in engines) if gauge != "outstanding" else 0
+        if gauge == "waiting":
+            return waiting
+        return sum(self._roster.outstanding(engine) for engine in engines) - waiting
+
+    def _kv_used(self, engine: int) -> float:
+        """Part of the cache that the steps under way work on; blocks kept for their prefix alone are free."""
+        batching = self._pool.batching
+        windows = batching.windows if isinstance(batching, VllmLimits) else (None,)
+        tokens = max(0, (batching.num_gpu_blocks or 1) - 1) * batching.block_size
+        used = 0
+        for span in self._engines[engine].engine.under_way():
+            one = span.batch
+            further = one.decode_seqs + one.prefill_context_tokens + one.prefill_tokens
+            for window in windows:
+                if window == 0:
+                    used += (one.decode_seqs + one.prefill_seqs) * batching.block_size
+                else:
+                    used += ((window and one.windowed_kv_tokens) or one.kv_tokens) + further
+        return min(1.0, used / tokens) if tokens else 0.0
+
+    def _deltas(self, engines: list[int], now: float) -> dict[Gauge, float]:
+        """What counters have gained since the last reading, per second; of a replica that has just opened, nothing."""
+        busy_s = sum(self._engines[engine].engine.meters(now).busy_s for engine in engines) / len(engines)
+        came = sum(self._roster.came(engine) for engine in engines)
+        before_s, busy_before_s, came_before = self._before.get(engines[0], (0.0, 0.0, 0))
+        self._before[engines[0]] = (now, busy_s, came)
+        passed_s = now - before_s
+        if not passed_s:
+            return {"gpu_busy": 0.0, "requests_per_s": 0.0}
+        return {"gpu_busy": (busy_s - busy_before_s) / passed_s, "requests_per_s": (came - came_before) / passed_s}
+
+
+DELTAS: frozenset[Gauge] = frozenset(["gpu_busy", "requests_per_s"])
+"""Gauges that are read off counters."""
+
+
+class Autoscaled:
+    """Asks the autoscaler of each pool at its intervals and brings the pool to what it wants, within the bounds."""
+
+    def __init__(
+        self,
+        plan: CasePlan,
+        env: simpy.Environment,
+        scale: Scale,
+        lives: Lives,
+        roster: Roster,
+        engines: list[Replica],
+        held: Callable[[], int],
+        over: Callable[[], bool],
+    ) -> None:
+        """*held* counts the requests at the router, *over* tells whether nothing is left to do."""
+        self._env, self._over = env, over
+        self._pools: dict[int, Loop] = {}
+        for position, pool in enumerate(plan.pools):
+            if pool.autoscaling is None:
+                continue
+            scrapes = Scrapes(pool, scale.replicas[position], engines, lives, roster, held)
+            self._pools[position] = loop = Loop(plan, position, env, scale, scrapes)
+            self._every(pool.autoscaling.scrape_interval_s, loop.read)
+            self._every(pool.autoscaling.period_s, loop.decide)
+
+    def held(self) -> None:
+        """A request has found no replica that serves."""
+        for loop in self._pools.values():
+            loop.woken()
+
+    def finished(self, position: int, requests: list[Request], now: float) -> None:
+        """Requests on a replica of a pool have ended."""
+        if (loop := self._pools.get(position)) is not None:
+            loop.scrapes.finished(requests, now)
+
+    def _every(self, interval_s: float, do: Callable[[], None]) -> None:
+        """Calls *do* at the multiples of an interval until nothing is left to do."""
+        count = 0
+
+        def due(_: simpy.Event) -> None:
+            nonlocal count
+            if not self._over():
+                do()
+                count += 1
+                arm()
+
+        def arm() -> None:
+            at_s = (count + 1) * interval_s
+            self._env.timeout(max(0.0, at_s - self._env.now)).callbacks.append(due)
+
+        arm()
+
+
+class Loop:
+    """The control loop of one pool; it is what the autoscaler sees."""
+
+    def __init__(self, plan: CasePlan, position: int, env: simpy.Environment, scale: Scale, scrapes: Scrapes) -> None:
+        spec = plan.pools[position].autoscaling
+        assert spec is not None
+        self._spec, self._position = spec, position
+        self._env, self._scale, self.scrapes = env, scale, scrapes
+        self._scaler: Scaler = spec.start()
+
+    def read(self) -> None:
+        """Monitoring reads the replicas."""
+        self.scrapes.read(self._env.now)
+
+    def decide(self) -> None:
+        """The autoscaler decides."""
+        wanted = self._scaler.wanted(self)
+        bounded = min(max(wanted, self._spec.min_replicas), self._spec.max_replicas)
+        self._scale.bring(self._position, bounded)
+
+    def woken(self) -> None:
+        """Asks at once where the pool has nothing on its way and the policy wants to know."""
+        if self._spec.wakes and not self.replicas:
+            self.decide()
+
+    @property
+    def now(self) -> float:
+        """Simulated time [s]."""
+        return self._env.now
+
+    @property
+    def replicas(self) -> int:
+        """Replicas that serve or are on their way."""
+        return len(self._scale.on(self._position))
+
+    @property
+    def ready(self) -> int:
+        """Replicas that serve."""
+        return self._scale.serving(self._position)
+
+    @property
+    def held(self) -> int:
+        """Requests that wait at the router at this moment."""
+        return self.scrapes.held_now()
+
+    def per_replica(self, gauge: Gauge, window_s: float) -> list[float]:
+        """See `Seen.per_replica`."""
+        return self.scrapes.per_replica(self.now, gauge, window_s)
+
+    def total(self, gauge: Gauge, window_s: float) -> float:
+        """See `Seen.total`."""
+        return self.scrapes.total(self.now, gauge, window_s)
+
+    def latency_s(self, latency: Latency, quantile: float, window_s: float) -> float | None:
+        """See `Seen.latency_s`."""
+        return self.scrapes.latency_s(self.now, latency, quantile, window_s)

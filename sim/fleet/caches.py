@@ -1,0 +1,57 @@
+"""What routers hear of the replicas behind them, and what replicas forget."""
+
+from collections.abc import Sequence
+
+from sim.engine.kv.blocks import NamedBlocks
+from sim.engine.sequence import Sequence as EngineSequence
+from sim.fleet.arrivals import Clock
+from sim.fleet.replica import Replica
+from sim.fleet.routing import ServiceRouter
+from sim.records import Request
+from sim.routing import Router
+from sim.routing.prefix_cache import ReportedIndex
+from sim.routing.vllm_load_balancer import Balancer
+from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
+
+
+def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
+    """Where the policy's index is exact, the caches of *replicas* report to it; a load balancer gets its statistics."""
+    if isinstance(policy, ServiceRouter):
+        for one, members in policy.policies():
+            inform(one, [replicas[index] for index in members], env)
+        return
+    if isinstance(policy, Balancer):
+        engines = [replica.engine for replica in replicas]
+        policy.attach(lambda: env.now, [one.waiting for one in engines], [one.kv_usage for one in engines])
+    index = getattr(policy, "index", None)
+    if not isinstance(index, ReportedIndex):
+        return
+    for place, replica in enumerate(replicas):
+        for cache in replica.engine.caches():
+            if isinstance(cache, NamedBlocks):
+                cache.listener = index.listener(place)
+                index.attach(lambda: env.now, cache.block_size)
+
+
+def fill_caches(replicas: Sequence[Replica], workload: Workload, streams: Streams) -> None:
+    """The prefix caches of *replicas* hold the prompts that were sent before, the first one being the oldest."""
+    if not workload.sent_before:
+        return
+    prompts, outputs = workload.lengths_table(streams, 0, workload.sent_before)
+    hashes = workload.block_hashes(streams, 0, prompts) or ()
+    for tokens, answer, ids in zip(prompts.tolist(), outputs.tolist(), hashes, strict=True):
+        request = Request(0, 0.0, tokens, answer)
+        request.block_hashes, request.hash_block_tokens = ids, HASH_BLOCK_TOKENS
+        for replica in replicas:
+            for cache in replica.engine.caches():
+                if isinstance(cache, NamedBlocks):
+                    cache.remember(EngineSequence(request))
+
+
+def clear_caches(replica: Replica) -> None:
+    """*replica* has been without power, or begins anew: its prefix caches and its slots for adapters are empty."""
+    for cache in replica.engine.caches():
+        if isinstance(cache, NamedBlocks):
+            cache.clear()
+    for slots in replica.engine.adapters():
+        slots.clear()

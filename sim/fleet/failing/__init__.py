@@ -1,1 +1,0 @@
-"""Replicas that break down while the fleet runs, and what becomes of their requests."""

@@ -1,1 +1,0 @@
-"""Requests whose prompts are computed on one replica and answered on another."""

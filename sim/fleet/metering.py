@@ -1,0 +1,145 @@
+"""Meter readings turned into intervals: what each replica did between two readings, with its energy."""
+
+from dataclasses import fields
+
+from sim.fleet.arrivals import Send
+from sim.fleet.pool import gpus_per_engine
+from sim.fleet.replica import LIFE, Replica, State
+from sim.power import PoolPower
+from sim.records import BusyTime, FleetLog, Interval, Meters, Request
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+
+
+def with_time_of_its_own(send: Send) -> Send:
+    """Gives every request what its busy time is counted in, and sends it on."""
+
+    def give(requests: list[Request], now: float) -> None:
+        for request in requests:
+            request.busy = BusyTime()
+        send(requests, now)
+
+    return give
+
+
+class MeterLog:
+    """Reads all replicas at the edges of the window and every `meter_interval_s` in between, and each replica before
+    it goes to another state.
+    """
+
+    def __init__(self, plan: CasePlan, replicas: list[Replica], states: list[State]) -> None:
+        """*states* are those of the replicas at any time: whoever moves them changes the list."""
+        self._plan = plan
+        self._replicas = replicas
+        self._states = states
+        self._read_s = 0.0
+        self._last_s = [0.0] * len(replicas)
+        self._last = [Meters() for _ in replicas]
+        self._intervals: list[Interval] = []
+        self._at_warmup = [Meters() for _ in replicas]
+        self._at_horizon: list[Meters] | None = None
+        if not plan.warmup_s:
+            self._share_time(True, 0.0)
+
+    def fixed_readings(self) -> list[float]:
+        """Times known beforehand [s]: warm-up, horizon and those between; without a horizon the warm-up only."""
+        plan = self._plan
+        if plan.horizon_s is None:
+            return [plan.warmup_s] if plan.warmup_s else []
+        times = {plan.warmup_s, plan.horizon_s} - {0.0}
+        reading_s = plan.next_reading_s(0.0)
+        while reading_s < plan.horizon_s:
+            times.add(reading_s)
+            reading_s = plan.next_reading_s(reading_s)
+        return sorted(times)
+
+    def read(self, now: float) -> None:
+        """Closes the running interval of every replica at *now*."""
+        if now <= self._read_s:
+            return
+        self._read_s = now
+        for replica in self._replicas:
+            self.read_replica(replica.index, now)
+        if now == self._plan.warmup_s:
+            self._at_warmup = list(self._last)
+            self._share_time(True, now)
+        if now == self._plan.horizon_s:
+            self._at_horizon = list(self._last)
+            self._share_time(False, now)
+
+    def read_replica(self, index: int, now: float) -> None:
+        """Closes the running interval of one replica at *now*, in the state that it has been in."""
+        before_s, before = self._last_s[index], self._last[index]
+        if now > before_s:
+            replica = self._replicas[index]
+            self._last[index] = after = replica.engine.meters(now)
+            self._last_s[index] = now
+            self._intervals.append(self._interval(replica, before_s, now, _difference(after, before)))
+
+    def _share_time(self, on: bool, now: float) -> None:
+        """Where requests have costs: what they took of their replicas inside the window."""
+        if self._plan.requests_cost:
+            for replica in self._replicas:
+                replica.engine.share_time(on, now)
+
+    def close(self, end_s: float, requests: list[Request]) -> FleetLog:
+        """The last reading, at *end_s*, and everything that was logged."""
+        self.read(end_s)
+        window_end = self._at_horizon or self._last
+        totals = [_difference(after, before) for after, before in zip(window_end, self._at_warmup, strict=True)]
+        return FleetLog(requests, self._intervals, totals, [replica.pool for replica in self._replicas], end_s)
+
+    def _interval(self, replica: Replica, start_s: float, end_s: float, used: Meters) -> Interval:
+        pool = self._plan.pools[replica.pool]
+        horizon_s = self._plan.horizon_s
+        duration_s = end_s - start_s
+        gpus = gpus_per_engine(pool)
+        state = self._states[replica.index]
+        if state is State.SERVING and horizon_s is not None and end_s > horizon_s:
+            state = State.DRAINING
+        interval = Interval(
+            service=pool.service,
+            pool=pool.name,
+            server=pool.server,
+            replica=replica.index,
+            state=state.value,
+            start_s=start_s,
+            end_s=end_s,
+            gpu_s=float(gpus * duration_s),
+            busy_s=used.busy_s,
+            prefill_s=used.prefill_s,
+            recompute_s=used.recompute_s,
+            prompt_tokens=used.prompt_tokens,
+            cached_tokens=used.cached_tokens,
+            output_tokens=used.output_tokens,
+            recomputed_tokens=used.recomputed_tokens,
+        )
+        if pool.slices is not None:
+            interval.unused = float(pool.slices.unused)
+        if pool.power is not None:
+            interval.peak_w = float(gpus / pool.gpus_per_replica) * pool.power.peak_w
+            if LIFE[state].powered:
+                _add_energy(interval, pool, pool.power, used)
+        return interval
+
+
+def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters) -> None:
+    """Energy of the engine's share of the replica; one of several independent ranks has its part of GPUs and server."""
+    share = float(gpus_per_engine(pool) / pool.gpus_per_replica)
+    duration_s, used_part = interval.end_s - interval.start_s, 1 - interval.unused
+    interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
+    interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)
+    interval.prefill_energy_j = share * _wall_j(power, used_part * used.prefill_s, used.prefill_load_s)
+    interval.recompute_energy_j = share * _wall_j(power, used_part * used.recompute_s, used.recompute_load_s)
+    interval.idle_energy_j = share * _wall_j(power, max(0.0, duration_s - used_part * used.busy_s), 0.0)
+
+
+def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+    """Energy of one replica at the wall. It is linear in both, so that the parts of a duration add up to it."""
+    return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
+
+
+def _difference(after: Meters, before: Meters) -> Meters:
+    """What was added to the totals between two readings; the KV peak stays the peak so far."""
+    used = Meters(**{f.name: getattr(after, f.name) - getattr(before, f.name) for f in fields(Meters)})
+    used.kv_peak_blocks = after.kv_peak_blocks
+    return used

@@ -1,0 +1,263 @@
+"""Routing in a running fleet: policies among the replicas that are open, have the role, and have the model.
+
+`Roster` follows the states of replicas, `RoleRouter` sends prompts and answers to pools with roles (prefill,
+decode), and `ServiceRouter` has a policy for each of several services. The policies are those of `sim.routing`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sim.engine.multi_model import SwappingEngine
+from sim.fleet.replica import LIFE, Replica, State
+from sim.records import Request
+from sim.routing import Router, Routing
+from sim.scenario.resolving.resolved import CasePlan
+from sim.workload import Streams
+
+
+class Roster:
+    """A router that follows the states of replicas.
+
+    The policy learns which replicas open and close, and keeps what it knows of the others. A replica that closes
+    goes on with the requests it has; when a draining one has answered the last, it is *drained*. A failure is not
+    noticed at once: a replica that fails stays open until it leaves that state.
+    """
+
+    def __init__(self, policy: Router, states: list[State], drained: Callable[[int], None]) -> None:
+        self._policy = policy
+        self._drained = drained
+        self._outstanding = [0] * len(states)
+        self._came = [0] * len(states)
+        self._states = states
+        self._ejected: set[int] = set()
+        self._open = [LIFE[state].routed for state in states]
+        for replica, is_open in enumerate(self._open):
+            if not is_open:
+                policy.closed(replica)
+
+    def outstanding(self, replica: int) -> int:
+        """Requests that *replica* has: waiting and running."""
+        return self._outstanding[replica]
+
+    def came(self, replica: int) -> int:
+        """Requests that *replica* has been sent so far."""
+        return self._came[replica]
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 while none that may have it serves."""
+        return self._policy.choose(request)
+
+    def joined(self, replica: int, request: Request) -> None:
+        """One more request at *replica*."""
+        self._outstanding[replica] += 1
+        self._came[replica] += 1
+        self._policy.joined(replica, request)
+
+    def left(self, replica: int, request: Request) -> None:
+        """One request fewer at *replica*."""
+        self._outstanding[replica] -= 1
+        if self._open[replica]:
+            self._policy.left(replica, request)
+        elif self._states[replica] is State.DRAINING and not self._outstanding[replica]:
+            self._drained(replica)
+
+    def before_move(self, replica: int, after: State) -> None:
+        """*replica* goes to the state *after*."""
+        if after is not State.FAILED:
+            self._set(replica, LIFE[after].routed and replica not in self._ejected)
+
+    def eject(self, replica: int) -> bool:
+        """Closes *replica*, whatever its state; whether that could be done: the last open one stays."""
+        if not self._open[replica] or sum(self._open) == 1:
+            return False
+        self._ejected.add(replica)
+        self._set(replica, False)
+        return True
+
+    def readmit(self, replica: int) -> None:
+        """*replica* is not ejected any more; nobody has noticed if it has failed meanwhile."""
+        self._ejected.discard(replica)
+        self._set(replica, self._states[replica] in (State.SERVING, State.FAILED))
+
+    def _set(self, replica: int, is_open: bool) -> None:
+        was_open = self._open[replica]
+        self._open[replica] = is_open
+        if is_open and not was_open:
+            self._policy.opened(replica, self._outstanding[replica])
+        elif was_open and not is_open:
+            self._policy.closed(replica)
+
+
+class Team:
+    """A routing policy over some replicas of a fleet; to the policy they are numbers 0 .. n-1."""
+
+    def __init__(self, policy: Routing, members: Sequence[int], pools: Sequence[str], rng: np.random.Generator) -> None:
+        """*pools* has the name of each member's pool."""
+        self.members = list(members)
+        self._place = {replica: place for place, replica in enumerate(members)}
+        self.policy: Router = policy.start(list(pools), rng)
+
+    def place(self, replica: int) -> int | None:
+        """Its number to the policy; None if it is not in the team."""
+        return self._place.get(replica)
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 while none is open."""
+        place = self.policy.choose(request)
+        return self.members[place] if place >= 0 else -1
+
+
+class RoleRouter:
+    """A router over all replicas. A request goes to whoever computes prompts, or, where its prompt is short, to whoever
+    answers.
+    """
+
+    def __init__(self, plan: CasePlan, pool_of_replica: Sequence[int], streams: Streams) -> None:
+        if plan.kv_transfer is None:
+            raise ValueError("no pool has a role")
+        pools = plan.pools
+        teams = []
+        for roles, routing, name in (
+            (("prefill", "both"), plan.routing, "routing"),
+            (("decode", "both"), plan.kv_transfer.routing, "routing of answers"),
+        ):
+            members = [i for i, position in enumerate(pool_of_replica) if pools[position].role in roles]
+            names = [pools[pool_of_replica[i]].name for i in members]
+            teams.append(Team(routing, members, names, streams(name)))
+        self._prompts, self._answers = teams
+        self._least_tokens = plan.kv_transfer.min_prompt_tokens
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*, which has just come; -1 while none is open."""
+        team = self._answers if request.prompt_tokens < self._least_tokens else self._prompts
+        return team.choose(request)
+
+    def choose_answering(self, request: Request) -> int:
+        """Index of the replica that answers *request*, whose prompt is computed; -1 while none is open."""
+        return self._answers.choose(request)
+
+    def joined(self, replica: int, request: Request) -> None:
+        """One more request at *replica*."""
+        for team in (self._prompts, self._answers):
+            if (place := team.place(replica)) is not None:
+                team.policy.joined(place, request)
+
+    def left(self, replica: int, request: Request) -> None:
+        """One request fewer at *replica*, which is open."""
+        for team in (self._prompts, self._answers):
+            if (place := team.place(replica)) is not None:
+                team.policy.left(place, request)
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica*, closed until now, takes requests; it still has *outstanding* old ones."""
+        for team in (self._prompts, self._answers):
+            if (place := team.place(replica)) is not None:
+                team.policy.opened(place, outstanding)
+
+    def closed(self, replica: int) -> None:
+        """*replica*, open until now, takes no new requests."""
+        for team in (self._prompts, self._answers):
+            if (place := team.place(replica)) is not None:
+                team.policy.closed(place)
+
+
+class ServiceRouter:
+    """A routing policy for each service over the replicas that serve it; each knows of all requests there.
+
+    Where a replica has one model awake at a time, the replicas come first that have the right one awake and can run one
+    more request at once: of these the one with the fewest outstanding. Where pools have roles, a service has a policy
+    for prompts and another for answers.
+    """
+
+    def __init__(
+        self,
+        plan: CasePlan,
+        replicas: Sequence[Replica],
+        streams: Callable[[str], Streams],
+        clock: Callable[[], float],
+    ) -> None:
+        """*streams* maps a service to its random streams."""
+        transfer = plan.kv_transfer
+        self._teams: dict[str, Team] = {}
+        self._answers: dict[str, Team] = {}
+        """Who answers what others have computed the prompts of; without roles nobody."""
+        self._least_tokens = 0 if transfer is None else transfer.min_prompt_tokens
+
+        def team(service: str, routing: Routing, stream: str, role: str) -> Team:
+            members = [
+                one.index
+                for one in replicas
+                if service in plan.pools[one.pool].served and plan.pools[one.pool].role in (role, "both")
+            ]
+            names = [plan.pools[replicas[index].pool].name for index in members]
+            return Team(routing, members, names, streams(service)(stream))
+
+        for service in plan.services:
+            self._teams[service.name] = team(service.name, plan.routing, "routing", "prefill")
+            if transfer is not None:
+                self._answers[service.name] = team(service.name, transfer.routing, "routing of answers", "decode")
+        self._all = [*self._teams.values(), *self._answers.values()]
+        self._clock = clock
+        self._outstanding = [0] * len(replicas)
+        self._open = [True] * len(replicas)
+        seats = [plan.pools[one.pool].batching.max_num_seqs or 1 for one in replicas]
+        self._swapping = [
+            (one.index, one.engine, seats[one.index]) for one in replicas if isinstance(one.engine, SwappingEngine)
+        ]
+
+    def policies(self) -> list[tuple[Router, list[int]]]:
+        """The policies of each service, with their replicas."""
+        return [(team.policy, team.members) for team in self._all]
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 while none that has its model is open."""
+        if self._swapping and (awake := self._awake(request)) >= 0:
+            return awake
+        if request.prompt_tokens < self._least_tokens:
+            return self._answers[request.service].choose(request)
+        return self._teams[request.service].choose(request)
+
+    def choose_answering(self, request: Request) -> int:
+        """Index of the replica that answers *request*, whose prompt is computed; -1 while none is open."""
+        return self._answers[request.service].choose(request)
+
+    def _awake(self, request: Request) -> int:
+        now, team = self._clock(), self._teams[request.service]
+        able = [
+            index
+            for index, engine, seats in self._swapping
+            if self._open[index]
+            and team.place(index) is not None
+            and self._outstanding[index] < seats
+            and engine.awake_for(request, now)
+        ]
+        return min(able, key=lambda index: self._outstanding[index], default=-1)
+
+    def joined(self, replica: int, request: Request) -> None:
+        """One more request at *replica*."""
+        self._outstanding[replica] += 1
+        for team in self._all:
+            if (place := team.place(replica)) is not None:
+                team.policy.joined(place, request)
+
+    def left(self, replica: int, request: Request) -> None:
+        """One request fewer at *replica*, which is open."""
+        self._outstanding[replica] -= 1
+        for team in self._all:
+            if (place := team.place(replica)) is not None:
+                team.policy.left(place, request)
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica*, closed until now, takes requests; it still has *outstanding* old ones."""
+        self._open[replica], self._outstanding[replica] = True, outstanding
+        for team in self._all:
+            if (place := team.place(replica)) is not None:
+                team.policy.opened(place, outstanding)
+
+    def closed(self, replica: int) -> None:
+        """*replica*, open until now, takes no new requests."""
+        self._open[replica] = False
+        for team in self._all:
+            if (place := team.place(replica)) is not None:
+                team.policy.closed(place)

@@ -1,0 +1,341 @@
+"""Starting and stopping replicas: the stages of a start, draining, and schedules by the time of day.
+
+`Scale` brings a pool to a number of replicas. Replicas that start at once share the links over which they fetch
+images and weights: each transfer has its max-min fair part of what the source gives.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+import simpy
+
+from sim.coldstart import Stage, Transfer
+from sim.cost import MIDNIGHT
+from sim.fleet.pool import engines_per_replica
+from sim.fleet.replica import Lives, State
+from sim.fleet.routing import Roster
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+
+Done = Callable[[], None]
+
+
+class Ticket:
+    """One transfer under way."""
+
+    __slots__ = ("done", "left_bytes", "link", "most_bytes_per_s", "rate_bytes_per_s")
+
+    def __init__(self, link: "SharedLink", transfer: Transfer, done: Done) -> None:
+        self.link = link
+        self.left_bytes = transfer.size_bytes
+        self.most_bytes_per_s = transfer.most_bytes_per_s
+        self.rate_bytes_per_s = 0.0
+        self.done = done
+
+
+class SharedLink:
+    """A source that serves all transfers at once. Each has an equal part; what a slow taker leaves goes to the others
+    (max-min fairness).
+    """
+
+    def __init__(self, env: simpy.Environment, bytes_per_s: float) -> None:
+        self._env = env
+        self._bytes_per_s = bytes_per_s
+        self._under_way: list[Ticket] = []
+        self._since_s = 0.0
+        self._due: simpy.Event | None = None
+
+    def send(self, transfer: Transfer, done: Done) -> Ticket:
+        """Begins *transfer*; *done* is called when its last byte is there."""
+        self._settle()
+        ticket = Ticket(self, transfer, done)
+        self._under_way.append(ticket)
+        self._share()
+        return ticket
+
+    def stop(self, ticket: Ticket) -> None:
+        """Gives up a transfer; the others have its part."""
+        if ticket in self._under_way:
+            self._settle()
+            self._under_way.remove(ticket)
+            self._share()
+
+    def _settle(self) -> None:
+        """Counts what has come since the rates were set."""
+        elapsed_s = self._env.now - self._since_s
+        for ticket in self._under_way:
+            ticket.left_bytes -= ticket.rate_bytes_per_s * elapsed_s
+        self._since_s = self._env.now
+
+    def _share(self) -> None:
+        """Sets the rates and arms the next end."""
+        rest_bytes_per_s, takers = self._bytes_per_s, len(self._under_way)
+        for ticket in sorted(self._under_way, key=lambda one: one.most_bytes_per_s):
+            ticket.rate_bytes_per_s = min(ticket.most_bytes_per_s, rest_bytes_per_s / takers)
+            rest_bytes_per_s -= ticket.rate_bytes_per_s
+            takers -= 1
+        self._due = None
+        next_s = min((max(0.0, one.left_bytes) / one.rate_bytes_per_s for one in self._under_way), default=inf)
+        if next_s < inf:
+            self._due = self._env.timeout(next_s)
+            self._due.callbacks.append(self._end)
+
+    def _end(self, event: simpy.Event) -> None:
+        if event is not self._due:
+            return
+        # the one that is due is the one with the least time left; rounding may leave a part of a byte
+        last = min(self._under_way, key=lambda one: one.left_bytes / one.rate_bytes_per_s)
+        self._settle()
+        least_s = max(0.0, last.left_bytes / last.rate_bytes_per_s)
+        ended = [one for one in self._under_way if one.left_bytes / one.rate_bytes_per_s <= least_s + 1e-9]
+        self._under_way = [one for one in self._under_way if one not in ended]
+        self._share()
+        for ticket in ended:
+            ticket.done()
+
+
+class Links:
+    """The shared links of a fleet, each made when it is first used."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        self._env = env
+        self._links: dict[tuple[str, int], SharedLink] = {}
+
+    def send(self, transfer: Transfer, server: int, done: Done) -> Ticket:
+        """Begins *transfer* to a replica that stands in *server*."""
+        key = (transfer.source, server if transfer.of_server else -1)
+        link = self._links.get(key)
+        if link is None:
+            self._links[key] = link = SharedLink(self._env, transfer.source_bytes_per_s)
+        return link.send(transfer, done)
+
+
+RESTING = (State.OFF, State.RESERVE)
+ANSWERING = (State.SERVING, State.DRAINING)
+STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
+
+
+class Scale:
+    """Brings each pool to a number of replicas.
+
+    Switching off takes replicas that still start first, then the last of those that serve: it gets no new requests and
+    goes on until it has answered those it has. Switching on takes back a replica that still drains before it starts
+    another. A start goes through the pool's stages and ends where somebody moves the replica elsewhere.
+    """
+
+    def __init__(self, plan: CasePlan, env: simpy.Environment, lives: Lives, roster: Roster) -> None:
+        self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
+        self.replicas = replicas_of(plan)
+        """Pool by pool the replicas, each the indices of the engines that it consists of."""
+        self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * engines_per_replica(pool))]
+        self._links = Links(env)
+        self._fetching: dict[int, Ticket] = {}
+        """First engine of a replica -> what it is fetching."""
+        self._wanted = [serving_at_start(plan, pool) for pool in plan.pools]
+        self.barred: set[int] = set()
+        """First engines of replicas that nobody may start."""
+        self._stands_by: set[int] = set()
+        """First engines of replicas that start to be in reserve."""
+
+    def on(self, position: int) -> list[list[int]]:
+        """Replicas of a pool that serve, then those that start."""
+        states = self._lives.states
+        serving = [one for one in self.replicas[position] if states[one[0]] is State.SERVING]
+        starting = [one for one in self.replicas[position] if states[one[0]] in STARTING]
+        return serving + [one for one in starting if one[0] not in self._stands_by]
+
+    def serving(self, position: int) -> int:
+        """Replicas of a pool that serve."""
+        states = self._lives.states
+        return sum(states[one[0]] is State.SERVING for one in self.replicas[position])
+
+    def bring(self, position: int, wanted: int) -> None:
+        """Starts or stops replicas of a pool until *wanted* serve or are on their way; fewer where others are broken
+        or under repair.
+        """
+        self._wanted[position] = wanted
+        on = self.on(position)
+        for engines in on[wanted:]:
+            self.stop(engines)
+        if len(on) < wanted:
+            serving = {one[0] for one in on}
+            rest = [one for one in self.replicas[position] if one[0] not in serving and self._rank(one) is not None]
+            rest.sort(key=lambda one: self._rank(one) or 0)
+            for engines in rest[: wanted - len(on)]:
+                self.start(position, engines)
+
+    def replace(self, position: int) -> None:
+        """Replicas of a pool have broken down: others take their place where the pool has any."""
+        if self._plan.pools[position].has_others:
+            self.bring(position, self._wanted[position])
+
+    def is_back(self, position: int, engines: list[int]) -> None:
+        """A replica has been repaired: it serves again if it is wanted, else it stands by."""
+        pool = self._plan.pools[position]
+        self._lives.move(engines, State.OFF)
+        if engines[0] in self.barred:
+            return
+        if not pool.has_others:
+            self.start(position, engines)
+            return
+        self.bring(position, self._wanted[position])
+        spares = pool.failures.spares if pool.failures else None
+        warm = pool.start.wake or (spares is not None and spares.kind == "warm")
+        if warm and self._is_there(engines):
+            self._stands_by.add(engines[0])
+            self._stage(position, engines, pool.start.stages)
+
+    def start(self, position: int, engines: list[int]) -> None:
+        """Starts a replica that is off, has broken down or has been repaired; one that drains serves again at once."""
+        start = self._plan.pools[position].start
+        if self._drains(engines):  # the machine has not stopped yet; engines of it that are idle come back with it
+            states = self._lives.states
+            self._lives.move([engine for engine in engines if states[engine] in RESTING], State.BOOTING)
+            self._lives.move(engines, State.SERVING)
+        elif engines[0] in self._stands_by:  # its start goes on, to serve
+            self._stands_by.remove(engines[0])
+        elif self._lives.states[engines[0]] is not State.RESERVE:
+            self._stage(position, engines, start.stages)
+        elif start.wake:
+            self._stage(position, engines, start.wake)
+        else:
+            self._take_over(position, engines)
+
+    def stop(self, engines: list[int]) -> None:
+        """Drains a replica, or switches it off where it has nothing to answer."""
+        for engine in engines:
+            busy = self._lives.states[engine] in ANSWERING and self._roster.outstanding(engine)
+            self._lives.move([engine], State.DRAINING if busy else self._resting[engine])
+
+    def drained(self, engine: int) -> None:
+        """An engine that drains has answered its last request."""
+        self._lives.move([engine], self._resting[engine])
+
+    def moved(self, replica: int, following: State) -> None:
+        """*replica* goes to the state *following*: what it was fetching is given up unless its start goes on."""
+        if following not in STARTING:
+            self._stands_by.discard(replica)
+        if following not in STARTING and (ticket := self._fetching.pop(replica, None)) is not None:
+            ticket.link.stop(ticket)
+
+    def _drains(self, engines: list[int]) -> bool:
+        return any(self._lives.states[engine] is State.DRAINING for engine in engines)
+
+    def _rank(self, engines: list[int]) -> int | None:
+        """How soon a replica that neither serves nor is to serve could: the lowest first; None where it cannot."""
+        if engines[0] in self.barred:
+            return None
+        if self._drains(engines):
+            return 0
+        if self._lives.states[engines[0]] is State.RESERVE:
+            return 1
+        if engines[0] in self._stands_by:
+            return 2
+        return 3 if self._is_there(engines) else None
+
+    def _take_over(self, position: int, engines: list[int]) -> None:
+        """A spare in reserve is to serve."""
+        failing = self._plan.pools[position].failures
+        self._lives.move(engines, State.BOOTING)
+        move = self._lives.moves[engines[0]]
+
+        def serve(_: simpy.Event) -> None:
+            if self._lives.moves[engines[0]] == move:
+                self._lives.move(engines, State.SERVING)
+
+        takeover_s = failing.spares.takeover_s if failing and failing.spares else 0.0
+        self._env.timeout(takeover_s).callbacks.append(serve)
+
+    def _is_there(self, engines: list[int]) -> bool:
+        return all(self._lives.states[engine] in RESTING for engine in engines)
+
+    def _stage(self, position: int, engines: list[int], stages: tuple[Stage, ...]) -> None:
+        """The first of *stages*, then the others; behind the last one the replica serves, or stands by."""
+        if not stages:
+            self._lives.move(engines, State.RESERVE if engines[0] in self._stands_by else State.SERVING)
+            return
+        stage = stages[0]
+        self._lives.move(engines, State(stage.doing))
+        move = self._lives.moves[engines[0]]
+
+        def go_on() -> None:
+            self._fetching.pop(engines[0], None)
+            if self._lives.moves[engines[0]] == move:
+                self._stage(position, engines, stages[1:])
+
+        def fetch(_: simpy.Event) -> None:
+            if self._lives.moves[engines[0]] != move:
+                return
+            if stage.transfer is None:
+                go_on()
+                return
+            server = self._server(position, engines)
+            self._fetching[engines[0]] = self._links.send(stage.transfer, server, go_on)
+
+        self._env.timeout(stage.seconds).callbacks.append(fetch)
+
+    def _server(self, position: int, engines: list[int]) -> int:
+        """Number of the server in which a replica stands; pools fill servers of their own."""
+        pool = self._plan.pools[position]
+        place = self.replicas[position].index(engines) // pool.replicas_per_server
+        return place + sum(one.replicas for one in self._plan.pools[:position])
+
+
+def resting(pool: PoolPlan) -> State:
+    """What a replica of *pool* is in while it is not wanted: off, or asleep."""
+    return State.RESERVE if pool.start.wake else State.OFF
+
+
+def states_at_start(plan: CasePlan) -> list[State]:
+    """The state of every replica at time 0: those that nobody wants yet are off."""
+    states: list[State] = []
+    for pool, replicas in zip(plan.pools, replicas_of(plan), strict=True):
+        wanted = serving_at_start(plan, pool)
+        spares = pool.failures.spares if pool.failures else None
+        others = State.RESERVE if spares is not None and spares.kind == "warm" else resting(pool)
+        for place, engines in enumerate(replicas):
+            states += [State.SERVING if place < wanted else others] * len(engines)
+    return states
+
+
+def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
+    """Replicas of *pool* that serve at time 0."""
+    if pool.autoscaling is not None:
+        return pool.first_replicas
+    if pool.on_call:
+        return 0
+    if pool.schedule is None:
+        return pool.replicas - pool.standing_by
+    return pool.schedule.wanted((plan.clock or MIDNIGHT).second_of_day(0.0))
+
+
+def replicas_of(plan: CasePlan) -> list[list[list[int]]]:
+    """Pool by pool the replicas, each the indices of the engines that it consists of."""
+    first = 0
+    pools: list[list[list[int]]] = []
+    for pool in plan.pools:
+        pools.append(_replicas_of_pool(pool, first))
+        first += pool.replicas * engines_per_replica(pool)
+    return pools
+
+
+def _replicas_of_pool(pool: PoolPlan, first: int) -> list[list[int]]:
+    size = engines_per_replica(pool)
+    return [list(range(first + one * size, first + (one + 1) * size)) for one in range(pool.replicas)]
+
+
+class ByClock:
+    """Brings each scheduled pool to the number of replicas that is wanted at the time."""
+
+    def __init__(self, plan: CasePlan, env: simpy.Environment, scale: Scale) -> None:
+        self._plan, self._env, self._scale = plan, env, scale
+        self._clock = plan.clock or MIDNIGHT
+        for position, pool in enumerate(plan.pools):
+            if pool.schedule is not None:
+                for at_s in pool.schedule.switches_s(self._clock, plan.horizon_s or 0.0):
+                    env.timeout(at_s).callbacks.append(partial(self._switch, position))
+
+    def _switch(self, position: int, event: simpy.Event) -> None:
+        schedule = self._plan.pools[position].schedule
+        if schedule is not None:
+            self._scale.bring(position, schedule.wanted(self._clock.second_of_day(self._env.now)))

@@ -1,1 +1,0 @@
-"""Replicas that are switched while the fleet runs: who wants how many, and how they start and stop."""

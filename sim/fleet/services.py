@@ -1,0 +1,284 @@
+"""Services that share a fleet: their requests on one clock, and the share of the pools that each has used.
+
+`ServicesSource` sends the requests of all services. `Parts` divides what shared pools did (time, energy, tokens)
+and what they cost among the services, by the busy time of their requests.
+"""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isnan
+from typing import overload
+
+from sim.cost.ledger import LedgerRow
+from sim.fleet.admission import Bucket, TenantGate
+from sim.fleet.arrivals import Clock, Send, Source, source_of
+from sim.records import FleetLog, Hop, Interval, Meters, Request
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
+from sim.workload import Streams
+from sim.workload.traces import MooncakeTrace
+
+
+class BlocksApart(Sequence[int]):
+    """Ids of blocks that no other of several services has. Nothing is stored per block: contexts may be long."""
+
+    __slots__ = ("_content", "_ids", "_services")
+
+    def __init__(self, ids: Sequence[int], services: int, content: int) -> None:
+        """*ids* within a service; *content* below *services* says whose texts they are."""
+        self._ids, self._services, self._content = ids, services, content
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, place: int | slice) -> int | tuple[int, ...]:
+        if isinstance(place, slice):
+            return tuple(block * self._services + self._content for block in self._ids[place])
+        return self._ids[place] * self._services + self._content
+
+
+class ServicesSource:
+    """Each service has a source of its own, which draws what it would draw alone. Its requests are numbered apart from
+    those of the others, and get its priority and its weight; those over its rate limit are refused.
+    """
+
+    def __init__(
+        self, plan: CasePlan, streams: Callable[[str], Streams], env: Clock, send: Send, turn_away: Send
+    ) -> None:
+        """*streams* maps a service to its random streams."""
+        self.requests: list[Request] = []
+        """Those that have arrived."""
+        self._send, self._turn_away = send, turn_away
+        self._sources: dict[str, Source] = {}
+        self._adapters = [name for service in plan.services for name in service.workload.adapter_names]
+        """Of all services: one that two of them name is the same one."""
+        self._contents = [_content(service, place) for place, service in enumerate(plan.services)]
+        for place, service in enumerate(plan.services):
+            own = streams(service.name)
+            arrive = self._gate(service, place, len(plan.services), own)
+            self._sources[service.name] = source_of(service.workload, own, plan.horizon_s, env, arrive)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing will arrive any more, whatever is answered before."""
+        return all(source.exhausted for source in self._sources.values())
+
+    def release(self, until_s: float) -> None:
+        """Sends what arrives at or before *until_s*."""
+        for source in self._sources.values():
+            source.release(until_s)
+
+    def answered(self, request: Request, now: float) -> None:
+        """*request* has its answer, or its refusal, at *now*."""
+        self._sources[request.service].answered(request, now)
+
+    def _gate(self, service: ServicePlan, place: int, services: int, streams: Streams) -> Send:
+        """What the requests of *service* pass on their way to the fleet."""
+        draws = service.workload.adapter_draws(streams, self._adapters) if self._adapters else None
+        bucket = Bucket(service.rate_limit) if service.rate_limit is not None else None
+
+        def weighted(requests: list[Request], now: float) -> None:
+            for request in requests:
+                request.weight *= service.weight
+            self._send(requests, now)
+
+        tenants = service.workload.tenants
+        content = self._contents.index(self._contents[place])
+        onward = TenantGate(tenants, weighted, self._turn_away).arrive if tenants else weighted
+
+        def arrive(requests: list[Request], now: float) -> None:
+            admitted: list[Request] = []
+            refused: list[Request] = []
+            for request in requests:
+                request.service = service.name
+                if draws is not None:  # by its number among those of the service
+                    draws.give(request)
+                if request.block_hashes:  # the texts of other services are others
+                    request.block_hashes = BlocksApart(request.block_hashes, services, content)
+                request.index = request.index * services + place
+                request.priority = request.priority if service.priority is None else service.priority
+                request.rejected = bucket is not None and not bucket.takes(now)
+                (refused if request.rejected else admitted).append(request)
+            self.requests += requests
+            if admitted:
+                onward(admitted, now)
+            if refused:
+                self._turn_away(refused, now)
+
+        return arrive
+
+
+def _content(service: ServicePlan, place: int) -> object:
+    """What the ids of blocks of *service*, the one at *place*, stand for: a trace's own ids mean the same to all."""
+    trace = service.workload.trace
+    return trace.path if isinstance(trace, MooncakeTrace) else place
+
+
+PHASES = ("prefill", "recompute", "decode")
+TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "preemptions")
+NANO = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of one pool: the weights by which its services share it, in the order of `names`."""
+
+    names: tuple[str, ...]
+    phases: dict[str, list[int]]
+    """Busy time of their requests in the window, by phase [ns]."""
+    busy: list[int]
+    """All of it; idle time is shared out like that, or evenly where nobody had any."""
+    tokens: dict[str, list[float]]
+    """Tokens of their requests that fall into the window."""
+    blocks: tuple[float, ...]
+    """KV blocks of their models over those of the first one."""
+
+    @classmethod
+    def of(cls, plan: CasePlan, log: FleetLog, pool: PoolPlan) -> "Parts":
+        """Those of *pool*, by the requests of *log* that went there."""
+        names = [plan.pools[position].name for position in log.pool_of_replica]
+        own = [
+            [hop.busy for request in log.requests if request.service == name for hop in _there(request, names, pool)]
+            for name in pool.services
+        ]
+        phases = {
+            phase: [round(NANO * sum(getattr(busy, f"{phase}_s") for busy in each)) for each in own] for phase in PHASES
+        }
+        busy = [sum(each) for each in zip(*phases.values(), strict=True)]
+        window_s = plan.window_s(log.end_s)
+        tokens: dict[str, list[float]] = {name: [] for name in TOKENS}
+        replicas = {place for place, name in enumerate(names) if name == pool.name}
+        for name in pool.services:
+            here = [one for one in log.requests if one.service == name and any(_there(one, names, pool))]
+            for kind, count in _tokens(here, replicas, *window_s).items():
+                tokens[kind].append(count)
+        tokens["recomputed_tokens"] = [float(each) for each in phases["recompute"]]
+        blocks = [max(1, (pool.serving(name).batching.num_gpu_blocks or 1) - 1) for name in (*pool.services, "")]
+        sizes = tuple(one / blocks[-1] for one in blocks[:-1])
+        return cls(pool.services, phases, busy if any(busy) else [1] * len(busy), tokens, sizes)
+
+    def whole(self, service: str) -> Fraction:
+        """The part of the pool that *service* has."""
+        return Fraction(self.busy[self.names.index(service)], sum(self.busy))
+
+    def phase(self, name: str, service: str) -> Fraction:
+        """Its part of one phase; of all the time where nobody was in that phase."""
+        weights = self.phases.get(name, [])
+        if not any(weights):
+            return self.whole(service)
+        return Fraction(weights[self.names.index(service)], sum(weights))
+
+    def count(self, total: int, weights: Sequence[float], service: str) -> int:
+        """Its part of *total*, in whole numbers that sum to it."""
+        scaled = [round(weight * NANO) for weight in weights]
+        return self._cut(total, scaled if any(scaled) else self.busy, service)
+
+    def meters(self, whole: Meters, service: str) -> Meters:
+        """What *service* had of a replica's totals; batches and peaks are those of all together."""
+        part = copy(whole)
+        share = float(self.whole(service))
+        for name in (
+            "busy_s",
+            "load_s",
+            "sequence_s",
+            "mixed_s",
+            "mixed_sequence_s",
+            "mixed_decode_s",
+            "seats_blocked_s",
+            "kv_blocked_s",
+            "budget_blocked_s",
+            "adapters_blocked_s",
+        ):
+            setattr(part, name, share * getattr(whole, name))
+        for phase in ("prefill", "recompute"):
+            for name in (f"{phase}_s", f"{phase}_load_s"):
+                setattr(part, name, float(self.phase(phase, service)) * getattr(whole, name))
+        for name in TOKENS:
+            setattr(part, name, self.count(getattr(whole, name), self.tokens[name], service))
+        part.kv_peak_blocks = round(self.blocks[self.names.index(service)] * whole.kv_peak_blocks)
+        return part
+
+    def interval(self, whole: Interval, service: str) -> Interval:
+        """What *service* had of one interval: each phase by its time in it, and idle time by all of it."""
+        share = float(self.whole(service))
+        prefill, recompute, decode = (float(self.phase(phase, service)) for phase in PHASES)
+        decode_s = whole.busy_s - whole.prefill_s - whole.recompute_s
+        decode_j = whole.server_energy_j - whole.prefill_energy_j - whole.recompute_energy_j - whole.idle_energy_j
+        part = replace(
+            whole,
+            service=service,
+            gpu_s=share * whole.gpu_s,
+            prefill_s=prefill * whole.prefill_s,
+            recompute_s=recompute * whole.recompute_s,
+            prefill_energy_j=prefill * whole.prefill_energy_j,
+            recompute_energy_j=recompute * whole.recompute_energy_j,
+            idle_energy_j=share * whole.idle_energy_j,
+            peak_w=share * whole.peak_w,
+        )
+        part.busy_s = part.prefill_s + part.recompute_s + decode * decode_s
+        part.server_energy_j = part.prefill_energy_j + part.recompute_energy_j + part.idle_energy_j + decode * decode_j
+        spent = part.server_energy_j / whole.server_energy_j if whole.server_energy_j else share
+        part.gpu_energy_j = spent * whole.gpu_energy_j
+        for name in TOKENS[:-1]:
+            setattr(part, name, self.count(getattr(whole, name), self.tokens[name], service))
+        return part
+
+    def row(self, whole: LedgerRow, service: str) -> LedgerRow:
+        """What *service* pays of one row of the pool's bill; the services' amounts sum to it."""
+        weights = self.phases.get(whole.phase, [])
+        weights = weights if any(weights) else self.busy
+        share = float(self.phase(whole.phase, service))
+        return replace(
+            whole,
+            quantity=share * whole.quantity,
+            amount_nano_usd=self._cut(whole.amount_nano_usd, weights, service),
+            amount_in_currency=share * whole.amount_in_currency,
+        )
+
+    def _cut(self, total: int, weights: Sequence[int], service: str) -> int:
+        """Part of *total* by *weights*, as whole numbers that sum to it."""
+        place, whole = self.names.index(service), sum(weights)
+        before = sum(weights[:place])
+        first, last = ((2 * total * end + whole) // (2 * whole) for end in (before, before + weights[place]))
+        return last - first
+
+
+def parts_of(plan: CasePlan, log: FleetLog) -> dict[str, Parts]:
+    """The parts of each pool that services share, by its name."""
+    return {pool.name: Parts.of(plan, log, pool) for pool in plan.shared_pools}
+
+
+def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[Hop]:
+    return [hop for hop in request.hops if pools[hop.replica] == pool.name]
+
+
+def _tokens(requests: Iterable[Request], here: Container[int], start_s: float, end_s: float) -> dict[str, float]:
+    """Tokens of *requests* on the replicas *here* in the window [start, end) [s]; of those that straddle an edge in
+    proportion to time. Where one replica computes the prompt and another answers, the first token is the former's.
+    """
+    found = dict.fromkeys(TOKENS, 0.0)
+    for one in requests:
+        moved = one.prefill_replica >= 0
+        if not moved or one.prefill_replica in here:
+            prompt = _inside(one.started_s, one.first_token_s, start_s, end_s)
+            found["prompt_tokens"] += prompt * (one.prompt_tokens - one.cached_tokens)
+            found["cached_tokens"] += prompt * one.cached_tokens
+        if moved and one.prefill_replica in here:
+            found["output_tokens"] += _inside(one.first_token_s, one.first_token_s, start_s, end_s)
+        if not moved or one.replica in here:
+            answer = _inside(one.first_token_s, one.finished_s, start_s, end_s)
+            found["output_tokens"] += (one.output_tokens - moved) * answer
+            found["preemptions"] += one.preemptions
+    return found
+
+
+def _inside(from_s: float, to_s: float, start_s: float, end_s: float) -> float:
+    """The part of [from, to] inside [start, end); what has not ended counts whole if it began there."""
+    if isnan(from_s) or isnan(to_s) or to_s <= from_s:
+        return 1.0 if start_s <= from_s < end_s else 0.0
+    return max(0.0, min(to_s, end_s) - max(from_s, start_s)) / (to_s - from_s)

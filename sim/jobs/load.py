@@ -1,0 +1,248 @@
+"""From a file with a `job` or with `jobs` to a checked scenario, every mistake at its line."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.hf_config import is_config
+from sim.cost import ClockError, CostError
+from sim.jobs.plan import queue_complaints, resolve_queue
+from sim.jobs.schema import QueueScenario
+from sim.scenario.checks.limits import volume_complaints
+from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
+from sim.scenario.reading.layers import (
+    Layers,
+    mappings,
+    place_of,
+    put,
+    read_layers,
+    unknown_ids,
+    unknown_prices,
+    value_at,
+    with_values,
+)
+from sim.scenario.reading.load import (
+    ask_with_what_is_set,
+    command_line_options,
+    default_names,
+    refuse_outside,
+    suspects_of,
+    swept_values,
+    told_at_sweep,
+)
+from sim.scenario.schema import Pool, Scenario
+from sim.scenario.sweep import points, sweep_complaints
+from sim.training.bind import job_figures
+from sim.training.checks import job_complaints
+from sim.training.figures import NotTrainable, network_named
+from sim.training.plan import clock_of, resolve_job
+from sim.training.schema import JobPool, JobScenario
+from sim.yamlio import Document
+
+AnyScenario = JobScenario | QueueScenario
+TRACE_FILES: tuple[Place, ...] = (("jobs", "trace", "path"), ("jobs", "trace", "job_table"))
+OF_SERVING = "is about requests that are answered, and a scenario with jobs has none: remove it, or the jobs"
+OF_POOLS = {
+    "tensor_parallel_size": "say parallel: {tp: ...}",
+    "pipeline_parallel_size": "say parallel: {pp: ...}",
+    "data_parallel_size": "say parallel: {dp: ...}",
+    "enable_expert_parallel": "say parallel: {ep: ...}",
+}
+"""Keys of a serving pool -> what a job says in their place."""
+
+
+def load_job(
+    path: Path | str | Document,
+    sets: Sequence[str] = (),
+    *,
+    catalog: Catalog,
+    seed: int | None = None,
+    replications: int | None = None,
+) -> AnyScenario:
+    """Read, merge, override and check a scenario with a `job` or `jobs`; arguments are those of
+    `sim.scenario.reading.load.load`.
+
+    Raises ScenarioErrors with every mistake found.
+    """
+    options = command_line_options(sets, seed, replications)
+    layers = read_layers(path, options)
+    layers.tell_renamed()
+    default_names(layers, None if isinstance(path, Document) else Path(path))
+    if not layers.faults:
+        ask_with_what_is_set(layers, [text for _, text in options])
+    kind = KINDS["jobs" if "jobs" in layers.data else "job"]
+    for place in kind.files(layers.data):
+        _absolute(layers, place)
+    refuse_outside(layers, _named_files(layers.data, kind))
+    found: list[Complaint | InputError] = [*layers.faults, *volume_complaints(layers.data)]
+    found += sweep_complaints(layers.data, ())
+    if {"job", "jobs"} <= layers.data.keys():
+        found.append(Complaint(("jobs",), "stands beside job: a scenario has one of them"))
+    if not found:
+        _options_win_over_sweep(layers)
+        found += _at_the_points(layers.data, kind, catalog)
+    if found:
+        errors = {layers.error(one): None for one in found}
+        raise ScenarioErrors(sorted(errors, key=lambda one: (one.line == 0, one.path, one.line)))
+    return kind.spec.model_validate(layers.data)
+
+
+def _absolute(layers: Layers, place: Place) -> None:
+    """What is a file at *place* starts at the folder of the file that names it."""
+    name = value_at(layers.data, place)
+    if not isinstance(name, str):
+        return
+    path = (layers.folder(place) / name).absolute()
+    if place[-1] != "model" or name.endswith(".json") or is_config(path):
+        put(layers.data, place, str(path))
+
+
+def _named_files(data: dict[str, Any], kind: "_Kind") -> Iterator[tuple[Place, str]]:
+    """(place, text) of every value that is the path of a file; of a model also an id."""
+    places = kind.files(data)
+    names = {place[-1] for place in places}
+    for axis_place, axis, values in swept_values(data.get("sweep")):
+        if axis.rpartition(".")[2] in names:
+            places += [("sweep", *axis_place, step) for step, _ in values]
+    texts = ((place, value_at(data, place)) for place in places)
+    yield from ((place, text) for place, text in texts if isinstance(text, str))
+
+
+def _options_win_over_sweep(layers: Layers) -> None:
+    """A value set on the command line holds at every point: its axis shrinks to that value."""
+    sweep: Any = layers.data.get("sweep")
+    for place, _ in layers.options:
+        for axis in sweep if isinstance(sweep, dict) else ():
+            if place_of(layers.data, axis) == place:
+                sweep[axis] = [value_at(layers.data, place)]
+
+
+def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[Complaint | InputError]:
+    """What is wrong at the points of the sweep, reported at the values that cause it."""
+    found = points(data.get("sweep"))
+    if len(found) == 1 and not found[0]:
+        return list(dict.fromkeys(_complaints(data, kind, catalog)))
+    standing = set(_complaints(data | {"sweep": None}, kind, catalog))
+    told: dict[Complaint | InputError, None] = {}
+    wrong = []
+    places = [{axis: place_of(data, axis) for axis in point} for point in found]
+    for point, at in zip(found, places, strict=True):
+        values = with_values(data, {at[axis]: value for axis, value in point.items()})
+        wrong.append(list(_complaints(values | {"sweep": None}, kind, catalog)))
+    always = set(wrong[0]).intersection(*wrong)
+    for index, (point, at) in enumerate(zip(found, places, strict=True)):
+        for one in wrong[index]:
+            if isinstance(one, InputError):
+                told[one] = None
+                continue
+            suspects = suspects_of(one, at, one in standing)
+            if not suspects and one not in standing:
+                suspects = list(point)[-1:]
+            swept = suspects and told_at_sweep(one, data["sweep"], index, point, suspects[-1], one in always)
+            told[swept or one] = None
+    return list(told)
+
+
+def _complaints(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[Complaint | InputError]:
+    """What is wrong with the data of one point: keys, then ids, then what contradicts itself, then prices."""
+    schema: list[Complaint] = []
+    try:
+        scenario = kind.spec.model_validate(data)
+    except ValidationError as error:
+        schema = [_of_serving(one) for one in complaints(error, kind.spec, data)]
+    ids = list(_unknown(data, kind, catalog))
+    yield from [*schema, *ids]
+    if schema or ids:
+        return
+    contradictions = list(kind.check(scenario, catalog))
+    yield from contradictions
+    for i, fleet in enumerate(scenario.fleets):
+        try:
+            if not contradictions:
+                kind.resolve(scenario, fleet, {}, catalog)
+            else:
+                clock_of(scenario, fleet)
+        except CostError as error:
+            for path, text in error.problems:
+                yield Complaint(_place(scenario, i, path), text)
+        except ClockError as error:
+            yield Complaint(("starts_at",), str(error))
+        except ArithmeticError:
+            yield Complaint(("fleets", i), "holds a number too large or too small to compute with")
+
+
+def _of_serving(one: Complaint) -> Complaint:
+    """*one*, in other words where its key is known from scenarios that answer requests."""
+    if not one.message.startswith("unknown key"):
+        return one
+    key = str(one.place[-1])
+    in_pool = len(one.place) == 5 and one.place[0] == "fleets"
+    if in_pool and key in OF_POOLS:
+        return Complaint(one.place, OF_POOLS[key])
+    known = (Pool if in_pool else Scenario).model_fields
+    return Complaint(one.place, OF_SERVING) if key in known and key not in JobPool.model_fields else one
+
+
+def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[Complaint]:
+    """Names that the catalogue does not know."""
+    figures = job_figures(catalog).data
+
+    def model(name: str) -> None:
+        with suppress(NotTrainable):  # job_complaints says what is
+            network_named(name, catalog, figures)
+
+    for training in kind.trainings(data):
+        yield from unknown_ids(value_at(data, training), training, {"model": model})
+    yield from unknown_ids(value_at(data, ("carbon",)), ("carbon",), {"grid": catalog.grid})
+    names = [fleet.get("name") for _, fleet in mappings(data, "fleets")]
+    for i, fleet in mappings(data, "fleets"):
+        place: Place = ("fleets", i)
+        if fleet.get("name") in names[:i]:
+            yield Complaint((*place, "name"), f"the name {fleet['name']!r} stands twice")
+        yield from unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
+        for j, pool in mappings(fleet, "pools"):
+            here = (*place, "pools", j)
+            yield from unknown_ids(pool, here, {"gpu": catalog.gpu, "server": catalog.server, "link": catalog.link})
+            yield from unknown_ids(pool.get("network"), (*here, "network"), {"link": catalog.link})
+            yield from unknown_prices(pool.get("cost"), (*here, "cost"), catalog)
+
+
+def _place(scenario: AnyScenario, index: int, path: str) -> Place:
+    """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
+    steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
+    section = str(steps[0])
+    shared = section not in ("cost", "pools") and getattr(scenario.fleets[index], section, None) is None
+    return steps if shared and getattr(scenario, section, None) is not None else ("fleets", index, *steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of work."""
+
+    spec: type[AnyScenario]
+    check: Callable[[Any, Catalog], Iterable[Complaint | InputError]]
+    """Of (scenario, catalogue): what contradicts itself."""
+    resolve: Callable[[Any, Any, dict[str, Any], Catalog], object]
+    """Of (scenario, fleet, axes, catalogue): raises CostError where a price is missing."""
+    trainings: Callable[[dict[str, Any]], list[Place]]
+    """Of raw data: where training jobs stand."""
+
+    def files(self, data: dict[str, Any]) -> list[Place]:
+        """Of raw data: where names of files may stand."""
+        return [*((*place, "model") for place in self.trainings(data)), *TRACE_FILES]
+
+
+def _of_queue(data: dict[str, Any]) -> list[Place]:
+    return [("jobs", j, "training") for j, one in mappings(data, "jobs") if isinstance(one.get("training"), dict)]
+
+
+KINDS = {
+    "job": _Kind(JobScenario, job_complaints, resolve_job, lambda data: [("job",)]),
+    "jobs": _Kind(QueueScenario, queue_complaints, resolve_queue, _of_queue),
+}
+"""Key of a scenario -> kind of work."""

@@ -1,0 +1,186 @@
+"""Translation of finished English sentences: the messages that they were made of are recognised.
+
+Names that a scenario gives, as "2x A100 bought", stay as they are within such a sentence.
+"""
+
+import re
+from collections.abc import Iterable
+from contextvars import ContextVar, Token
+from functools import cache
+from string import Formatter
+from typing import NamedTuple
+
+from sim.language.catalogue import ENGLISH, catalogue
+from sim.language.messages import current
+
+_NAMES: ContextVar[tuple[str, ...]] = ContextVar("names", default=())
+_FIRST = 0xF0000
+"""Characters for private use, one for each name."""
+
+Kept = Token[tuple[str, ...]]
+
+
+def keep(names: Iterable[str]) -> Kept:
+    """From here on *names* stay as they are; what `release` needs to end that."""
+    return _NAMES.set(tuple(sorted({name for name in names if name.strip()}, key=len, reverse=True)))
+
+
+def release(kept: Kept) -> None:
+    """Ends what `keep` began."""
+    _NAMES.reset(kept)
+
+
+def hidden(text: str, words: bool = True) -> str:
+    """*text* with one character in the place of each name, without *words* only of names of several words."""
+    names = _NAMES.get()
+    taken = names if words else tuple(name for name in names if " " in name.strip())
+    if not taken:
+        return text
+    return _any_of(taken).sub(lambda found: chr(_FIRST + names.index(found[0])), text)
+
+
+def shown(text: str) -> str:
+    """*text*, whose names `hidden` has taken out, with its names."""
+    for index, name in enumerate(_NAMES.get()):
+        text = text.replace(chr(_FIRST + index), name)
+    return text
+
+
+@cache
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """One of *names*, the longest that fits, as words of its own."""
+    return re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_])")
+
+
+LEAST = 6
+"""Letters that a message needs beside its places for a sentence to be recognised by them."""
+
+
+NOTHING = "nothing"
+"""What a message calls an empty value; all other single words are names."""
+
+
+class _Sentence(NamedTuple):
+    message: str
+    pieces: tuple[str, ...]
+    """What stands around the places, the longest first."""
+
+
+def retold(text: str) -> str:
+    """*text*, a sentence that files keep in English, in the language that is spoken.
+
+    Values within it that are sentences themselves are retold, too; of several lines, and of what stands behind a
+    colon, each part on its own. What no message fits stays as it is, and so do names that a scenario gives (`keep`).
+    """
+    code = current()
+    if code == ENGLISH:
+        return text
+    told = _told(hidden(text), code)
+    if (fewer := hidden(text, words=False)) != hidden(text):
+        # a name of one word may be a word of the message: whatever leaves less English
+        told = min(told, _told(fewer, code), key=lambda one: len(re.findall("[A-Za-z]", hidden(one))))
+    return shown(told)
+
+
+def _told(text: str, code: str) -> str:
+    """*text*, whose names are hidden, in the language *code*."""
+    if not text.strip():
+        return text
+    if "\n" in text:
+        return "\n".join(_told(line, code) for line in text.split("\n"))
+    return _sentence(text, code) or _one_by_one(text, code) or _behind_a_colon(text, code) or text
+
+
+def _sentence(text: str, code: str) -> str | None:
+    """A message, also with a capital and a full stop that it got later."""
+    small = text[:1].lower() + text[1:]
+    stop = "." if text.endswith(".") else ""
+    for one in dict.fromkeys((text, small)):
+        if told := _whole(one, code, stop):
+            return told
+    for one in dict.fromkeys((text[:-1], small[:-1])) if stop else ():
+        if told := _whole(one, code):
+            return told + catalogue(code).get(stop, stop)
+    return _whole(text, code) if stop else None
+
+
+def _one_by_one(text: str, code: str) -> str | None:
+    """Several sentences or clauses, the first of which is recognised."""
+    for mark, kept in ((". ", 1), ("; ", 0)):
+        at = text.find(mark)
+        while at >= 0:
+            if told := _sentence(text[: at + kept], code):
+                return told + (catalogue(code).get(mark, mark) if not kept else "") + _told(text[at + 2 :], code)
+            at = text.find(mark, at + 1)
+    return None
+
+
+def _whole(text: str, code: str, end: str = "") -> str | None:
+    """The message that *text* was made of, among those that end so, in the language *code*."""
+    known = catalogue(code)
+    if text in known:
+        return known[text]
+    for sentence in _sentences(code):
+        if (
+            sentence.message.endswith(end)
+            and all(piece in text for piece in sentence.pieces)
+            and (found := _pattern(sentence.message).fullmatch(text))
+        ):
+            values = {name: _value(value, known, code) for name, value in found.groupdict().items()}
+            return _places_filled(known[sentence.message], values)
+    return None
+
+
+def _value(text: str, known: dict[str, str], code: str) -> str:
+    """What stands in a place: a sentence, a list of names, or a name or number, which stays as it is."""
+    if text == NOTHING or " " in text:
+        parts = text.split(", ")
+        if len(parts) > 1 and all(part in known for part in parts):
+            return known.get(", ", ", ").join(known[part] for part in parts)
+        head, mark, rest = text.partition("; ")  # a clause that was joined to what holds the place
+        if mark and (told := _told(rest, code)) != rest:
+            return _value(head, known, code) + known.get(mark, mark) + told
+        return _told(text, code)
+    return text
+
+
+def _behind_a_colon(text: str, code: str) -> str | None:
+    """A path, a name or an option, and behind it a sentence."""
+    at = text.find(": ")
+    while at >= 0:
+        if told := _whole(text[at + 2 :], code):
+            return text[: at + 2] + told
+        at = text.find(": ", at + 1)
+    return None
+
+
+@cache
+def _sentences(code: str) -> tuple[_Sentence, ...]:
+    """Messages with places, those with most words of their own first."""
+    found = []
+    for message in catalogue(code):
+        try:
+            parts = list(Formatter().parse(message))
+        except ValueError:  # braces of its own
+            continue
+        pieces = tuple(sorted((part[0] for part in parts if part[0]), key=len, reverse=True))
+        least = 2 if message.startswith((" ", ", ", "; ")) else LEAST  # what is joined to a sentence
+        if any(part[1] for part in parts) and len(re.findall("[A-Za-z]", "".join(pieces))) >= least:
+            found.append(_Sentence(message, pieces))
+    return tuple(sorted(found, key=lambda one: -sum(map(len, one.pieces))))
+
+
+@cache
+def _pattern(message: str) -> re.Pattern[str]:
+    parts, seen = [], set()
+    for literal, name, *_ in Formatter().parse(message):
+        parts.append(re.escape(literal))
+        if name:
+            parts.append(f"(?P={name})" if name in seen else f"(?P<{name}>.*?)")
+            seen.add(name)
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _places_filled(message: str, values: dict[str, str]) -> str:
+    """*message* with *values*, which are text already: how numbers are to be shown was decided in English."""
+    return "".join(literal + (values[name] if name else "") for literal, name, *_ in Formatter().parse(message))

@@ -1,0 +1,208 @@
+"""How an engine lays out the KV cache of a model: groups of layers, compressed attention, recurrent states.
+
+Groups (vLLM, `v1/core/kv_cache_utils.py`): layers that keep all tokens, layers with a sliding window and layers with
+a state are dealt to groups of the same number of layers. A block of any group takes the same memory: that many
+layers, `block_size` tokens. Where states are larger than such a block, the block grows until it holds one.
+
+Compressed attention (DeepSeek-V4, as vLLM lays it out): beside its entries, a layer keeps those of its window one by
+one. Compressors keep a value and a weight at 32 bit for each number of each token that waits to be compressed: the
+last 8 tokens where entries overlap, the last 128 where they do not. In 8 bit all of it lies in blocks as large as
+one of 64 entries, so a compressor's block holds 4 or 8 tokens, an indexer's 4. While a step computes a prompt, all
+of the prompt's tokens in it have their places. Every rank holds all of it
+(vllm: models/deepseek_v4/compressor.py, v1/attention/backends/mla/sparse_swa.py).
+
+Recurrent states in a cache of their own (SGLang, `handle_max_mamba_cache`):
+
+    memory of the states = ratio / (1 + ratio) of what the weights leave; the KV cache gets the rest
+    requests at once     = places // places of a request
+
+A place holds the states of all linear layers for one sequence. With a prefix cache a request has places for the
+states that it leaves there (three), and for those that are written while the next step is formed (two more).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from sim.catalogue.model import (
+    CompressedAttention,
+    Model,
+    index_key_bytes,
+    kv_bytes_per_token_layer,
+    kv_share,
+    state_bytes,
+)
+from sim.catalogue.quantization import KvCacheDtype, kv_element_bytes
+from sim.units import GB
+
+STATE = 0
+"""Stands for the window of a group that keeps one state for a sequence, however long it is."""
+FEW_MORE = 1.5
+"""Groups are as large as the largest kind of layers where that has fewer than this multiple of the smallest kind's."""
+
+
+def layer_bytes(model: Model, tensor_parallel_size: int, dtype: KvCacheDtype, whole: bool = False) -> float:
+    """Bytes that a token has in the cache of one layer on one GPU."""
+    element_bytes = float(kv_element_bytes(dtype))
+    return kv_bytes_per_token_layer(model, element_bytes, whole) * kv_share(model, tensor_parallel_size, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class KvLayout:
+    """Groups of layers that share a pool of blocks."""
+
+    windows: tuple[int | None, ...]
+    """Of each group: its sliding window [tokens], None where it keeps all tokens, or `STATE`."""
+    layers: int
+    """Layers of a group, padding included."""
+    block_size: int
+    """Tokens in a block."""
+    layer_bytes: float
+    """Bytes of a token in one of them on a GPU. Where heads differ, a layer with more counts as several."""
+    steps_in_flight: int = 1
+    """Steps whose tokens a window keeps while they are computed."""
+    states: int = 1
+    """Most states that a sequence holds in a group of them."""
+
+    @classmethod
+    def of(
+        cls, model: Model, block_size: int, dtype: KvCacheDtype = "auto", tensor_parallel_size: int = 1
+    ) -> "KvLayout":
+        """The groups of *model* where blocks hold *block_size* tokens if nothing asks for larger ones.
+
+        States are split over the ranks, KV heads up to their number, and MLA's latents not at all.
+        """
+        inside, whole = (layer_bytes(model, tensor_parallel_size, dtype, kind) for kind in (False, True))
+        unit = min(inside, whole) if model.whole_heads is not None else whole
+        wide = {kind: round(size / unit) for kind, size in ((False, inside), (True, whole))}
+        kinds: list[tuple[int | None, int]] = [
+            (None, wide[True] * (model.cached_layers - model.sliding_window_layers)),
+            (model.sliding_window, wide[False] * model.sliding_window_layers),
+            (STATE, model.linear_attention_layers),
+        ]
+        kinds = [(window, layers) for window, layers in kinds if layers]
+        fewest, most = (pick(layers for _, layers in kinds) for pick in (min, max))
+        size = most if most < FEW_MORE * fewest else fewest
+        windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
+        blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * unit))
+        return cls(tuple(windows), size, block_size * max(1, blocks, *wide.values()), unit)
+
+    def blocks(self, tokens: int, budget: int) -> int:
+        """Most blocks that a request of so many *tokens* holds at once, where a step has up to *budget* tokens."""
+        whole = -(-tokens // self.block_size)
+        total = 0
+        for window in self.windows:
+            inside = -(-((window or 0) - 1 + budget * self.steps_in_flight) // self.block_size) + 1
+            total += whole if window is None else min(whole, self.states if window == STATE else inside)
+        return total
+
+    def longest(self, blocks: int, budget: int) -> int:
+        """Tokens of the longest request that never holds more than so many *blocks*."""
+        return self.block_size * (
+            bisect_right(range(blocks + 1), blocks, key=lambda places: self.blocks(places * self.block_size, budget))
+            - 1
+        )
+
+    @property
+    def has_states(self) -> bool:
+        """Whether some layers keep a state."""
+        return STATE in self.windows
+
+
+BLOCK_ENTRIES = 64
+ALIGNED_TO = 576
+"""Bytes of which a block in 8 bit is a multiple."""
+STATE_NUMBER_BYTES = 4
+VALUE_AND_WEIGHT = 2
+OVERLAP = 2
+"""Entries of fine layers are made of twice their tokens, and have two of each number."""
+FINE_BLOCK, COARSE_BLOCK = 4, 8
+"""Tokens in a compressor's block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Blocks of one kind in all layers."""
+
+    window: int
+    """Tokens that stay."""
+    block_tokens: int
+    bytes_per_block: float
+
+    def bytes(self, tokens: int) -> float:
+        """Of a sequence that has so many *tokens* of its window."""
+        return (ceil(min(tokens, self.window) / self.block_tokens) + 1) * self.bytes_per_block
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Of a token that is being computed."""
+        return self.bytes_per_block / self.block_tokens
+
+
+def near(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> Iterator[Near]:
+    """What *model* keeps beside its entries, on each GPU of a stage with all layers."""
+    eight_bit = kv_element_bytes(dtype) == 1
+
+    def block(payload: float, own: float) -> float:
+        return ceil(payload / ALIGNED_TO) * ALIGNED_TO if eight_bit else own
+
+    entries = BLOCK_ENTRIES * kv_bytes_per_token_layer(model, kv_element_bytes(dtype))
+    numbers = VALUE_AND_WEIGHT * STATE_NUMBER_BYTES * model.head_dim
+    fine, coarse = FINE_BLOCK * OVERLAP * numbers, COARSE_BLOCK * numbers
+    yield Near(compressed.window, BLOCK_ENTRIES, model.layers * block(entries, entries))
+    yield Near(OVERLAP * compressed.fine_ratio, FINE_BLOCK, compressed.fine_layers * block(entries, fine))
+    yield Near(compressed.coarse_ratio, COARSE_BLOCK, compressed.coarse_layers * block(entries, coarse))
+    if (indexer := model.indexer) is not None:
+        keys = BLOCK_ENTRIES * index_key_bytes(model) * indexer.tokens_per_key
+        state = FINE_BLOCK * OVERLAP * VALUE_AND_WEIGHT * STATE_NUMBER_BYTES * indexer.head_dim
+        yield Near(OVERLAP * compressed.fine_ratio, FINE_BLOCK, indexer.indexing_layers * block(keys, state))
+
+
+def near_sequence_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
+    """Of a sequence of so many *tokens* on each GPU, all layers; 0 without compressed attention [bytes]."""
+    return sum(one.bytes(tokens) for one in near(model, model.compressed, dtype)) if model.compressed else 0.0
+
+
+def near_step_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
+    """Of the *tokens* that a step computes, on each GPU, all layers; 0 without compressed attention [bytes]."""
+    if model.compressed is None:
+        return 0.0
+    return tokens * sum(one.bytes_per_token for one in near(model, model.compressed, dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class StateCache:
+    """How an engine sizes it."""
+
+    kv_ratio: float
+    """Its memory over that of the KV cache."""
+    per_request: int
+    """Places that a running request counts for."""
+    places: int | None = None
+    """As the operator set them; None: as many as its memory holds."""
+
+    def places_in(self, free_bytes: float, place_bytes: float) -> int:
+        """Places of *place_bytes* where weights leave *free_bytes* of a GPU."""
+        if self.places is not None:
+            return self.places
+        return max(0, int(self.kv_ratio / (1 + self.kv_ratio) * free_bytes // place_bytes))
+
+    def requests(self, places: int) -> int:
+        """Most requests that run at once on *places*."""
+        return places // self.per_request
+
+    def why_not(self, free_bytes: float, place_bytes: float) -> str:
+        """Why no request runs where weights leave *free_bytes* of a GPU; empty if one does, or if nothing is left."""
+        if self.places is not None and self.places < self.per_request:
+            return f"{self.places} places for recurrent states are fewer than the {self.per_request} of a request"
+        needed = (self.places or self.per_request) * place_bytes
+        held = self.places_in(free_bytes, place_bytes) * place_bytes
+        if free_bytes <= 0 or needed <= held < free_bytes:
+            return ""
+        return f"needs {needed / GB:.2f} GB for recurrent states, {free_bytes / GB:.2f} GB are left beside the weights"
+
+
+def place_bytes(model: Model, tensor_parallel_size: int, layers: int) -> float:
+    """States of one sequence in a stage of *layers* layers of *model*, on one of its GPUs [B]."""
+    return state_bytes(model) * model.linear_attention_layers * layers / model.layers / tensor_parallel_size

@@ -1,0 +1,167 @@
+"""How parallelism spreads a replica's weights over GPUs, and which layouts an engine refuses.
+
+Tensor parallelism cuts attention by heads, feed-forward blocks by their intermediate size and the vocabulary by
+rows; norms, routers and MLA's down-projections stay whole on every rank. KV heads are replicated beyond their
+number. Pipeline stages take whole layers. Data-parallel ranks are copies, except that expert parallelism deals whole
+experts to all ranks of all copies.
+"""
+
+from dataclasses import dataclass
+
+from sim.catalogue.model import Matrix, Model
+from sim.catalogue.quantization import Quantization, bits, covers, padded
+
+VOCAB_MULTIPLE = 64
+"""vLLM pads the vocabulary to a multiple of this before cutting it (layers/vocab_parallel_embedding.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one replica is spread over GPUs."""
+
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+
+    @property
+    def joined(self) -> int:
+        """GPUs that exchange anything: data-parallel ranks only where they share experts."""
+        ranks = self.data_parallel_size if self.enable_expert_parallel else 1
+        return self.tensor_parallel_size * self.pipeline_parallel_size * ranks
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+
+def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
+    """First and last (exclusive) layer of each pipeline stage.
+
+    Left-over layers go one each to the stages before the last, which has the LM head (vLLM, distributed/utils.py).
+    """
+    sizes = [layers // stages] * stages
+    for extra in range(layers % stages):
+        sizes[-2 - extra] += 1
+    ends = [sum(sizes[: stage + 1]) for stage in range(stages)]
+    return [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def stage_weight_bytes(
+    model: Model, quantization: Quantization, matrices: tuple[Matrix, ...], layout: Layout, stage: int
+) -> float:
+    """Weights on each GPU of one pipeline stage, the rotary table included [bytes].
+
+    *model* and its *matrices* are as the quantised checkpoint stores them (see `padded`).
+    """
+    total = _rotary_table_bytes(model)
+    for matrix in matrices:
+        held = copies(model, matrix, layout, stage)
+        if held:
+            total += held * rank_bytes(model, quantization, matrix, layout)
+    return total
+
+
+def copies(model: Model, matrix: Matrix, layout: Layout, stage: int) -> int:
+    """How many of *matrix* one GPU of a stage holds, or its part of them."""
+    first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
+    held = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
+    if matrix.last_layer == 0:
+        held = int(_holds(model, matrix, stage == 0, last == model.layers))
+    if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
+        ranks = layout.tensor_parallel_size * layout.data_parallel_size
+        held = held // model.moe.experts * -(-model.moe.experts // ranks)
+    return held
+
+
+def _holds(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) -> bool:
+    """Whether a stage has a matrix that belongs to no layer; a tied embedding is needed at both ends."""
+    if matrix.role == "embedding":
+        return first_stage or (last_stage and model.tie_embeddings and matrix.split == "vocab")
+    return last_stage
+
+
+def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: Layout) -> float:
+    """Bytes of one copy of *matrix* on one rank."""
+    tp, inputs, outputs = layout.tensor_parallel_size, float(matrix.inputs), float(matrix.outputs)
+    if matrix.split == "vocab":
+        vocab = -(-model.vocab // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+        inputs, outputs = vocab / tp, float(model.hidden)
+    elif matrix.role == "expert" and layout.enable_expert_parallel:
+        pass
+    elif matrix.split == "outputs":
+        outputs /= tp
+    elif matrix.split == "inputs":
+        inputs /= tp
+    elif matrix.split == "kv_heads":
+        kv_heads = matrix.kv_heads or model.kv_heads
+        outputs = outputs / kv_heads * max(1, kv_heads // tp)
+    size = inputs * outputs * bits(quantization, matrix, model.tie_embeddings) / 8
+    return size + inputs * quantization.input_row_bytes if covers(quantization, matrix) else size
+
+
+def _rotary_table_bytes(model: Model) -> float:
+    """Cosines and sines of all positions at 16 bit, which every GPU keeps: 0.03 GiB for 131,072 positions."""
+    if model.learned_positions:
+        return 0.0
+    width = model.head_dim if model.mla is None else model.mla.qk_rope_head_dim
+    return 2.0 * model.max_context * width
+
+
+def check_parallel(model: Model, quantization: Quantization, layout: Layout) -> list[str]:
+    """What is wrong with *layout* for *model*, one line each; empty if nothing is.
+
+    Heads must divide evenly. KV heads may be replicated when there are fewer than ranks, which needs an even division
+    as well. A quantised rank holds whole scale groups.
+    """
+    tp = layout.tensor_parallel_size
+    found = _head_problems(model, tp) if tp > 1 else []
+    if layout.pipeline_parallel_size > model.layers:
+        found.append(
+            f"pipeline_parallel_size {layout.pipeline_parallel_size} exceeds the {model.layers} layers of {model.id}"
+        )
+    if layout.enable_expert_parallel and model.moe is None:
+        found.append(f"enable_expert_parallel: {model.id} has no experts")
+    for name, size in _split_sizes(padded(quantization, model), layout):
+        found += _size_problems(model, quantization, name, size, tp)
+    return found
+
+
+def _head_problems(model: Model, tp: int) -> list[str]:
+    if model.heads % tp:
+        usable = ", ".join(str(n) for n in range(1, min(model.heads, 16) + 1) if model.heads % n == 0)
+        return [
+            f"tensor_parallel_size {tp} does not divide {model.heads} attention heads of {model.id} "
+            f"(it could be {usable})"
+        ]
+    if model.mla is None and model.kv_heads % tp and tp % model.kv_heads:
+        return [
+            f"tensor_parallel_size {tp} neither divides nor is a multiple of {model.kv_heads} KV heads of {model.id}"
+        ]
+    return []
+
+
+def _split_sizes(model: Model, layout: Layout) -> list[tuple[str, int]]:
+    """Input sizes that tensor parallelism cuts."""
+    sizes = []
+    if model.feed_forward_layers > model.expert_layers:
+        sizes.append(("intermediate size", model.intermediate))
+    if model.moe is not None and not layout.enable_expert_parallel:
+        sizes.append(("expert intermediate size", model.moe.moe_intermediate))
+    values = model.head_dim if model.mla is None else model.mla.v_head_dim
+    return [*sizes, ("attention output size", model.heads * values)]
+
+
+def _size_problems(model: Model, quantization: Quantization, name: str, size: int, tp: int) -> list[str]:
+    if tp > 1 and size % tp:
+        return [f"tensor_parallel_size {tp} does not divide the {name} {size} of {model.id}"]
+    group = quantization.group_size
+    if tp == 1 or group is None or not quantization.whole_groups_per_rank or (size // tp) % group == 0:
+        return []
+    if quantization.applies_to == "experts" and "expert" not in name:
+        return []
+    return [
+        f"tensor_parallel_size {tp} cuts the {name} {size} of {model.id} into {size // tp}, "
+        f"which is not a multiple of the group of {group} in {quantization.id}"
+    ]

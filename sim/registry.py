@@ -1,0 +1,307 @@
+"""Policies of a user's own, from outside the package: what a scenario may name beside the built-in ones.
+
+`sim.register` enters a class under a kind and a name; a package may offer classes as entry points of the group
+`gpufleet.policies`, called `routing.sticky`. A scenario then names the policy and its options as it names a built-in
+one. The options are the parameters of the class that the program does not give itself. A result records the version
+of each policy that it rests on: a digest of the code that the policy runs.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter, signature
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, PydanticUserError, TypeAdapter, create_model
+from pydantic_core import core_schema
+
+from sim.spec import Spec
+
+GROUP = "gpufleet.policies"
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "routing": ("policy", ("pools", "rng")),
+    "batching": ("policy", ("limits", "pool", "waiting")),
+    "steptime": ("model", ("hardware",)),
+    "autoscaling": ("policy", ()),
+}
+"""Kind -> the key of a scenario that names the policy, and the parameters that the program gives."""
+METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "routing": (("choose",),),
+    "batching": (("order",), ("form", "may_admit", "commit", "evict")),
+    "steptime": (("leap",),),
+    "autoscaling": (("wanted",),),
+}
+"""Kind -> the methods that a class must have: those of one of the tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A class under the name that scenarios use."""
+
+    kind: str
+    name: str
+    make: Callable[..., Any]
+
+
+class Registered(Spec):
+    """What a scenario says of a registered policy: its name and its options."""
+
+    registration: ClassVar[Registration]
+
+    def made(self, **given: Any) -> Any:
+        """The policy, with the options of the scenario and those of *given* that it has parameters for."""
+        tag, _ = KINDS[self.registration.kind]
+        own = type(self).own_options
+        accepted = _parameters(self.registration.make)
+        options = {name: getattr(self, name) for name in own if name != tag}
+        return self.registration.make(**{name: given[name] for name in given if name in accepted}, **options)
+
+    own_options: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def is_named_by(cls, data: Any) -> bool:
+        """Whether *data*, as a scenario has it, names this policy; False of the classes without a registration."""
+        one = getattr(cls, "registration", None)
+        return one is not None and isinstance(data, Mapping) and data.get(KINDS[one.kind][0]) == one.name
+
+    def __reduce__(self) -> Any:
+        return _revived, (self.registration, self.model_dump(exclude_unset=True))
+
+
+def _revived(registration: Registration, data: dict[str, Any]) -> Registered:
+    enter([registration])
+    return _SPECS[registration.kind, registration.name].model_validate(data)
+
+
+_SPECS: dict[tuple[str, str], type[Registered]] = {}
+_BASES: dict[str, tuple[type[Registered], frozenset[str]]] = {}
+"""Kind -> the class that its registered policies derive from, and the names of the built-in ones."""
+
+
+class Registry:
+    """Opens a union of specs, distinguished by a key, to registered policies of *kind*; stands in its Annotated."""
+
+    def __init__(self, kind: str, base: type[Registered], builtin: Any) -> None:
+        self.kind, self.tag = kind, KINDS[kind][0]
+        _BASES[kind] = (base, frozenset(_tags(builtin, self.tag)))
+
+    def members(self) -> list[type[Registered]]:
+        """The registered policies, those that are not loaded yet left out."""
+        return [spec for (kind, _), spec in _SPECS.items() if kind == self.kind]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        inner = handler(source)
+        shown = core_schema.wrap_serializer_function_ser_schema(self._shown, info_arg=True, schema=inner)
+        return core_schema.no_info_wrap_validator_function(self._read, inner, serialization=shown)
+
+    def _read(self, value: Any, builtin: Callable[[Any], Any]) -> Any:
+        if isinstance(value, Registered):
+            return value
+        spec = find(self.kind, value.get(self.tag)) if isinstance(value, Mapping) else None
+        return builtin(value) if spec is None else spec.model_validate(value)
+
+    def _shown(self, value: Any, builtin: Callable[[Any], Any], info: Any) -> Any:
+        if not isinstance(value, Registered):
+            return builtin(value)
+        kept = {name: getattr(info, name) for name in ("mode", "exclude_unset", "exclude_none", "exclude_defaults")}
+        return value.model_dump(**kept)
+
+
+def _tags(union: Any, tag: str) -> Iterator[str]:
+    if get_origin(union) is Annotated:
+        union = get_args(union)[0]
+    for spec in get_args(union) or (union,):
+        yield from get_args(spec.model_fields[tag].annotation)
+
+
+def find(kind: str, name: Any) -> type[Registered] | None:
+    """The registered policy *name*, loaded from an entry point if need be; None for a built-in or unknown one."""
+    if not isinstance(name, str) or name in _BASES[kind][1]:
+        return None
+    if (kind, name) not in _SPECS and (point := _offered().get(f"{kind}.{name}")) is not None:
+        enter([Registration(kind, name, point.load())])
+    return _SPECS.get((kind, name))
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    """The entry points of installed packages, by name; none is loaded."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def enter(registrations: Iterable[Registration]) -> None:
+    """Makes policies known to this process; one of the same kind and name takes the place of an earlier one.
+
+    Raises ValueError for an unknown kind, a name that is taken, a method that is missing, or an option that a scenario
+    cannot give.
+    """
+    for one in registrations:
+        known = _SPECS.get((one.kind, one.name))
+        if known is None or known.registration.make is not one.make:
+            _SPECS[one.kind, one.name] = _spec(one)
+
+
+def entered() -> list[Registration]:
+    """All policies that this process knows."""
+    return [spec.registration for spec in _SPECS.values()]
+
+
+def _spec(one: Registration) -> type[Registered]:
+    if one.kind not in KINDS:
+        raise ValueError(f"there are policies of the kinds {', '.join(KINDS)}, not {one.kind!r}")
+    tag, given = KINDS[one.kind]
+    base, builtin = _BASES[one.kind]
+    if not isinstance(one.name, str) or not one.name.strip():
+        raise ValueError(f"{one.kind}: a policy has a name, not {one.name!r}")
+    if one.name in builtin:
+        raise ValueError(f"{one.kind}: {one.name} is a built-in policy; another name is needed")
+    if not callable(one.make):
+        raise ValueError(f"{one.name}: a class is needed, not {one.make!r}")
+    fields: dict[str, Any] = {tag: (Literal[one.name], ...)}
+    _check_methods(one)
+    hints = _hints(one)
+    for name, parameter in _parameters(one.make).items():
+        if name in given:
+            continue
+        if name in base.model_fields:
+            raise ValueError(f"{one.name}: the option {name} is one that every policy of the kind {one.kind} has")
+        if name.startswith("_") or hasattr(base, name):
+            raise ValueError(f"{one.name}: {name} cannot be the name of an option; another one is needed")
+        default = ... if parameter.default is Parameter.empty else parameter.default
+        fields[name] = (_type_of_option(one, name, hints.get(name, Any)), default)
+    build: Any = create_model  # the plugin of mypy would make it a type of its own
+    spec: type[Registered] = build(one.name, __base__=base, __doc__=one.make.__doc__, **fields)
+    spec.registration, spec.own_options = one, tuple(fields)
+    return spec
+
+
+def _check_methods(one: Registration) -> None:
+    """Raises ValueError naming the methods without which the class could not be used. Of a function that makes
+    policies nothing is known before it is called.
+    """
+    if not isinstance(one.make, type):
+        return
+    abstract: frozenset[str] = getattr(one.make, "__abstractmethods__", frozenset())
+    missing = [
+        [name for name in names if name in abstract or not callable(getattr(one.make, name, None))]
+        for names in METHODS[one.kind]
+    ]
+    if all(missing):
+        wanted = " or ".join(", ".join(names) for names in missing)
+        raise ValueError(f"{one.name}: the class {one.make.__name__} has no method {wanted}, which {one.kind} needs")
+
+
+def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return {name: one for name, one in signature(make).parameters.items() if one.kind in named}
+
+
+def _hints(one: Registration) -> dict[str, Any]:
+    """Types of the parameters. Raises ValueError."""
+    try:
+        return get_type_hints(one.make.__init__ if isinstance(one.make, type) else one.make)  # type: ignore[misc]
+    except NameError as error:
+        raise ValueError(f"{one.name}: the type of a parameter is not known: {error}") from None
+    except TypeError:  # a callable object
+        return {}
+
+
+def _type_of_option(one: Registration, name: str, found: Any) -> Any:
+    """*found*, if a scenario can give a value of that type. Raises ValueError."""
+    try:
+        TypeAdapter(found)
+    except PydanticUserError:
+        shown = getattr(found, "__name__", found)
+        raise ValueError(f"{one.name}: a scenario cannot give the option {name} of the type {shown}") from None
+    return found
+
+
+PLAIN = (str, bytes, int, float, bool, type(None), tuple, list, dict, frozenset)
+"""Values that are the same wherever they print the same."""
+
+
+def versions(data: Any) -> dict[str, str]:
+    """`kind.name` of every registered policy that the *data* of a fleet names, with the digest of its code."""
+    found: dict[str, str] = {}
+    for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
+        if isinstance(value, Mapping) and key in KINDS:
+            spec = find(str(key), value.get(KINDS[str(key)][0]))
+            if spec is not None:
+                found[f"{key}.{spec.registration.name}"] = version(spec.registration.make)
+        if isinstance(value, Mapping | list | tuple):
+            found |= versions(value)
+    return found
+
+
+def version(make: Any) -> str:
+    """A digest of the code of a class or function.
+
+    Of a module that lies in a file it is that of the file, of a package that of all its files. What a notebook or a
+    script defines is followed from function to function instead, so that another cell or line changes nothing.
+    """
+    digest = hashlib.sha256()
+    module = sys.modules.get(make.__module__)
+    file = getattr(module, "__file__", None)
+    if make.__module__ == "__main__" or file is None:
+        for piece in _pieces(make, set()):
+            digest.update(piece)
+    else:
+        package = sys.modules.get(make.__module__.partition(".")[0])
+        inside = getattr(package, "__path__", None)
+        files = sorted(Path(inside[0]).rglob("*.py")) if inside else [Path(file)]
+        for path in files:
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _pieces(thing: Any, seen: set[int]) -> Iterator[bytes]:
+    """The byte code, constants and names of *thing*, and of what it refers to in its own module."""
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, staticmethod | classmethod):
+        yield from _pieces(thing.__func__, seen)
+    elif isinstance(thing, property):
+        yield from _pieces([thing.fget, thing.fset, thing.fdel], seen)
+    elif isinstance(thing, FunctionType):
+        yield from _code(thing.__code__)
+        yield from _pieces([thing.__defaults__, thing.__kwdefaults__], seen)
+        used = [thing.__globals__.get(name) for name in thing.__code__.co_names]
+        held = [cell.cell_contents for cell in thing.__closure__ or ()]
+        yield from _pieces([one for one in used if _is_own(one, thing)] + held, seen)
+    elif isinstance(thing, type):
+        yield thing.__qualname__.encode()
+        for base in thing.__bases__:
+            yield from _pieces(base, seen) if base.__module__ == thing.__module__ else [base.__qualname__.encode()]
+        hidden = ("__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "__static_attributes__")
+        for name, value in sorted(vars(thing).items()):
+            if name not in hidden:
+                yield name.encode()
+                yield from _pieces(value, seen)
+    elif isinstance(thing, list | tuple) and not all(isinstance(one, PLAIN) for one in thing):
+        for one in thing:
+            yield from _pieces(one, seen)
+    elif isinstance(thing, PLAIN):
+        yield repr(thing).encode()
+    elif hasattr(thing, "tobytes"):
+        yield thing.tobytes()
+
+
+def _is_own(thing: Any, user: FunctionType) -> bool:
+    """Whether *thing* is defined beside its *user*: a constant, a function or a class of its module."""
+    return not isinstance(thing, ModuleType) and getattr(thing, "__module__", user.__module__) == user.__module__
+
+
+def _code(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames)).encode()
+    for constant in code.co_consts:
+        yield from _code(constant) if isinstance(constant, CodeType) else [repr(constant).encode()]
+
+
+__all__ = ["Registered", "Registration", "Registry", "enter", "entered", "versions"]

@@ -1,0 +1,209 @@
+"""What an answer rests on: how fleets are built, assumptions, values to check, sources, and how old prices are.
+
+All but the age of prices comes from the resolved plans. Age is counted from the newest price in the catalogue, not
+from today: the same scenario says the same on any day.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.value import WEAK_KINDS
+from sim.language import N_, _, retold
+from sim.report.run.key_figures import axis_cells
+from sim.report.words.service_level import asked_for, routing_told
+from sim.report.words.text import axis_label, commas, number, plain, ranged, replicas_of
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.schema import Scenario
+from sim.scenario.slo import Slo
+from sim.study.points import Point
+
+Plans = Sequence[Mapping[str, Any]]
+"""As sim.scenario.resolving.describe makes them, one per fleet or more."""
+
+SERVICE_ROWS = {
+    "max_batch_size": N_("largest batch"),
+    "max_queue_delay_s": N_("longest wait for others [s]"),
+    "instances": N_("instances on a GPU"),
+    "sharing": N_("sharing between instances"),
+}
+BATCHING_ROWS = {
+    "policy": "scheduler",
+    "max_num_seqs": N_("concurrent sequences (max_num_seqs)"),
+    "max_num_batched_tokens": N_("token budget of a step (max_num_batched_tokens)"),
+    "gpu_memory_utilization": N_("share of memory for the engine"),
+    "max_model_len": N_("longest prompt + output [tokens]"),
+    "enable_prefix_caching": N_("prefix caching"),
+    "scheduling": N_("scheduling"),
+}
+MEMORY_ROWS = {
+    "total": N_("memory per GPU, as the driver reports [GB]"),
+    "usable": N_("usable by the engine [GB]"),
+    "weights": N_("weights [GB]"),
+    "activations": N_("activations [GB]"),
+    "context": N_("CUDA context and libraries [GB]"),
+    "graphs": N_("CUDA graphs [GB]"),
+    "comms": N_("communication buffers [GB]"),
+    "kv": N_("KV cache [GB]"),
+    "states": N_("recurrent states [GB]"),
+}
+HOST_MEMORY_ROWS = {
+    "weights": N_("weights in host memory, of a replica [GB]"),
+    "kv": N_("KV cache in host memory, of a replica [GB]"),
+}
+
+
+def one_per_fleet(resolved: Plans) -> Plans:
+    """What a fleet is made of does not depend on the load: its first plan stands for all."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for plan in resolved:
+        first.setdefault(str(plan.get("fleet", "")), plan)
+    return list(first.values())
+
+
+def build(plans: Plans) -> dict[str, Any]:
+    """How every pool is built and what its memory holds, one column a pool; rows that say nothing are left out."""
+    pools = [(plan, pool) for plan in plans for pool in plan.get("pools", ())]
+    several = len(pools) > len(plans)
+    heads = [(str(plan["fleet"]), str(pool["name"]) if several else "") for plan, pool in pools]
+    columns = [_pool_cells(pool) for plan, pool in pools]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = [(name, [column.get(name, "") for column in columns]) for name in names]
+    return {"heads": heads, "rows": [(_(name), cells) for name, cells in rows if any(cells)]}
+
+
+def _pool_cells(pool: Mapping[str, Any]) -> dict[str, str]:
+    cells = {
+        "GPU": pool.get("gpu"),
+        N_("server"): pool.get("server"),
+        N_("replicas"): replicas_of(pool) if "replicas" in pool else "",
+    }
+    cells[N_("GPUs of a replica")] = _layout(pool)
+    batching, memory = pool.get("batching") or {}, pool.get("memory_gb_per_gpu") or {}
+    cells |= {text: batching.get(key) for key, text in BATCHING_ROWS.items()}
+    cells |= {text: f"{memory[key]:.2f}" for key, text in MEMORY_ROWS.items() if key in memory}
+    in_host = pool.get("host_memory_gb_per_replica") or {}
+    cells |= {text: f"{in_host[key]:.2f}" for key, text in HOST_MEMORY_ROWS.items() if key in in_host}
+    if "max_batch_size" in batching:
+        cells |= {text: batching[key] for key, text in SERVICE_ROWS.items()}
+    else:
+        cells[N_("KV cache [tokens of a rank]")] = pool.get("kv_tokens")
+    return {name: number(value) for name, value in cells.items()}
+
+
+def _layout(pool: Mapping[str, Any]) -> str:
+    sizes = {word: pool.get(f"{word}_parallel_size", 1) for word in ("tensor", "pipeline", "data")}
+    said = {"tensor": _("tensor parallel"), "pipeline": _("pipeline parallel"), "data": _("data parallel")}
+    ways = [f"{said[word]} {size}" for word, size in sizes.items() if size > 1]
+    part = _(" (a slice {mig})", mig=pool["mig"]) if "mig" in pool else ""
+    return f"{pool.get('gpus_per_replica', '')}{part}" + (f" ({commas(ways)})" if ways else "")
+
+
+def assumptions(
+    plans: Plans, slo: Mapping[str, Any], axes: Sequence[str], points: Sequence[Point]
+) -> list[tuple[str, str]]:
+    """What the run took as given."""
+    workload = _each(plans, lambda plan: retold(str(plan.get("workload") or "")))
+    if axes and workload:
+        workload = _("{workload} This is the first point of the sweep.", workload=workload)
+    rows = [(_("Model"), _each(plans, lambda plan: plan.get("model"))), (_("Workload"), workload)]
+    for axis in axes:
+        values = list(dict.fromkeys(cell for point in points for cell in axis_cells(point, [axis]) if cell))
+        rows.append((_("Sweep: {axis_label}", axis_label=axis_label(axis)), _(", ").join(values)))
+    rows.append((_("SLO"), asked_for(Slo.model_validate(slo))))
+    rows.append((_("Simulated time"), _each(plans, _window)))
+    rows.append((_("Replications"), _replications(points)))
+    rows.append((_("Seed"), _each(plans, lambda plan: number(plan.get("seed")))))
+    rows.append((_("Routing"), _each(plans, lambda plan: routing_told(plan.get("routing") or {}))))
+    rows += [(_("Note"), note) for note in notes(plans)]
+    return [(name, text) for name, text in rows if text]
+
+
+def notes(plans: Plans) -> list[str]:
+    """What a reader must know, each sentence once; with the fleets that it is about, unless it is about all."""
+    fleets: dict[str, dict[str, None]] = {}
+    for plan in plans:
+        for note in plan.get("notes", ()):
+            fleets.setdefault(note, {})[str(plan.get("fleet", ""))] = None
+    everyone = {str(plan.get("fleet", "")) for plan in plans}
+    return [
+        retold(note) if set(named) == everyone else f"{commas(named)}: {retold(note)}" for note, named in fleets.items()
+    ]
+
+
+def _each(plans: Plans, get: Any) -> str:
+    """The text of all plans; where they differ, each with its fleet."""
+    texts = {str(plan.get("fleet")): str(get(plan) or "") for plan in plans}
+    if len(set(texts.values())) <= 1:
+        return next(iter(texts.values()), "")
+    return _("; ").join(f"{fleet}: {text}" for fleet, text in texts.items())
+
+
+def _window(plan: Mapping[str, Any]) -> str:
+    window = plan.get("window_s") or {}
+    if not window:
+        return ""
+    horizon, warmup = window.get("horizon"), window.get("warmup") or 0.0
+    whole = (
+        _("until the last request has finished")
+        if horizon is None
+        else _("{value} s of arrivals", value=plain(horizon, 6))
+    )
+    if isinstance(warmup, str):
+        return _("{whole}, not measured until the run has settled (MSER-5, run by run)", whole=whole)
+    return _("{whole}, the first {value} s not measured", whole=whole, value=plain(warmup, 6)) if warmup else whole
+
+
+def _replications(points: Sequence[Point]) -> str:
+    counts = sorted({point.row["replications"] for point in points if point.ok})
+    if not counts:
+        return ""
+    return ranged(str(counts[0]), str(counts[-1]))
+
+
+def weak_values(resolved: Plans) -> list[dict[str, Any]]:
+    """The assumed and recalled values that the run rests on, each once, with the fleets that use it."""
+    found: dict[str, dict[str, Any]] = {}
+    for plan in resolved:
+        for value in plan.get("values", ()):
+            if value["kind"] in WEAK_KINDS:
+                name = str(value["path"]).removeprefix(f"fleets.{plan['fleet']}.")
+                row = found.setdefault(repr((name, value["value"])), {**value, "path": name, "fleets": {}})
+                row["fleets"][str(plan["fleet"])] = None
+    return list(found.values())
+
+
+def sources(resolved: Plans) -> list[dict[str, Any]]:
+    """Every source, once, by key."""
+    merged: dict[str, Any] = {}
+    for plan in resolved:
+        merged |= plan.get("sources", {})
+    return [{"key": key, **source} for key, source in sorted(merged.items())]
+
+
+OLD = timedelta(days=183)
+
+
+def price_age_note(scenario: Scenario, catalog: Catalog) -> list[str]:
+    """A sentence where offers of *scenario*, as it is before its sweep, are older than half a year; none otherwise."""
+    offers: dict[str, date] = {}
+    for fleet in scenario.fleets:
+        costs = resolve_fleet(scenario, fleet, catalog).costs
+        offers |= {name: value.as_of for name, value in (costs.values if costs else {}).items() if value.as_of}
+    newest = catalog.newest_price() if offers else date.min
+    old = {name: day for name, day in offers.items() if newest - day > OLD}
+    if not old:
+        return []
+    oldest = min(old, key=lambda name: (old[name], name))
+    return [
+        _(
+            "Prices older than six months: {old} of {all}, counted from the catalogue's newest ({newest}); the "
+            "oldest is of {day} ({offer}). Your own prices replace them: cost.quotes.",
+            old=len(old),
+            all=len(offers),
+            newest=newest,
+            day=old[oldest],
+            offer=oldest,
+        )
+    ]

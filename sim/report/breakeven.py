@@ -1,0 +1,631 @@
+"""The answer to "rent, buy or API?": sentences, charts, tables and a page.
+
+Who is the cheapest, from which utilisation on, and what would change it; charts of cost over utilisation and of
+money paid over the months.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isclose, isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.language import N_, _, retold
+from sim.report.charts.fonts import drawable
+from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
+from sim.report.json_document import heading
+from sim.report.page.page import Mark, Table, render_page, write_picture
+from sim.report.run.tables import write_rows
+from sim.report.words.money import amount as amount_text
+from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
+from sim.report.words.precision import capacity_notes, undrawn, unsettled
+from sim.report.words.service_level import load_notes, ranked_apart
+from sim.report.words.text import axis_label, difference, joined, listing, percent, plain, question_of
+from sim.report.words.text import place as place_text
+from sim.report.words.units import verdict_in_units
+from sim.scenario.schema import Scenario
+from sim.study.breakeven import API, BreakevenAnswer, Tipping
+from sim.study.breakeven_costs import Candidate, Cost, Month, payback_months
+from sim.units import HOURS_PER_MONTH
+
+ROUNDING = 1e-9
+"""Of sums of floats: what differs by less costs the same."""
+
+
+def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
+    """The verdict first, then what it depends on; before both what its capacities still depend on."""
+    return [*unsettled(answer.capacities), *_sentences(answer, with_tips)]
+
+
+def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
+    if not answer.usd_per_h:
+        if not any(one.mean for one in answer.capacities):
+            return [_("No fleet meets the service level at any load.")]
+        at = place_text(answer.axis, answer.load)
+        return [_("No fleet meets the service level at {place}.", place=at)]
+    told = [_cheapest(answer, names) for names in answer.products]
+    told[0] = joined([told[0], *undrawn(answer.uncertain)])
+    told += [ranked_apart(answer.models)] if answer.models else []
+    told += _crossings(answer)
+    told += _paybacks(answer)
+    if with_tips:
+        told += _tips(answer.winner, answer.tipping)
+        told += _tips(answer.best_machine, answer.tipping_of_machines, _(" of the machines"))
+    named = len(answer.products) if answer.models else 0  # these begin with the id of a model
+    return [*told[:named], *(line[:1].upper() + line[1:] for line in told[named:])]
+
+
+def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
+    """The first of *names*, in order of their cost, and the next."""
+    at, model = place_text(answer.axis, answer.load), answer.models.get(names[0], "")
+    winner, least = names[0], answer.usd_per_h[names[0]]
+    cheapest, alone = (
+        N_("At {at}, {winner} is the cheapest: {cash} a month"),
+        N_("At {at}, {winner} costs {cash} a month"),
+    )
+    first = _(cheapest if names[1:] else alone, at=at, winner=winner, cash=cash(least * HOURS_PER_MONTH))
+    if names[1:]:
+        second, usd_per_h = names[1], answer.usd_per_h[names[1]]
+        same = isclose(least, usd_per_h, rel_tol=ROUNDING)
+        first += (
+            _(", as much as {second}", second=second)
+            if same
+            else _(", {difference} below {second}", difference=difference(1 - least / usd_per_h), second=second)
+        )
+    return (_("{model}: ", model=model) if model else "") + _("{texts}.", texts=first)
+
+
+def _crossings(answer: BreakevenAnswer) -> list[str]:
+    """From which utilisation on a purchase beats the other ways to get the same tokens."""
+    told = []
+    for one in answer.candidates:
+        several = one.name in answer.cheaper and answer.at_load[one.name].units > 1
+        alone = _("One unit: ") if several else ""  # the verdict is about more of them
+        for name, ranges in answer.cheaper.get(one.name, {}).items():
+            if name == API and answer.models.get(API) != answer.models.get(one.name):
+                continue  # other tokens
+            where = _where_cheaper(answer, one, ranges, name)
+            told.append(_("{alone}{name} {where}.", alone=alone, name=one.name, where=where))
+    return told
+
+
+def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tuple[float, float]], other: str) -> str:
+    """Between which utilisations *one* is cheaper than the *other*."""
+    xs = [u for u, _ in answer.curves[one.name]]
+    if not ranges:
+        return _("never gets cheaper than {other}", other=other)
+    if ranges == [(xs[0], xs[-1])]:
+        return _(
+            "is cheaper than {other} at {percent} utilisation and above (lower loads were not simulated)",
+            other=other,
+            percent=percent(xs[0]),
+        )
+
+    def at(u: float) -> str:
+        return _(
+            "{percent} utilisation ({place_text})",
+            percent=percent(u),
+            place_text=place_text(answer.axis, float(f"{u * one.capacity:.3g}")),
+        )
+
+    parts = [
+        _("below {at}", at=at(high))
+        if low == xs[0]
+        else _("above {at}", at=at(low))
+        if high == xs[-1]
+        else _("between {percent} and {at}", percent=percent(low), at=at(high))
+        for low, high in ranges
+    ]
+    return _("is cheaper than {other} {listing}", other=other, listing=listing(parts))
+
+
+def _paybacks(answer: BreakevenAnswer) -> list[str]:
+    told = []
+    for one in answer.candidates:
+        cost = answer.at_load[one.name]
+        if not cost.flows.capex_usd:
+            continue
+        against = {
+            name: usd_per_h
+            for name, usd_per_h in answer.usd_per_h.items()
+            if _paid_by_month(answer, name) and answer.models.get(name) == answer.models.get(one.name)
+        }
+        if not against:
+            continue
+        name = min(against, key=lambda other: against[other])
+        other = answer.api if name == API and answer.api is not None else answer.at_load[name]
+        time = payback_months(cost, other)
+        saying = _("pays for itself in {time} months", time=plain(time))
+        if not isfinite(time):
+            life = (
+                _("its life of {life_months} months", life_months=plain(cost.finance.life_months))
+                if cost.finance is not None
+                else _("its life")
+            )
+            saying = _("does not pay for itself within {life} from what it saves, without its resale,", life=life)
+        told.append(
+            _(
+                "{name} costs {cash} and {saying} against {other}.",
+                name=one.name,
+                cash=cash(cost.flows.capex_usd),
+                saying=saying,
+                other=name,
+            )
+        )
+    return told
+
+
+def _paid_by_month(answer: BreakevenAnswer, name: str) -> bool:
+    return name == API or not answer.at_load[name].flows.capex_usd
+
+
+def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]:
+    told = []
+    for one in tipping:
+        limits = []
+        if one.below is not None:
+            limits.append(
+                _("above {amount} (below it {then_below})", amount=amount(one, one.below), then_below=one.then_below)
+            )
+        if one.above is not None:
+            limits.append(
+                _("below {amount} (above it {then_above})", amount=amount(one, one.above), then_above=one.then_above)
+            )
+        if limits:
+            stays = _(
+                "{winner} stays the cheapest{among} while {name} is {limits}",
+                winner=winner,
+                among=among,
+                name=retold(one.name),
+                limits=_(" and ").join(limits),
+            )
+            told.append(_("{stays}; it is {amount}.", stays=stays, amount=amount(one, one.now)))
+    return told
+
+
+def amount(one: Tipping, value: float) -> str:
+    """*value* of the input that tips, with its unit."""
+    return place_text(one.unit, float(f"{value:.3g}")) if one.name == "load" else amount_text(value, one.unit)
+
+
+def unmoved(answer: BreakevenAnswer) -> str:
+    """Inputs that never change who is the cheapest; of one candidate alone there is nothing to say."""
+    if len(answer.usd_per_h) < 2:
+        return ""
+    every = [*answer.tipping, *answer.tipping_of_machines]
+    moving = {one.name for one in every if one.below is not None or one.above is not None}
+    still = list(dict.fromkeys(retold(one.name) for one in every if one.name not in moving))
+    return (
+        _("No value within a factor of 20 changes who is the cheapest: {still}.", still=_(", ").join(still))
+        if still
+        else ""
+    )
+
+
+LINES = list(DASHES.values())
+
+
+def panels(answer: BreakevenAnswer) -> list[Panel]:
+    """None where no fleet meets its service level."""
+    if not answer.candidates:
+        return []
+    looks = _looks(answer)
+    return [_by_utilisation(answer, looks), _by_load(answer, looks), _cash(answer, looks), _present(answer, looks)]
+
+
+def key(answer: BreakevenAnswer) -> list[Mark]:
+    """Colour and dash of every line."""
+    looks = _looks(answer)
+    return [Mark(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
+
+
+def _looks(answer: BreakevenAnswer) -> dict[str, tuple[str, str, object]]:
+    """Colour and marker by fleet, the line by the way to pay; the API is black."""
+    styles = style(list(dict.fromkeys(one.fleet for one in answer.candidates)))
+    seen: dict[str, int] = {}
+    looks: dict[str, tuple[str, str, object]] = {}
+    for one in answer.candidates:
+        way = seen[one.fleet] = seen.get(one.fleet, -1) + 1
+        looks[one.name] = (*styles[one.fleet], LINES[way % len(LINES)])
+    return looks | {API: ("#444444", "X", LINES[-1])}
+
+
+def _by_utilisation(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+    curves = []
+    for name, path in answer.curves.items():
+        color, marker, dash = looks[name]
+        x = tuple(u for u, _ in path)
+        y = tuple(shown(cost.usd_per_million_output_tokens) for _, cost in path)
+        curves.append(ChartCurve(name, color, x, y, marker, dash, good=(True,) * len(x)))
+    limit = None
+    if answer.api_usd_per_million is not None:
+        limit = Limit(shown(answer.api_usd_per_million), API)
+    return Panel(
+        _("Cost of tokens over utilisation"),
+        in_code(_("levelised USD per million output tokens, one unit")),
+        _("offered load over capacity under the service level"),
+        tuple(curves),
+        x_format=percent,
+        y_format=money_mark,
+        y_limit=limit,
+        x_ticks=(0.03, 0.1, 0.3, 1.0),
+        kind="cost_vs_utilisation",
+    )
+
+
+def _by_load(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+    curves = []
+    for name, path in answer.by_load.items():
+        color, _marker, dash = looks[name]
+        x, y = tuple(load for load, _usd in path), tuple(shown(usd * HOURS_PER_MONTH) for _load, usd in path)
+        curves.append(ChartCurve(name, color, x, y, "", dash, good=(True,) * len(x)))
+    return Panel(
+        _("Cost of a load"),
+        in_code(_("levelised USD a month, as many whole units as it takes")),
+        axis_label(answer.axis),
+        tuple(curves),
+        y_format=money_mark,
+        x_limit=Limit(answer.load, _("the load of the verdict"), forbids=False),
+        kind="cost_vs_load",
+    )
+
+
+def _cash(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+    return Panel(
+        _("Money paid so far"),
+        in_code(_("USD, nothing discounted, nothing sold")),
+        _("months"),
+        tuple(_path(name, [shown(at.cash_usd) for at in path], path, looks) for name, path in answer.months.items()),
+        y_format=money_thousands,
+        kind="cash",
+    )
+
+
+def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object]]) -> Panel:
+    return Panel(
+        _("Net present cost of stopping then"),
+        in_code(_("USD of today, resale taken off")),
+        _("months"),
+        tuple(
+            _path(name, [shown(at.net_present_usd) for at in path], path, looks) for name, path in answer.months.items()
+        ),
+        y_format=money_thousands,
+        kind="net_present_cost",
+    )
+
+
+def _path(
+    name: str, values: Sequence[float], path: Sequence[Month], looks: Mapping[str, tuple[str, str, object]]
+) -> ChartCurve:
+    color, _marker, dash = looks[name]
+    return ChartCurve(
+        name, color, tuple(float(at.months) for at in path), tuple(values), "", dash, good=(True,) * len(path)
+    )
+
+
+def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """Return the rows of ranking.csv: the levelised cost of the load by candidate, the cheapest first.
+
+    Where candidates serve different models, those of one model stand together.
+    """
+    rows, every = [], _costs(answer)
+    for name in (name for names in answer.products for name in names):
+        cost, usd_per_h = answer.at_load.get(name), answer.usd_per_h[name]
+        rows.append(
+            {
+                "candidate": name,
+                **({"model": answer.models[name]} if answer.models else {}),
+                answer.axis: answer.load,
+                "units": cost.units if cost else None,
+                "usd_per_h": usd_per_h,
+                "capex_usd": cost.flows.capex_usd if cost else 0.0,
+                "levelised_running_usd_per_h": usd_per_h - (cost.capital_usd_per_h if cost else 0.0),
+                "first_month_running_usd_per_h": every[name].flows.opex_usd_per_h,
+                "usd_per_million_output_tokens": _per_million(answer, name),
+                "months": answer.horizon.months,
+                "net_present_cost_usd": answer.horizon.net_present_usd(usd_per_h),
+            }
+        )
+    return rows
+
+
+def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """breakeven.csv: what a million tokens cost with one unit of each candidate at each utilisation."""
+    return [
+        {
+            "candidate": one.name,
+            "fleet": one.fleet,
+            "utilisation": u,
+            answer.axis: cost.load,
+            "usd_per_h": cost.usd_per_h,
+            "capital_usd_per_h": cost.capital_usd_per_h,
+            "output_tokens_per_h": cost.output_tokens_per_h,
+            "usd_per_million_output_tokens": cost.usd_per_million_output_tokens,
+            "api_usd_per_million_output_tokens": answer.api_usd_per_million,
+        }
+        for one in answer.candidates
+        for u, cost in answer.curves[one.name]
+    ]
+
+
+def month_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """months.csv."""
+    return [
+        {"candidate": name, "month": at.months, "cash_usd": at.cash_usd, "net_present_cost_usd": at.net_present_usd}
+        for name, path in answer.months.items()
+        for at in path
+    ]
+
+
+def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """cash.csv: what is paid when, to the end of the comparison's horizon."""
+    return [
+        {
+            "candidate": name,
+            "month": at.months,
+            "purchase_usd": at.purchase_usd,
+            "operating_usd": at.operating_usd,
+            "brings_usd": at.brings_usd,
+            "renewal_usd": at.renewal_usd,
+            "net_present_cost_usd": at.net_present_usd,
+            "discount_rate": answer.horizon.discount_rate,
+        }
+        for name, path in answer.cash.items()
+        for at in path
+    ]
+
+
+def bill_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """Return the rows of bill.csv: the first month of the load by component, and the levelised one; purchases are
+    spread over their life in both.
+    """
+    return [
+        {
+            "candidate": name,
+            "component": component,
+            "first_month_usd_per_month": cost.flows.booked_usd_per_h[component] * HOURS_PER_MONTH,
+            "levelised_usd_per_month": usd_per_h * HOURS_PER_MONTH,
+        }
+        for name, cost in _costs(answer).items()
+        for component, usd_per_h in cost.lines_usd_per_h.items()
+    ]
+
+
+def _costs(answer: BreakevenAnswer) -> dict[str, Cost]:
+    """Return the cost of the load by candidate, the API included."""
+    return {**answer.at_load, **({API: answer.api} if answer.api is not None else {})}
+
+
+def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
+    """tipping.csv."""
+    groups = ((answer.winner, "all", answer.tipping), (answer.best_machine, "machines", answer.tipping_of_machines))
+    return [
+        {
+            "among": among,
+            "input": one.name,
+            "unit": one.unit,
+            "now": one.now,
+            "cheapest_now": winner,
+            "tips_below": one.below,
+            "then_below": one.then_below,
+            "tips_above": one.above,
+            "then_above": one.then_above,
+            "searched_from": one.searched[0],
+            "searched_to": one.searched[1],
+        }
+        for winner, among, tipping in groups
+        for one in tipping
+    ]
+
+
+def write_breakeven(
+    out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """All tables and, *with_pictures*, picture and page in the folder *out*."""
+    for name, rows in (
+        ("ranking", ranking_rows(answer)),
+        ("breakeven", utilisation_rows(answer)),
+        ("months", month_rows(answer)),
+        ("cash", cash_rows(answer)),
+        ("bill", bill_rows(answer)),
+        ("tipping", tipping_rows(answer)),
+    ):
+        write_rows(out / f"{name}.csv", rows)
+    if with_pictures:
+        _draw(out, answer, scenario, remarks)
+
+
+def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
+    told, drawn = sentences(answer, with_tips=False), panels(answer)
+    asked = question_of(scenario)
+    if drawn:
+        with drawable():
+            write_picture(
+                out / "breakeven.png", panels(answer), asked, sentences(answer, with_tips=False)[:1], key(answer)
+            )
+    page = render_page(
+        scenario.name,
+        asked,
+        told,
+        drawn,
+        _tables(answer),
+        [*remarks, *notes(answer, scenario)],
+        key=key(answer) if drawn else (),
+    )
+    (out / "breakeven.html").write_text(page, encoding="utf-8")
+
+
+def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of all its CSV files."""
+    told = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
+    return {
+        **heading(scenario, out),
+        "axis": answer.axis,
+        "load": answer.load,
+        "verdict": verdict_in_units(told[0], told[1:]),
+        "ranking": ranking_rows(answer),
+        "utilisation": utilisation_rows(answer),
+        "months": month_rows(answer),
+        "tipping": tipping_rows(answer),
+    }
+
+
+def ranking(answer: BreakevenAnswer) -> Table:
+    """Who costs how much at the load."""
+    rows = [
+        [
+            row["candidate"],
+            str(row["units"] or ""),
+            cash(row["usd_per_h"] * HOURS_PER_MONTH),
+            cash(row["capex_usd"]) if row["capex_usd"] else "",
+            cash(row["first_month_running_usd_per_h"] * HOURS_PER_MONTH),
+            cash(row["usd_per_million_output_tokens"]),
+            cash(row["net_present_cost_usd"]),
+        ]
+        for row in ranking_rows(answer)
+    ]
+    heads = [
+        _("candidate"),
+        _("units"),
+        in_code(_("levelised cost [USD/month]")),
+        in_code(_("capital cost [USD]")),
+        in_code(_("operating cost, first month [USD]")),
+        in_code(_("levelised cost [USD per million output tokens]")),
+        in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
+    ]
+    return Table(
+        _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
+        _("Purchases are spread over their life; whole units share the load."),
+        heads,
+        rows,
+    )
+
+
+def _per_million(answer: BreakevenAnswer, name: str) -> float:
+    if name == API:
+        return answer.api_usd_per_million or float("nan")
+    return answer.at_load[name].usd_per_million_output_tokens
+
+
+def _tables(answer: BreakevenAnswer) -> list[Table]:
+    if not answer.usd_per_h:
+        return []
+    found = [ranking(answer)]
+    heads = [
+        in_code(_("levelised USD per million output tokens at utilisation")),
+        *(percent(u) for u, _ in next(iter(answer.curves.values()), [])),
+    ]
+    rows = [
+        [name, *(cash(cost.usd_per_million_output_tokens) for _, cost in path)] for name, path in answer.curves.items()
+    ]
+    found.append(
+        Table(
+            _("By utilisation"),
+            _("Utilisation is the offered load over the fleet's capacity under its service level."),
+            heads,
+            rows,
+        )
+    )
+    note = _("One input at a time, each within a factor of 20; {winner} is the cheapest now.", winner=answer.winner)
+    found.append(_tipping_table(_("Tipping points"), note, answer.tipping))
+    if answer.tipping_of_machines:
+        note = _("Without the API, {best_machine} is the cheapest candidate.", best_machine=answer.best_machine)
+        found.append(_tipping_table(_("Tipping points among the machines"), note, answer.tipping_of_machines))
+    return found
+
+
+def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
+    rows = [
+        [
+            retold(one.name),
+            amount(one, one.now),
+            f"{amount(one, one.below)}: {one.then_below}" if one.below is not None else "",
+            f"{amount(one, one.above)}: {one.then_above}" if one.above is not None else "",
+        ]
+        for one in tipping
+    ]
+    return Table(title, note, [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows)
+
+
+def left_out(answer: BreakevenAnswer) -> list[str]:
+    """Fleets that are not compared, and why."""
+    told = [
+        _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=retold(one.reason))
+        for one in answer.capacities
+        if one.reason
+    ]
+    missed = [one.fleet for one in answer.capacities if not one.reason and one.mean == 0]
+    told += [
+        _("{name} is left out: it does not meet the service level at any load tried.", name=name) for name in missed
+    ]
+    compared = {one.fleet for one in answer.candidates}
+    return told + [
+        _(
+            "{name} is left out: it meets the service level up to {most}, and the load is {load}.",
+            name=one.fleet,
+            most=place_text(answer.axis, float(f"{one.mean:.3g}")),
+            load=place_text(answer.axis, answer.load),
+        )
+        for one in answer.capacities
+        if not one.reason and one.mean and one.fleet not in compared
+    ]
+
+
+def owned_peaks(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
+    """Fleets that scale themselves and are bought: all of their hardware is paid for."""
+    most = {
+        fleet.name: sum(pool.most_replicas for pool in fleet.pools)
+        for fleet in scenario.fleets
+        if any(pool.autoscaling is not None for pool in fleet.pools)
+    }
+    return [
+        _(
+            "{name} owns all {count} replicas that its autoscaler may run; rent by time is paid for those that run.",
+            name=one.name,
+            count=most[one.fleet],
+        )
+        for one in answer.candidates
+        if one.fleet in most and answer.at_load[one.name].flows.capex_usd
+    ]
+
+
+def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
+    """Capacities, who is left out and why, and conventions."""
+    told = [
+        _(
+            "Capacity of {fleet}: {place_text}",
+            fleet=one.fleet,
+            place_text=place_text(answer.axis, float(f"{one.mean:.3g}")),
+        )
+        + (f" (± {plain(one.half_width, 2)})" if one.half_width else "")
+        for one in answer.capacities
+        if not one.reason and 0 < one.mean < float("inf")
+    ]
+    told += capacity_notes(answer.capacities, scenario.precision)
+    told += left_out(answer)
+    told += [*load_notes(scenario), *rate_notes(scenario)]
+    told += owned_peaks(answer, scenario)
+    told += [
+        _(
+            "Capacity of {fleet}: at least {place_text}, the highest tried.",
+            fleet=one.fleet,
+            place_text=place_text(answer.axis, float(f"{one.at_least:.3g}")),
+        )
+        for one in answer.capacities
+        if one.mean == float("inf")
+    ]
+    if any(cost.finance is not None and cost.finance.inflation for cost in answer.at_load.values()):
+        told.append(
+            _(
+                "With inflation the cost a month is the equal payment over {months} months; what is paid "
+                "by the month is that of the first.",
+                months=plain(answer.horizon.months),
+            )
+        )
+    told.append(
+        _(
+            "Purchases are paid at delivery, all else at the end of each month. The curves of net "
+            "present cost take off what the hardware would bring at that age: its resale less its "
+            "removal."
+        )
+    )
+    return told

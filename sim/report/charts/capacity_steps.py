@@ -1,0 +1,140 @@
+"""Capacity against demand, month by month: plain data, and the chart of them as a Vega-Lite specification.
+
+An area a month for each kind of capacity, demand as lines.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sim.language import _
+from sim.report.charts.vega_lite import HEIGHT, PageFigure, config, expression, params
+from sim.report.words.text import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One month; loads in the unit of the chart."""
+
+    existing: float
+    """Capacity that was there before the plan: a part of `owned`."""
+    owned: float
+    capacity: float
+    """Owned and rented."""
+    peak: float
+    mean: float
+    said: Mapping[str, str]
+    """What it says under the pointer: its date first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepChart:
+    """One fleet over the months."""
+
+    title: str
+    subtitle: str
+    fleet: str
+    color: str
+    steps: tuple[Step, ...]
+    ticks: Mapping[int, str]
+    """Months that are marked -> how."""
+    top: float
+    """End of the axis of loads, the same for all fleets."""
+    elsewhere: bool
+    """What the capacity does not carry is bought from an API, not missing."""
+    short: bool
+    """In some months capacity is missing."""
+    held: bool
+    """Some capacity existed before."""
+
+
+SHORT = "#B3261E"
+Spec = dict[str, Any]
+
+
+def step_figure(chart: StepChart) -> PageFigure:
+    """The chart of one fleet."""
+    last = chart.steps[-1]
+    said = _(
+        "Over {len} months: capacity {capacity} and peak {peak} in the last.",
+        len=len(chart.steps),
+        capacity=plain(last.capacity),
+        peak=plain(last.peak),
+    )
+    return PageFigure(chart.title, chart.subtitle, _spec(chart), said)
+
+
+def _spec(chart: StepChart) -> Spec:
+    areas = [
+        _area(chart, 0.35, [(0.0, step.owned) for step in chart.steps]),
+        _area(chart, 0.15, [(step.owned, step.capacity) for step in chart.steps]),
+    ]
+    if chart.held:
+        areas.append(_area(chart, 0.4, [(0.0, step.existing) for step in chart.steps]))
+    if chart.elsewhere or chart.short:
+        color, opacity = (chart.color, 0.08) if chart.elsewhere else (SHORT, 0.75)
+        areas.append(_area(chart, opacity, [(step.capacity, step.peak) for step in chart.steps], color))
+    fleet, ink = "palette[datum.color] || datum.color", "ink"
+    lines = [
+        _line(chart, [step.capacity for step in chart.steps], fleet, 2.0),
+        _line(chart, [step.peak for step in chart.steps], ink, 1.7),
+        _line(chart, [step.mean for step in chart.steps], ink, 1.2, [5, 3]),
+    ]
+    return {
+        "width": "container",
+        "height": HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "params": params(),
+        "encoding": {"x": _axis_x(chart), "y": _axis_y(chart)},
+        "layer": [*areas, *lines, _months(chart)],
+        "config": config(),
+    }
+
+
+def _axis_x(chart: StepChart) -> Spec:
+    names = {str(month): name for month, name in chart.ticks.items()}
+    axis = {"title": None, "values": list(chart.ticks), "labelExpr": f"({names!r})[format(datum.value, 'd')] || ''"}
+    scale = {"type": "linear", "domain": [0, len(chart.steps)], "nice": False, "zero": False}
+    return {"field": "x", "type": "quantitative", "axis": axis, "scale": scale}
+
+
+def _axis_y(chart: StepChart) -> Spec:
+    scale = {"type": "linear", "domain": [0, chart.top], "nice": False}
+    axis = {"title": None, "tickCount": 5, "labelExpr": expression(plain)}
+    return {"field": "y", "type": "quantitative", "axis": axis, "scale": scale}
+
+
+def _area(chart: StepChart, opacity: float, ends: list[tuple[float, float]], color: str = "") -> Spec:
+    rows = [
+        {"x": month, "y": low, "y2": max(low, high), "color": color or chart.color}
+        for month, (low, high) in enumerate([*ends, ends[-1]])
+    ]
+    mark = {"type": "area", "interpolate": "step-after", "clip": True, "opacity": opacity}
+    mark["color"] = {"expr": "palette[datum.color] || datum.color"}
+    return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "y2"}}}
+
+
+def _line(chart: StepChart, values: list[float], color: str, width: float, dash: list[float] | None = None) -> Spec:
+    rows = [{"x": month, "y": value, "color": chart.color} for month, value in enumerate([*values, values[-1]])]
+    mark = {"type": "line", "interpolate": "step-after", "strokeWidth": width, "color": {"expr": color}}
+    return {"data": {"values": rows}, "mark": mark | ({"strokeDash": dash} if dash else {})}
+
+
+def _months(chart: StepChart) -> Spec:
+    """What is pointed at: a column a month, over everything."""
+    rows = [
+        {
+            "x": month,
+            "x2": month + 1,
+            "y": step.capacity,
+            "key": f"month/{month}",
+            "fleet": chart.fleet,
+            "name": chart.fleet,
+            "said": dict(step.said),
+        }
+        for month, step in enumerate(chart.steps)
+    ]
+    mark = {"type": "rect", "cursor": "pointer", "color": {"expr": "ink"}}
+    mark["opacity"] = {"expr": "hovered == datum.key ? 0.12 : 0"}
+    whole = {"x2": {"field": "x2"}, "y": {"value": 0}, "y2": {"value": "height"}}
+    return {"data": {"values": rows}, "mark": mark, "encoding": whole}

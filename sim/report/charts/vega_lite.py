@@ -1,0 +1,546 @@
+"""A chart as a Vega-Lite specification: what `drawing.py` draws as a picture, for a page to draw and to ask.
+
+Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that one specification serves light and
+dark. `picked` is the fleet that is shown alone, `hovered` the point under the pointer: parameters of the page. The
+texts of a chart are layers, laid out for a wide and for a narrow page. The JavaScript that draws charts is Vega and
+Vega-Lite, as vl-convert carries them; bundling takes seconds, so its text is kept in the user's cache.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from sim.language import _
+from sim.report.charts.layout import Scale, Text, core, lay_out
+from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
+from sim.report.words.money import money_mark, money_thousands, symbol
+from sim.report.words.text import percent, plain, ranged
+from sim.study.execution.durable import write_whole
+
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+DARK = {"#0072B2": "#4BA3E3", "#CE6BA3": "#D87CAF", "#6F5A00": "#E6B000", "#1A94FE": "#A6DAFF", "#000000": "#F2F2F2"}
+"""Of a palette on black: the same hues where they would be too dim, or too near to one that was made brighter."""
+WORDS = {"#CE6BA3": "#A34A7E", "#1A94FE": "#1F74A8", "#009E73": "#00795A", "#D55E00": "#B84F00"}
+"""Of text on white: the same hues, dark enough to read (4.5:1)."""
+EXTRA = ("#222222", "#444444", "#666666", "#6f94c4", "#c2703d", "#B3261E")
+"""Colours of lines that stand for no fleet."""
+TONES = {"#222222": "#e8e8e8", "#444444": "#d0d0d0", "#666666": "#b5b5b5", "#B3261E": "#E5675E"}
+
+
+def themes() -> dict[str, dict[str, Any]]:
+    """light and dark -> name of a parameter -> its value."""
+    every = (*COLORS, *EXTRA)
+    light = {"ink": "#222222", "soft": "#5c5c5c", "faint": "#e3e3e3", "paper": "#ffffff", "shade": "rgba(0,0,0,0.04)"}
+    dark = {
+        "ink": "#e8e8e8",
+        "soft": "#b5b5b5",
+        "faint": "#3a3d42",
+        "paper": "#17191c",
+        "shade": "rgba(255,255,255,0.07)",
+    }
+    bright = {color: on_black(color) for color in every}
+    return {
+        "light": {**light, "palette": {color: color for color in every}, "words": {c: WORDS.get(c, c) for c in every}},
+        "dark": {**dark, "palette": bright, "words": bright},
+    }
+
+
+def on_black(color: str) -> str:
+    """What a dark page has in place of a *color* of a light one."""
+    return DARK.get(color, TONES.get(color, color))
+
+
+def params() -> list[dict[str, Any]]:
+    """The parameters of a chart as those of a light page, with nothing picked and nothing under the pointer."""
+    told = {**themes()["light"], "picked": "", "hovered": "", "layout": "wide"}
+    return [{"name": name, "value": value} for name, value in told.items()]
+
+
+def expression(show: Callable[[float], str]) -> str:
+    """How a number of an axis is written, as an expression of Vega; what it does not know is written plainly."""
+    known = {
+        percent: "format(100 * datum.value, '.3~r') + '\\u00a0%'",
+        money_mark: f"{symbol()!r} + format(datum.value, ',.6~r')",
+        money_thousands: f"datum.value ? {symbol()!r} + format(datum.value / 1000, ',.6~r') + 'k' : {symbol()!r} + '0'",
+        plain: "format(datum.value, ',.6~r')",
+    }
+    return known.get(show, known[plain])
+
+
+FADED = 0.1
+Spec = dict[str, Any]
+
+
+def lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
+    """The curves; stretches to or from an overloaded point are dotted."""
+    found: list[Spec] = []
+    looks: dict[str, Spec] = {}
+    for curve, points in zip(panel.curves, rows, strict=True):
+        if curve.dash == "None":
+            continue
+        part = 0
+        for one, following in pairwise(_bends(points)):
+            if (one["steady"] and following["steady"]) != steady:
+                part += 1
+                continue
+            name = f"{one['c']}/{part}"
+            looks[name] = {key: one[key] for key in ("fleet", "color")}
+            looks[name]["dash"] = _dash(curve.dash) if steady else [1, 2]
+            for end in (one, following):
+                row = {key: end[key] for key in ("x", "y", "i")} | {"part": name}
+                if not found or found[-1] != row:
+                    found.append(row)
+    if not found:
+        return {}
+    look = f"({json.dumps(looks, ensure_ascii=False)})[datum.part]"
+    mark = {
+        "type": "line",
+        "clip": True,
+        "strokeWidth": 2.2 if steady else 1.2,
+        "color": {"expr": f"palette[{look}.color]"},
+        "strokeDash": {"expr": f"{look}.dash"},
+        "opacity": opacity(1, f"{look}.fleet"),
+    }
+    order = {"field": "i", "type": "quantitative"}
+    return {"data": {"values": found}, "mark": mark, "encoding": {"detail": nominal_field("part"), "order": order}}
+
+
+def _bends(points: Sequence[Spec]) -> list[Spec]:
+    """*points* without those in the middle of a level stretch: over time most of them."""
+    inner = zip(points, points[1:], points[2:], strict=False)
+    kept = [one for before, one, after in inner if len({(p["y"], p["steady"]) for p in (before, one, after)}) > 1]
+    return [*points[:1], *kept, *points[1:][-1:]]
+
+
+def _dash(dash: Any) -> list[float]:
+    return [1.5 * length for length in dash[1]] if isinstance(dash, tuple) else [1, 0]
+
+
+def bands(panel: Panel, x: Scale, y: Scale) -> Spec:
+    """The 95 % intervals as areas."""
+    rows = []
+    for index, curve in enumerate(panel.curves):
+        for place, band in enumerate(curve.bands):
+            at = curve.x[place]
+            steady = curve.steady[place] if curve.steady else True
+            if band is not None and steady and all(map(isfinite, band)):
+                low, high = max(band[0], y.low), min(band[1], y.most)
+                look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
+                rows.append({"x": at, "y": low, "hi": high, **look})
+        if curve.filled:
+            look = {"c": index, "fleet": curve.fleet or curve.name, "color": curve.color}
+            upper = [{"x": at, "y": high, "steady": True} for at, high in zip(curve.x, curve.y, strict=True)]
+            rows += [{"x": one["x"], "y": y.low, "hi": one["y"], **look} for one in _bends(upper)]
+    if not rows:
+        return {}
+    mark = {"type": "area", "clip": True, "color": {"expr": "palette[datum.color]"}, "opacity": opacity(0.18)}
+    return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "hi"}, "detail": nominal_field("c")}}
+
+
+def nominal_field(name: str) -> Spec:
+    """A column of names."""
+    return {"field": name, "type": "nominal"}
+
+
+def opacity(full: float, fleet: str = "datum.fleet") -> Spec:
+    """Less for all but the picked fleet; *fleet* is where a row has its own."""
+    return {"expr": f"picked && picked != {fleet} ? {FADED} * {full} : {full}"}
+
+
+SIZES = {"wide": (470.0, 240.0), "narrow": (275.0, 240.0)}
+"""Layout -> plot area that it is made for [px]."""
+SMALL, USUAL = 11.0, 12.0
+
+
+def layouts(panel: Panel, x: Scale, y: Scale) -> list[dict[str, Any]]:
+    """Two layers, one for the texts in bold; the page says which layout is shown."""
+    rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for name, size in SIZES.items():
+        for text in lay_out(panel, x, y, size, (SMALL, USUAL)):
+            if text.text:
+                rows[text.bold].append({"layout": name, **_row(text, x, y, size)})
+    return [_layer(found, bold) for bold, found in rows.items() if found]
+
+
+def _row(text: Text, x: Scale, y: Scale, size: tuple[float, float]) -> dict[str, Any]:
+    place, (at_x, at_y) = text.place, text.place.beside
+    if place.x >= at_x:
+        side, dx = "left", place.x - at_x
+    elif place.x + place.width <= at_x:
+        side, dx = "right", place.x + place.width - at_x
+    else:
+        side, dx = "center", place.x + place.width / 2 - at_x
+    if not text.bold:  # markers are a little larger here than in the picture
+        dx += {"left": 2.0, "right": -2.0, "center": 0.0}[side]
+    dy = at_y - place.y - place.height / 2
+    fleet = "" if text.curve is None else text.curve.fleet or text.curve.name
+    color = text.color if text.curve is not None else ""
+    at = {"x": x.value(at_x / size[0]), "y": y.value(at_y / size[1]), "dx": round(dx, 1), "dy": round(dy, 1)}
+    return {**at, "t": text.text, "side": side, "fleet": fleet, "color": color}
+
+
+def _layer(rows: list[dict[str, Any]], bold: bool) -> dict[str, Any]:
+    faded = "picked && datum.fleet && picked != datum.fleet"
+    mark = {
+        "type": "text",
+        "text": {"expr": "datum.t"},
+        "align": {"expr": "datum.side"},
+        "baseline": "middle",
+        "dx": {"expr": "datum.dx"},
+        "dy": {"expr": "datum.dy"},
+        "fontSize": USUAL if bold else SMALL,
+        "fontWeight": "bold" if bold else "normal",
+        "color": {"expr": "datum.color ? words[datum.color] || datum.color : ink"},
+        "opacity": {"expr": f"datum.layout != layout ? 0 : {faded} ? 0.15 : 1"},
+        "tooltip": None,
+    }
+    return {"data": {"values": rows}, "mark": mark}
+
+
+HEIGHT = 240
+"""Of a plot area [px]; its width is that of the page's column."""
+SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}
+CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
+GAP = 6
+"""Between two numbers of an axis [px]; where there is less, one of them is left out."""
+EDGE = 0.02
+"""Room beyond the range of an axis, for the markers on its edge."""
+TENTH = 10.0
+FOR_LINES = ("c", "i", "steady", "mark")
+"""What points need for lines and rings only."""
+RINGS = {"interpolated": [1, 0], "extrapolated": [1.5, 2]}
+"""Mark of a point -> dashes of the ring around it."""
+MOST_TELLING = 130
+"""Points under the pointer of a line without markers."""
+
+
+def chart_spec(panel: Panel) -> Spec:
+    """The specification of *panel*; the same panel gives the same one."""
+    x = Scale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
+    y = Scale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
+    rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
+    layers = [
+        *_shade(panel.x_limit, x),
+        *_spans(panel),
+        bands(panel, x, y),
+        *_rules(panel),
+        lines(panel, rows, steady=True),
+        lines(panel, rows, steady=False),
+        _rings(rows),
+        _marks(rows),
+        *layouts(panel, x, y),
+    ]
+    return {
+        "width": "container",
+        "height": HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "params": params(),
+        "usermeta": {"said": [panel.x_label, panel.title]},
+        "encoding": {"x": _axis_x(panel, x), "y": _axis_y(panel, y)},
+        "layer": [layer for layer in layers if layer],
+        "config": config(),
+    }
+
+
+def config() -> Spec:
+    """The look of all charts; its colours are the page's."""
+    quiet = {"labelColor": {"expr": "soft"}, "titleColor": {"expr": "soft"}, "tickColor": {"expr": "soft"}}
+    size = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"}
+    sparse = {"labelOverlap": "greedy", "labelSeparation": GAP}
+    grid = {"gridColor": {"expr": "faint"}, "domainColor": {"expr": "soft"}, "tickSize": 3}
+    return {
+        "font": FONT,
+        "background": "transparent",
+        "view": {"stroke": None},
+        "axis": {**quiet, **size, **sparse, **grid},
+        "axisX": {"grid": False, "titleAnchor": "start", "titleAlign": "left", "titlePadding": 6},
+        "axisY": {"domain": False, "title": None},
+    }
+
+
+def _axis_x(panel: Panel, scale: Scale) -> Spec:
+    axis: Spec = {"title": panel.x_label}
+    ticks = [tick for tick in panel.x_ticks if scale.low <= tick <= scale.high]
+    if ticks:
+        axis["values"] = ticks
+    elif scale.log:
+        axis["values"] = _decades(scale)
+    if panel.x_names:
+        names = {f"{tick:g}": name for tick, name in zip(panel.x_ticks, panel.x_names, strict=True)}
+        axis["labelExpr"] = f"({names!r})[format(datum.value, '~g')] || ''"
+    else:
+        axis["labelExpr"] = expression(panel.x_format)
+    return _channel("x", _x_domain(scale), scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
+
+
+def _axis_y(panel: Panel, scale: Scale) -> Spec:
+    axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
+    low, high = _domain(scale)
+    low -= EDGE * panel.y_share  # a marker at 0 is whole, too
+    return _channel("y", [low, high], scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
+
+
+def _channel(name: str, domain: list[float], scale: Scale, axis: Spec) -> Spec:
+    kind = {"type": "log"} if scale.log else {"type": "linear", "zero": False}
+    return {
+        "field": name,
+        "type": "quantitative",
+        "scale": {**kind, "domain": domain, "nice": False},
+        "axis": axis,
+    }
+
+
+def _domain(scale: Scale) -> list[float]:
+    """Its range and a little more, so that a marker on the edge is whole."""
+    if scale.log:
+        return [scale.low, scale.high * (scale.high / scale.low) ** EDGE]
+    return [scale.low, scale.high + EDGE * (scale.high - scale.low)]
+
+
+def _x_domain(scale: Scale) -> list[float]:
+    """Room on the left, too: the edge there is no baseline."""
+    low, high = _domain(scale)
+    if scale.log:
+        return [low / (scale.high / scale.low) ** EDGE, high]
+    return [low - EDGE * (scale.high - scale.low), high]
+
+
+def _decades(scale: Scale) -> list[float]:
+    """Round numbers of a logarithmic axis, and those that come into view when it is moved."""
+    ticks = scale.ticks()
+    ends = [tick * TENTH**power for tick in ticks for power in (-2, -1, 0, 1, 2)]
+    return sorted({float(f"{tick:.6g}") for tick in ends})
+
+
+def _points(panel: Panel, index: int, curve: ChartCurve, x: Scale, y: Scale) -> list[Spec]:
+    """A row for each point: its place, what it looks like and what it says under the pointer."""
+    rows = []
+    for place, (at, value) in enumerate(zip(curve.x, curve.y, strict=True)):
+        if isnan(at) or isnan(value):
+            continue
+        beyond = ">" if at > x.high else "^" if value > y.high else ""
+        steady = curve.steady[place] if curve.steady else True
+        rows.append(
+            {
+                "x": _short(min(at, x.high)),
+                "y": _short(min(value, y.high)),
+                "c": index,
+                "i": place,
+                "fleet": curve.fleet or curve.name,
+                "color": curve.color,
+                "good": bool(curve.good[place]) if curve.good else True,
+                "steady": bool(steady),
+                "mark": curve.marks[place] if curve.marks else "",
+                "shape": "triangle-right" if beyond == ">" else "triangle-up" if beyond else _shape(curve.marker),
+                "key": curve.keys[place] if curve.keys else f"{panel.title}/{index}/{place}",
+                **_said(panel, curve, place),
+            }
+        )
+    return rows
+
+
+def _short(value: float) -> float:
+    """More digits than a screen has pixels, and fewer than a float has."""
+    return float(f"{value:.7g}")
+
+
+def _shape(marker: str) -> str:
+    return SHAPES.get(marker, CROSS) if marker else ""
+
+
+def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
+    """What the chart itself knows of a point, under its headings; where the page knows more, it says that."""
+    half, band = curve.half[place] if curve.half else None, curve.ends[place] if curve.ends else None
+    value = panel.y_format(curve.y[place]) + (f" ± {plain(half, 2)}" if half and isfinite(half) else "")
+    value += f" ({ranged(*map(panel.y_format, band))})" if band else ""
+    names = curve.names[place] if curve.names else curve.name
+    return {"name": names, "said": [_place(panel, curve.x[place]), value]}
+
+
+def _place(panel: Panel, at: float) -> str:
+    named = dict(zip(panel.x_ticks, panel.x_names, strict=False))
+    return named.get(at) or panel.x_format(at)
+
+
+def _shade(limit: Limit | None, scale: Scale) -> list[Spec]:
+    """The side of an upright limit that misses it."""
+    if limit is None or not limit.forbids or limit.at >= scale.high:
+        return []
+    whole = {"x2": {"value": "width"}, "y": {"value": 0}, "y2": {"value": "height"}}
+    mark = {"type": "rect", "clip": True, "color": {"expr": "shade"}}
+    return [{"data": {"values": [{"x": limit.at}]}, "mark": mark, "encoding": whole}]
+
+
+def _rules(panel: Panel) -> list[Spec]:
+    look = {"type": "rule", "clip": True, "strokeDash": [4, 3], "strokeWidth": 1, "color": {"expr": "ink"}}
+    found = []
+    if panel.x_limit is not None:
+        across = {"y": {"value": 0}, "y2": {"value": "height"}}
+        found.append({"data": {"values": [{"x": panel.x_limit.at}]}, "mark": look, "encoding": across})
+    if panel.y_limit is not None:
+        along = {"x": {"value": 0}, "x2": {"value": "width"}}
+        found.append({"data": {"values": [{"y": panel.y_limit.at}]}, "mark": look, "encoding": along})
+    return found
+
+
+def _spans(panel: Panel) -> list[Spec]:
+    """A line and a band for each value of x that stands for a fleet, with its name along the line."""
+    if not panel.spans:
+        return []
+    rows = [
+        {"x": one.at, "lo": one.at - one.half, "hi": one.at + one.half, "t": one.text, "color": one.color,
+         "fleet": one.fleet}
+        for one in panel.spans
+    ]  # fmt: skip
+    data, upright = {"values": rows}, {"y": {"value": 0}, "y2": {"value": "height"}}
+    color, words = {"expr": "palette[datum.color]"}, {"expr": "words[datum.color]"}
+    band = {"type": "rect", "clip": True, "color": color, "opacity": opacity(0.16)}
+    line = {"type": "rule", "clip": True, "strokeWidth": 1.8, "color": color, "opacity": opacity(1)}
+    name = {"type": "text", "text": {"expr": "datum.t"}, "angle": 270, "align": "left", "baseline": "top", "dx": 6}
+    name |= {"dy": 4, "fontSize": 12, "fontWeight": "bold", "color": words, "opacity": opacity(1)}
+    ends = {"x": {**_plain("lo")}, "x2": {"field": "hi"}}
+    return [
+        {"data": data, "mark": band, "encoding": ends | upright},
+        {"data": data, "mark": line, "encoding": upright},
+        {"data": data, "mark": name, "encoding": {"y": {"value": "height"}}},
+    ]
+
+
+def _plain(name: str) -> Spec:
+    return {"field": name, "type": "quantitative"}
+
+
+def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
+    """Around points that were not measured near."""
+    found = [
+        {name: row[name] for name in ("x", "y", "fleet", "color")} | {"dash": RINGS[row["mark"]]}
+        for points in rows
+        for row in points
+        if row["mark"] in RINGS
+    ]
+    if not found:
+        return {}
+    mark = {
+        "type": "point",
+        "clip": True,
+        "filled": False,
+        "shape": "circle",
+        "size": 200,
+        "strokeWidth": 1,
+        "stroke": {"expr": "palette[datum.color]"},
+        "strokeDash": {"expr": "datum.dash"},
+        "opacity": opacity(0.75),
+    }
+    return {"data": {"values": found}, "mark": mark}
+
+
+def _telling(points: Sequence[Spec]) -> Sequence[Spec]:
+    """Points of a line without markers that say something under the pointer: a level stretch does so once."""
+    steps = [row for before, row in zip([None, *points], points, strict=False) if not before or before["y"] != row["y"]]
+    return steps[:: 1 + len(steps) // MOST_TELLING]
+
+
+def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
+    """The points; one without a marker is seen under the pointer only. Shift and wheel or drag zooms and moves."""
+    found = [
+        {name: row[name] for name in row if name not in FOR_LINES}
+        for points in rows
+        for row in (points if points and points[0]["shape"] else _telling(points))
+    ]
+    bare = "datum.shape == ''"
+    mark = {
+        "type": "point",
+        "clip": True,
+        "filled": False,
+        "strokeWidth": 1.8,
+        "shape": {"expr": f"{bare} ? 'circle' : datum.shape"},
+        "size": {"expr": f"hovered == datum.key ? 150 : {bare} ? 60 : 62"},
+        "stroke": {"expr": "palette[datum.color]"},
+        "fill": {"expr": "datum.good ? palette[datum.color] : paper"},
+        "opacity": {"expr": f"{bare} ? (hovered == datum.key ? 1 : 0) : {opacity(1)['expr']}"},
+        "cursor": "pointer",
+    }
+    zoom = {
+        "name": "zoom",
+        "select": {
+            "type": "interval",
+            "zoom": "wheel![event.shiftKey]",
+            "translate": "[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
+        },
+        "bind": "scales",
+    }
+    return {"data": {"values": found}, "mark": mark, "params": [zoom], "encoding": {"detail": nominal_field("key")}}
+
+
+SNIPPET = "window.vegaEmbed=vegaEmbed;"
+
+
+@cache
+def bundle() -> str:
+    """A script that defines `vegaEmbed`; nothing is fetched."""
+    import vl_convert
+
+    made_of = (vl_convert.get_vega_version(), vl_convert.get_vegalite_versions()[-1], f"{crc32(SNIPPET.encode()):x}")
+    name = f"vega-{'-'.join(made_of)}.js"
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):  # there may be no home
+        return (_cache() / name).read_text(encoding="utf-8")
+    text: str = vl_convert.javascript_bundle(SNIPPET).replace("</script", r"<\/script")
+    with suppress(OSError, RuntimeError):  # a cache that cannot be written is none
+        write_whole(_cache() / name, text)
+    return text
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet"
+
+
+@dataclass(frozen=True, slots=True)
+class PageFigure:
+    """One chart under its heading."""
+
+    title: str
+    subtitle: str
+    spec: Mapping[str, Any]
+    said: str = ""
+    """What it shows, for whoever does not see it."""
+    wide: bool = False
+    """It takes the page's whole width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the scripts of a page need, whatever charts it has."""
+
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Key of a point -> its title and rows of (what, value): what is shown under the pointer."""
+
+    @property
+    def themes(self) -> Mapping[str, Any]:
+        """Colours, light and dark."""
+        return themes()
+
+    @property
+    def bundle(self) -> str:
+        """The program that draws."""
+        return bundle()
+
+
+def panel_figure(panel: Panel) -> PageFigure:
+    """A chart of curves."""
+    names = dict.fromkeys(curve.name for curve in panel.curves if curve.name)
+    limits = [limit.text for limit in (panel.x_limit, panel.y_limit) if limit is not None]
+    said = _("Over {x_label}: {value}.", x_label=panel.x_label, value=_(", ").join([*names, *limits]))
+    return PageFigure(panel.title, panel.subtitle, chart_spec(panel), said)
+
+
+def panel_figures(panels: Sequence[Panel]) -> list[PageFigure]:
+    """A chart for each panel."""
+    return [panel_figure(panel) for panel in panels]

@@ -1,0 +1,306 @@
+"""`gpufleet check`: what a scenario comes to before anything is simulated, and what `gpufleet size` chooses from."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.value import WEAK_KINDS
+from sim.language import N_, _, ngettext, retold
+from sim.report.assumptions import notes
+from sim.report.catalogue import origin
+from sim.report.terminal_table import Entries, Entry, FittedTable
+from sim.report.words.money import cash
+from sim.report.words.text import MESSAGES, number, percent, plain, replicas_of
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.precision import Precision
+from sim.study.size.bounds import Prospects, why_no_size
+from sim.study.size.search_space import Unit, units
+
+HOST_MEMORY_PARTS = ("weights", "kv")
+MEMORY_PARTS = ("total", "usable", "weights", "activations", "context", "graphs", "comms", "kv")
+SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+STARTS = {"start_s": N_("in all"), "wake_s": N_("from sleep, in all")}
+SERVICE_LIMITS = ("max_batch_size", "max_queue_delay_s", "instances")
+
+
+def overview(
+    plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int, precision: Precision | None = None
+) -> Iterator[RenderableType]:
+    """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
+    axes, first = plans[0]
+    several = len({plan["workload"] for _axes, plan in plans}) > 1
+    yield Text(
+        _(
+            "Workload{point}: {workload}",
+            point=_(" at {point}", point=_point(axes)) if several else "",
+            workload=retold(first["workload"]),
+        )
+    )
+    for note in notes([plan for _axes, plan in plans]):
+        yield Text(_("Note: {note}", note=note))
+    yield Text(_("Cases to run: {cases}{how_many}", cases=cases, how_many=_how_many(plans, precision)))
+    yield pools_table(plans)
+    if any(pool["memory_gb_per_gpu"] for _axes, plan in plans for pool in plan["pools"]):
+        yield memory_table(plans)
+    yield from exchange_tables(plans)
+    yield from host_memory_tables(plans)
+    yield from start_tables(plans)
+    for _axes, plan in _distinct(plans, "infeasible"):
+        if plan["infeasible"]:
+            yield Text(
+                _("{fleet} cannot run: {infeasible}", fleet=plan["fleet"], infeasible=retold(plan["infeasible"]))
+            )
+    yield from values_and_sources([plan for _axes, plan in plans])
+
+
+def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
+    """Where the number of cases comes from, and that it is the least."""
+    fleets = len({plan["fleet"] for _axes, plan in plans})
+    told = ngettext(
+        " ({count} fleet at {points} points)",
+        " ({count} fleets at {points} points)",
+        fleets,
+        points=len(plans) // fleets,
+    )
+    told = told if len(plans) > fleets else ""
+    if precision is None or precision.metric is None:
+        return told
+    exact = _("{metric} is known within {percent}", metric=precision.metric, percent=percent(precision.relative))
+    return _(
+        "{told}, and more until {exact}, at most {max_replications} replications of each",
+        told=told,
+        exact=exact,
+        max_replications=precision.max_replications,
+    )
+
+
+def _distinct(
+    plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The plans that differ in *key* from the one before, so that a sweep of the load does not repeat the hardware."""
+    last: tuple[str, Any] | None = None
+    for axes, plan in plans:
+        if (now := (plan["fleet"], plan[key])) != last:
+            yield axes, plan
+        last = now
+
+
+def _point(axes: dict[str, Any]) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in axes.items())
+
+
+def _gpus(pool: dict[str, Any]) -> str:
+    """For example 4x l4, or 7 slices 1g.10gb of 1x a100-80gb-sxm."""
+    if not pool["gpu"]:
+        return "none"
+    count = pool["gpus"] if "gpus" in pool else replicas_of(pool, pool["gpus_per_replica"])
+    gpus = f"{count}x {pool['gpu']}"
+    return (
+        _("{replicas} slices {mig} of {gpus}", replicas=replicas_of(pool), mig=pool["mig"], gpus=gpus)
+        if "mig" in pool
+        else gpus
+    )
+
+
+def _by_model(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pools of *plan*; of those that run several models one for each."""
+    return [
+        pool | model | {"name": f"{pool['name']} ({', '.join(model['services'])})"} if model else pool
+        for pool in plan["pools"]
+        for model in pool.get("models", [None])
+    ]
+
+
+def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
+    """One row per pool: GPUs, layout, server and limits."""
+    several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _axes, plan in plans})
+    front = [_("fleet"), *([_("from point")] if several else []), _("pool")]
+    pools = [pool for _, plan in _distinct(plans, "pools") for pool in _by_model(plan)]
+    limits = [name for name in (*LIMITS, *SERVICE_LIMITS) if any(name in pool["batching"] for pool in pools)]
+    cached = [_("KV tokens per rank")] if any("max_num_seqs" in pool["batching"] for pool in pools) else []
+    heads = [*front, "GPUs", _("layout (tp x pp x dp)"), _("server"), *limits, *cached]
+    rows = [
+        [
+            plan["fleet"],
+            *([_point(axes)] if several else []),
+            pool["name"],
+            _gpus(pool),
+            f"{replicas_of(pool)} x ({' x '.join(str(pool[size]) for size in SIZES)})",
+            pool["server"] or _("none"),
+            *(f"{pool['batching'][limit]:,}" if limit in pool["batching"] else "none" for limit in limits),
+            *(f"{pool['kv_tokens']:,}" for _ in cached),
+        ]
+        for axes, plan in _distinct(plans, "pools")
+        for pool in _by_model(plan)
+    ]
+    words = frozenset(range(len(front) + 3))
+    return FittedTable(heads, rows, words, len(front), title="\n" + _("Pools"))
+
+
+def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
+    """One row per pool: what fills the memory of each GPU."""
+    pools = [
+        (plan["fleet"], pool["name"], memory)
+        for _axes, plan in _distinct(plans, "pools")
+        for pool in _by_model(plan)
+        if (memory := pool["memory_gb_per_gpu"])
+    ]
+    parts = (*MEMORY_PARTS, *(["states"] if any("states" in memory for *_names, memory in pools) else []))
+    rows = [[fleet, pool, *(f"{memory.get(part, 0):.2f}" for part in parts)] for fleet, pool, memory in pools]
+    return FittedTable(
+        [_("fleet"), _("pool"), *parts], rows, frozenset({0, 1}), 2, title="\n" + _("Memory of each GPU [GB]")
+    )
+
+
+def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
+    """What the GPUs of each pool's replicas send one another, by size; no table where a replica has one."""
+    heads = [_("new tokens"), _("message"), _("number"), _("kB each"), _("us each"), _("ms together")]
+    for _axes, plan in _distinct(plans, "pools"):
+        pools = [pool for pool in _by_model(plan) if "exchanges" in pool]
+        for pool in pools:
+            rows = [
+                [
+                    number(one["tokens"]), _(MESSAGES[one["what"]][one["own"]]), f"{one['calls']:.4g}",
+                    f"{one['message_bytes'] / 1e3:,.0f}", f"{1e6 * one['each_s']:,.1f}",
+                    f"{1e3 * one['calls'] * one['each_s']:,.2f}",
+                ]
+                for one in pool["exchanges"]
+            ]  # fmt: skip
+            title = _(
+                "What the GPUs of a replica of {fleet} send one another in a step, over {link}",
+                fleet=f"{plan['fleet']}, {pool['name']}" if len(pools) > 1 else plan["fleet"],
+                link=", ".join(sorted({name for one in pool["exchanges"] for name in one["over"]})),
+            )
+            yield FittedTable(heads, rows, frozenset({1}), 2, title="\n" + title)
+
+
+def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
+    """One row per pool that leaves weights in host memory; no table where none does."""
+    rows = [
+        [plan["fleet"], pool["name"], *(f"{held[part]:.2f}" for part in HOST_MEMORY_PARTS)]
+        for _axes, plan in _distinct(plans, "pools")
+        for pool in plan["pools"]
+        if (held := pool.get("host_memory_gb_per_replica"))
+    ]
+    if rows:
+        title = "\n" + _("Host memory of each replica [GB]")
+        yield FittedTable([_("fleet"), _("pool"), *HOST_MEMORY_PARTS], rows, frozenset({0, 1}), 2, title=title)
+
+
+def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[RenderableType]:
+    """Who decides on replicas, and the parts of a start, one a row; nothing where no pool is switched."""
+    rows = [
+        [plan["fleet"], pool["name"], retold(part), f"{seconds:.1f}"]
+        for _axes, plan in _distinct(plans, "pools")
+        for pool in _by_model(plan)
+        for name, whole in STARTS.items()
+        if name in pool
+        for part, seconds in [*pool[name].items(), (_(whole), sum(pool[name].values()))]
+    ]
+    for fleet, pool, scaler in _scalers(plans):
+        told = _("{fleet}, {pool}: {policy} keeps {least} to {most} replicas.", fleet=fleet, pool=pool, **scaler)
+        yield Text(f"\n{told}")
+    for fleet, pool, works in _failing(plans):
+        told = _("{fleet}, {pool}: each replica works {share} of the time.", fleet=fleet, pool=pool, share=works)
+        yield Text(f"\n{told}")
+    rows = list(map(list, dict.fromkeys(map(tuple, rows))))  # points of a sweep that start alike
+    if rows:
+        title = "\n" + _("Start of one replica while no other starts [s]")
+        yield FittedTable([_("fleet"), _("pool"), _("part"), _("time")], rows, frozenset({0, 1, 2}), 2, title=title)
+
+
+def _failing(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, str]]:
+    """(fleet, pool, share of time that one of its replicas works) of every pool that breaks down."""
+    found = [
+        (plan["fleet"], pool["name"], f"{100 * pool['availability']:.5g}\N{NO-BREAK SPACE}%")
+        for _axes, plan in plans
+        for pool in plan["pools"]
+        if "availability" in pool
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _scalers(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(fleet, pool, policy and bounds) of every autoscaler."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    for _axes, plan in plans:
+        for pool in plan["pools"]:
+            if (one := pool.get("autoscaling")) is not None:
+                bounds = {"policy": one["policy"], "least": one["min_replicas"], "most": one["max_replicas"]}
+                if (entry := (plan["fleet"], pool["name"], bounds)) not in found:
+                    found.append(entry)
+    return found
+
+
+def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
+    """What each fleet rests on at the first of its *plans*, then every source that they cite."""
+    first: dict[str, dict[str, Any]] = {}
+    for plan in plans:
+        first.setdefault(plan["fleet"], plan)
+    yield from map(_values, first.values())
+    yield _sources(plans)
+
+
+def _values(plan: dict[str, Any]) -> Entries:
+    bought = _("; to buy it: {cash}", cash=cash(plan["capex_usd"])) if plan["capex_usd"] else ""
+    entries = []
+    for value in plan["values"]:
+        span = _(" ({low:g} to {high:g})", low=value["range"][0], high=value["range"][1]) if value["range"] else ""
+        shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
+        kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
+        below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
+        entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
+    return Entries(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
+
+
+def _sources(plans: Sequence[dict[str, Any]]) -> Entries:
+    found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
+    return Entries(_("Sources"), [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])
+
+
+FEW = 8
+"""Candidates, and reasons why others cannot serve, that are named."""
+
+
+def workload_told(scenario: Scenario) -> Text:
+    """The load, for a scenario without fleets."""
+    return Text(_("Workload: {describe}", describe=retold(scenario.workload.describe())))
+
+
+def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
+    """How many there are, the first that may serve, and why others cannot, most of them first."""
+    assert scenario.size is not None
+    kinds = list(units(scenario, scenario.size, catalog))
+    prospects = None if why_no_size(scenario) else Prospects(scenario, catalog)
+    able: list[Unit] = []
+    refused: dict[str, list[Unit]] = {}
+    for unit in kinds:
+        reason = unit.refusal if prospects is None else prospects.look(unit).reason
+        if reason:
+            refused.setdefault(reason, []).append(unit)
+        else:
+            able.append(unit)
+    told = _(
+        "gpufleet size chooses among {count} kinds of replicas, at most {most} of each; {able} may serve:",
+        count=len(kinds),
+        most=scenario.size.max_replicas,
+        able=len(able),
+    )
+    yield Text(f"\n{told}")
+    for unit in able[:FEW]:
+        yield Text(f"  {unit.name}")
+    if len(able) > FEW:
+        yield Text("  " + _("and {more} more, which size.csv of gpufleet size has", more=len(able) - FEW))
+    if refused:
+        yield Text(_("{count} cannot:", count=len(kinds) - len(able)))
+    reasons = sorted(refused, key=lambda reason: -len(refused[reason]))
+    for reason in reasons[:FEW]:
+        first, *others = refused[reason]
+        who = _("{name} and {more} more", name=first.name, more=len(others)) if others else first.name
+        yield Text(f"  {who}: {retold(reason)}")
+    if len(reasons) > FEW:
+        yield Text("  " + _("and {more} more reasons", more=len(reasons) - FEW))

@@ -1,1 +1,0 @@
-"""The answers of `check`, `list` and `show`."""

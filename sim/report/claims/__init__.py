@@ -1,1 +1,0 @@
-"""What `gpufleet claims` writes: tables, a page, a chapter of the documentation."""

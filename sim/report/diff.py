@@ -1,0 +1,131 @@
+"""Two runs beside each other as a document and as tables for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sim.language import N_, _
+from sim.report.run.verdict import verdict_of
+from sim.report.terminal_table import FittedTable
+from sim.report.words.money import in_code, shown
+from sim.report.words.text import axis_label, listing, number, place, plain, short
+from sim.study.comparison import Difference
+from sim.study.diff import Compared, StoredRun
+from sim.study.monte_carlo import stored_disputes
+from sim.study.points import Point
+
+WORDS = {
+    "slo_attainment": N_("within SLO [%]"),
+    "ttft_s_p95": N_("TTFT p95 [s]"),
+    "tpot_s_p95": N_("TPOT p95 [s]"),
+    "output_tokens_per_s": "output [tokens/s]",
+    "facility_power_w_mean": N_("power at the meter [W]"),
+    "usd_per_million_output_tokens": N_("USD/M output tokens"),
+}
+VERDICTS = (N_("differs"), N_("cannot tell"), N_("same"))
+NOTE = N_("second less first, with half of the 95 % interval over replications paired by seed")
+
+
+def diff_document(first: StoredRun, second: StoredRun, found: Compared) -> dict[str, Any]:
+    """Names, verdicts, changed inputs and differences."""
+    return {
+        "first": _told(first),
+        "second": _told(second),
+        "changes": [{"path": one.path, "before": one.before, "after": one.after} for one in found.changes],
+        "points": [
+            {
+                "fleet": one.first.fleet,
+                "axes": dict(one.first.axes),
+                "metric": one.metric,
+                "words": WORDS[one.metric],
+                "first": one.values[0],
+                "second": one.values[1],
+                "difference": 0.0 - one.difference,  # no minus before a zero
+                "difference_ci95": one.half_width,
+                "verdict": one.verdict,
+            }
+            for one in found.differences
+        ],
+        "only_first": [_where(point) for point in found.alone[0]],
+        "only_second": [_where(point) for point in found.alone[1]],
+    }
+
+
+def in_words(document: dict[str, Any]) -> dict[str, Any]:
+    """What `diff_document` gives, for a reader: in the language and the currency that are spoken and shown."""
+    figures = ("first", "second", "difference", "difference_ci95")
+    points = [
+        one
+        | {"words": in_code(_(one["words"])), "verdict": _(one["verdict"])}
+        | {name: _amount(one["metric"], one[name]) for name in figures if one[name] is not None}
+        for one in document["points"]
+    ]
+    named = {axis: axis_label(axis) for one in points for axis in one["axes"]}
+    return document | {"points": points, "axes": named}
+
+
+def _told(run: StoredRun) -> dict[str, Any]:
+    told = verdict_of(run.scenario, run.catalog, run.points, disputes=stored_disputes(run.folder))
+    return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": told.headline}
+
+
+def diff_tables(first: StoredRun, second: StoredRun, found: Compared) -> list[RenderableType | str]:
+    """What the terminal shows."""
+    verdicts = [_told(run) for run in (first, second)]
+    lines: list[RenderableType | str] = [f"{one['folder']}: {one['verdict']}" for one in verdicts]
+    if found.changes:
+        rows = [[one.path, _said(one.before), _said(one.after)] for one in found.changes]
+        lines.append(FittedTable([_("changed input"), _("first"), _("second")], rows, frozenset({0, 1, 2}), 0))
+    else:
+        lines.append(_("The two runs were asked the same."))
+    lines += [_table(fleet, found.differences) for fleet in dict.fromkeys(one.first.fleet for one in found.differences)]
+    lines += [Text(_(NOTE))] if found.differences else []
+    for name, alone in zip(
+        (N_("Only the first run has {points}."), N_("Only the second run has {points}.")), found.alone, strict=True
+    ):
+        if alone:
+            lines.append(_(name, points=listing([_where(point) for point in alone])))
+    return lines
+
+
+def _table(fleet: str, differences: Sequence[Difference]) -> RenderableType:
+    """The differences of one fleet."""
+    mine = [one for one in differences if one.first.fleet == fleet]
+    named = list(dict.fromkeys(axis for one in mine for axis in one.first.axes))
+    rows: list[list[str]] = []
+    before: list[str] | None = None
+    for one in mine:
+        front = [short(one.first.axes.get(axis)) for axis in named]
+        shown_front = front if front != before else [""] * len(front)
+        rows.append([*shown_front, in_code(_(WORDS[one.metric])), *_figures(one)])
+        before = front
+    heads = [*map(axis_label, named), "", _("first"), _("second"), _("difference"), ""]
+    words = frozenset({len(named), len(heads) - 1})
+    return FittedTable(heads, rows, words, len(named) + 1, title=fleet)
+
+
+def _figures(one: Difference) -> list[str]:
+    values = [_amount(one.metric, value) for value in (*one.values, -one.difference)]
+    sign = "+" if -one.difference > 0 else ""
+    half = f" ± {plain(_amount(one.metric, one.half_width), 2)}" if one.half_width else ""
+    return [plain(values[0]), plain(values[1]), f"{sign}{plain(values[2])}{half}", _(one.verdict)]
+
+
+def _amount(metric: str, value: float) -> float:
+    if metric == "slo_attainment":
+        return 100 * value
+    return shown(value) if "usd" in metric and isfinite(value) else value
+
+
+def _where(point: Point) -> str:
+    at = ", ".join(place(axis, value) for axis, value in point.axes.items())
+    return _("{fleet} at {at}", fleet=point.fleet, at=at) if at else point.fleet
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+        return str(value)
+    return _("(not said)") if value is None else number(value)

@@ -1,0 +1,187 @@
+"""A finished answer read back from its folder: its tables as pandas frames, and what they rest on.
+
+Tables are in the reporting currency where a workbook or a bill is made of them.
+"""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.csvio import unquoted
+from sim.infile import opened
+from sim.yamlio import read
+
+
+@dataclass(frozen=True, slots=True)
+class RunFrames:
+    """The files of a run's folder; columns as in their headers, units in the column names."""
+
+    summary: pd.DataFrame
+    """One row per fleet and sweep point."""
+    requests: pd.DataFrame | None
+    """One row per request; None where the run kept none."""
+    usage: pd.DataFrame
+    """One row per replica and meter interval."""
+    costs: pd.DataFrame
+    """One row per ledger row."""
+
+
+def read_run(out: str | Path) -> RunFrames:
+    """The frames of the run in the folder *out*. Raises FileNotFoundError where there is no finished run.
+
+    Infinite percentiles are `inf`, what never happened is `nan`.
+    """
+    folder = Path(out)
+    packed, plain = folder / "requests.parquet", folder / "requests.csv"
+    requests = pd.read_parquet(packed) if packed.exists() else read_table(plain) if plain.exists() else None
+    return RunFrames(
+        summary=read_table(folder / "summary.csv"),
+        requests=requests,
+        usage=read_table(folder / "usage.csv"),
+        costs=read_table(folder / "costs.csv"),
+    )
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A table with its text as it was before it was made safe for spreadsheets; without columns where it has none."""
+    with opened(path, hidden=True) as file:
+        if os.fstat(file.fileno()).st_size <= len("\r\n"):
+            return pd.DataFrame()
+        frame = pd.read_csv(file, keep_default_na=False, na_values=["", "nan"]).rename(columns=unquoted)
+    texts: list[str] = list(frame.select_dtypes("str").columns)
+    for name in texts:
+        frame[name] = frame[name].map(unquoted, na_action="ignore")
+    return frame
+
+
+MAIN = {
+    "run": "summary",
+    "price": "summary",
+    "plan": "summary",
+    "breakeven": "ranking",
+    "capacity": "capacity",
+    "size": "size",
+    "sensitivity": "sensitivity",
+}
+"""Command -> its main table."""
+
+
+RECEIVED = {
+    "npv_": "net_present_cost_",
+    "net_cash_": "net_cost_",
+    "cumulative_cash_": "cumulative_cost_",
+    "present_value_": "present_cost_",
+}
+"""Beginnings of columns of stored plans that have what is received above zero -> those that have what is paid."""
+
+
+def _paid_is_positive(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a stored answer with the names and the sign of today's."""
+    for name in map(str, frame.columns):
+        for old, new in RECEIVED.items():
+            if name.startswith(old):
+                frame = frame.assign(**{name: -frame[name]}).rename(columns={name: new + name.removeprefix(old)})
+    return frame
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """What a command has left in `folder`; nothing but its files is read."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def command(self) -> str:
+        """That made it: `run`, `plan`."""
+        return str(self.manifest["question"]["command"])
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Its main table, as the file has it."""
+        return _paid_is_positive(read_table(self.folder / f"{MAIN[self.command]}.csv"))
+
+    @cached_property
+    def currency(self) -> str:
+        """Code of the reporting currency, read off the columns that stand beside those in US dollars."""
+        names = set(self.summary.columns)
+        for name in names:
+            pattern = re.sub(r"(?<![a-z])usd(?![a-z])", "([A-Z]{3})", name)
+            for other in names if pattern != name else ():
+                if found := re.fullmatch(pattern, other):
+                    return str(found[1])
+        return "USD"
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The table in the file *name*.csv, amounts in the reporting currency only."""
+        frame = self._converted(_paid_is_positive(read_table(self.folder / f"{name}.csv")))
+        return _in_months(frame) if name == "plan" else frame
+
+    def requests(self) -> pd.DataFrame | None:
+        """One row per request; None where none were kept."""
+        packed = self.folder / "requests.parquet"
+        if packed.exists():
+            with opened(packed, hidden=True) as file:
+                return self._converted(pd.read_parquet(file))
+        return self.table("requests") if (self.folder / "requests.csv").exists() else None
+
+    def amount(self, name: str) -> str:
+        """The column of the US dollar column *name* in the reporting currency."""
+        return name.replace("usd", self.currency) if self.currency != "USD" else name
+
+    def _converted(self, frame: pd.DataFrame) -> pd.DataFrame:
+        if self.currency == "USD":
+            return frame
+        twins = {name for name in map(str, frame.columns) if self.amount(name) != name and self.amount(name) in frame}
+        return frame.drop(columns=list(twins))
+
+    def _stored(self, name: str) -> Any:
+        path = self.folder / name
+        return read(path, patient=True).data if path.exists() else None
+
+    @cached_property
+    def plans(self) -> list[dict[str, Any]]:
+        """What each fleet rests on, at every point where that differs; empty where the command keeps none."""
+        return list(self._stored("resolved.yaml") or ())
+
+    @property
+    def resolved(self) -> list[dict[str, Any]]:
+        """The first of each fleet's `plans`."""
+        first: dict[str, dict[str, Any]] = {}
+        for plan in self.plans:
+            first.setdefault(str(plan["fleet"]), plan)
+        return list(first.values())
+
+    @cached_property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario as it was answered; empty where the command keeps none."""
+        found: dict[str, Any] = self._stored("scenario.yaml") or {}
+        return found
+
+    @property
+    def axes(self) -> list[str]:
+        """Columns of a run between the fleet and the replication: what was swept."""
+        names = list(self.summary.columns)
+        return names[1 : names.index("status")] if "status" in names else []
+
+
+def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
+    """Months of a plan as numbers and dates; what closes it stays a word."""
+    if frame.empty:
+        return frame
+    months = [int(one) if str(one).isdigit() else one for one in frame["month"]]
+    dates = [datetime.strptime(one, "%Y-%m").date() for one in frame["date"]]
+    return frame.assign(month=pd.Series(months, frame.index, object), date=pd.Series(dates, frame.index, object))
+
+
+def read_answer(folder: Path) -> StoredAnswer:
+    """The finished answer in *folder*."""
+    with opened(folder / "manifest.json", "r", hidden=True, encoding="utf-8") as file:
+        return StoredAnswer(folder, json.load(file))

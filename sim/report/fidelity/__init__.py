@@ -1,1 +1,0 @@
-"""What a reader gets of predictions against measurements, and of fitted factors."""

@@ -1,1 +1,0 @@
-"""What differs between two runs, for terminal and page."""

@@ -1,1 +1,0 @@
-"""`gpufleet explain`: one request as text and as a trace."""

@@ -1,1 +1,0 @@
-"""What Monte Carlo draws add to a run's report."""

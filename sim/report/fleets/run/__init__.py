@@ -1,1 +1,0 @@
-"""What `run` and `price` leave: tables, charts, page, verdict."""

@@ -1,0 +1,137 @@
+"""What a command answers as one JSON document: the same figures as its tables, under the names of the CSV columns."""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isinf, isnan
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import KINDS, Catalog
+from sim.catalogue.value import Sourced, Value
+from sim.report.catalogue import entry, kind_of
+from sim.report.run.verdict import verdict_of
+from sim.report.words.money import twinned
+from sim.report.words.units import verdict_in_units
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import axes as axes_of
+from sim.spec import Spec
+from sim.study.comparison import differences
+from sim.study.confidence import Worth
+from sim.study.execution.cases import limits
+from sim.study.metrics.columns import summary_columns
+from sim.study.monte_carlo import stored_disputes
+from sim.study.points import FinishedCase, columns_where_known, has_money, summarize
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """One JSON document: infinite numbers are the string "inf", as in CSV, and what does not exist is null."""
+    return json.dumps(_plain(document), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in twinned(value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not isinstance(value, bool):
+        if isnan(value):
+            return None
+        return ("inf" if value > 0 else "-inf") if isinf(value) else value
+    return value
+
+
+def heading(scenario: Scenario, out: str) -> dict[str, Any]:
+    """What every answer begins with."""
+    return {"scenario": scenario.name, "question": scenario.question, "seed": scenario.seed, "out": out}
+
+
+def run_document(
+    scenario: Scenario, catalog: Catalog, cases: Sequence[FinishedCase], notes: Sequence[str], out: str
+) -> dict[str, Any]:
+    """Of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
+    axes = axes_of(scenario)
+    points = summarize(cases, axes, limits(scenario))
+    wanted = summary_columns(axes, has_money(points), columns_where_known(points, axes))
+    columns = [name for name in wanted if name not in axes]
+    answer = verdict_of(scenario, catalog, points, disputes=stored_disputes(Path(out)))
+    return {
+        **heading(scenario, out),
+        "axes": list(axes),
+        "verdict": verdict_in_units(answer.headline, answer.findings),
+        "notes": list(notes),
+        "points": [{"axes": dict(point.axes)} | {name: point.row.get(name) for name in columns} for point in points],
+        "paired": [
+            {
+                "first": one.first.fleet,
+                "second": one.second.fleet,
+                "axes": dict(one.first.axes),
+                "metric": one.metric,
+                "pairs": one.pairs,
+                "first_value": one.values[0],
+                "second_value": one.values[1],
+                "difference": one.difference,
+                "difference_ci95": one.half_width,
+                "verdict": one.verdict,
+                "horizon_dependent": one.horizon_dependent,
+            }
+            for one in differences(points)
+        ],
+    }
+
+
+def check_document(
+    scenario: Scenario,
+    plans: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    cases: int,
+    worths: Sequence[tuple[str, Worth]],
+) -> dict[str, Any]:
+    """Of `check`: what every fleet rests on at every point, and *worths*, what predictions for it are worth."""
+    told = [
+        {
+            "fleet": name,
+            "mark": one.mark,
+            "because": list(one.why),
+            "factors": {k: list(v) for k, v in one.factors.items()},
+        }
+        for name, one in worths
+    ]
+    return {
+        "scenario": scenario.name,
+        "question": scenario.question,
+        "seed": scenario.seed,
+        "cases": cases,
+        "predictions": told,
+        "plans": [{"axes": axes, **plan} for axes, plan in plans],
+    }
+
+
+def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
+    """Of `list`: everything of a kind, a sourced value as its number; without one the kinds. Raises UnknownId."""
+    if not kind:
+        return {"kinds": {name: len(catalog.ids(name)) for name in KINDS}}
+    kind = kind_of(kind)
+    return {"kind": kind, "items": [{"id": name, **numbers(entry(catalog, kind, name))} for name in catalog.ids(kind)]}
+
+
+def entry_document(catalog: Catalog, kind: str, name: str) -> dict[str, Any]:
+    """Of `show`: one thing, every value with its source. Raises UnknownId."""
+    return {"kind": kind_of(kind), "item": entry(catalog, kind, name).model_dump(mode="json")}
+
+
+def numbers(found: Any) -> Any:
+    """A specification without its sources."""
+    if isinstance(found, Value):
+        return found.value
+    if isinstance(found, Spec):
+        return {name: numbers(getattr(found, name)) for name in stated_fields(found)}
+    if isinstance(found, Mapping):
+        return {key: numbers(item) for key, item in found.items()}
+    if isinstance(found, list | tuple):
+        return [numbers(item) for item in found]
+    return found if found is None or isinstance(found, bool | int | float | str) else str(found)
+
+
+def stated_fields(found: Spec) -> list[str]:
+    """What *found* says, without where it comes from."""
+    provenance = Sourced.model_fields if isinstance(found, Sourced) else {}
+    return [name for name in type(found).model_fields if name not in provenance]

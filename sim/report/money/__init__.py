@@ -1,1 +1,0 @@
-"""What a reader gets of rent or buy and of plans."""

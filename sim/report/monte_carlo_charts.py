@@ -1,0 +1,180 @@
+"""Monte Carlo draws in charts: futures.png, and the part of report.html that is about them.
+
+How costs are distributed, and which inputs change them.
+"""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.language import N_, _
+from sim.report.charts.drawing import (
+    GLYPH,
+    HEAD,
+    INK,
+    LEFT,
+    MARGIN,
+    PANEL_IN,
+    RIGHT,
+    SMALL,
+    SOFT,
+    TOP,
+    figure_of,
+    plot,
+    wrapped,
+)
+from sim.report.charts.fonts import drawable, glyphs, settings, shortened
+from sim.report.charts.panels import ChartCurve, Panel, style
+from sim.report.charts.tornado import TornadoBar, draw_tornado, side_bars, tornado_height_in
+from sim.report.charts.vega_bars import bar_figure
+from sim.report.charts.vega_lite import PageFigure, panel_figure
+from sim.report.monte_carlo import bars, futures_table, inputs_table, sentences, shown_settings, where
+from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.text import percent
+from sim.study.monte_carlo import MILLION, FutureStudy, Setting
+from sim.study.points import Point, fleets_of
+
+UNIT = N_("USD per million output tokens")
+SHARES = np.linspace(0.0, 1.0, 201)
+MOST_BARS = 9
+"""In one chart; tornado.csv has all."""
+
+
+def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
+    """Share of futures below each cost, a curve per fleet."""
+    curves = []
+    for one in setting.outcomes:
+        values = one.draws[MILLION]
+        values = np.sort(values[np.isfinite(values)]) * shown(1.0)
+        if len(values):
+            x = np.quantile(values, SHARES)
+            color = style(fleets)[one.fleet][0]
+            curves.append(ChartCurve(one.fleet, color, tuple(x.tolist()), tuple(SHARES.tolist())))
+    return Panel(
+        _("Cost per token{where}", where=where(setting.axes)),
+        _("share of draws that cost less than this"),
+        in_code(UNIT),
+        tuple(curves),
+        x_format=money_mark,
+        y_format=percent,
+        y_share=True,
+        x_anchored=False,
+    )
+
+
+class Tornado:
+    """One tornado chart with its titles."""
+
+    def __init__(self, title: str, subtitle: str, base: float, found: Sequence[TornadoBar], zero: bool) -> None:
+        """*zero*: mark where the sign changes."""
+        self.title, self.subtitle, self.base, self.zero = title, subtitle, base, zero
+        self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]
+        if len(found) > MOST_BARS:
+            self.subtitle += _("; the {most_bars} widest of {len}", most_bars=MOST_BARS, len=len(found))
+        self.height_in = TOP + tornado_height_in(self.bars)
+
+    def plot(self, figure: Any, x: float, y: float) -> None:
+        """Draw into the cell whose lower left corner is at (x, y) [inches]."""
+        width, height = figure.get_size_inches()
+        left = 0.2 + GLYPH * SMALL * max((glyphs(bar.label) for bar in self.bars), default=0)
+        place = (x + left, y + 0.48, PANEL_IN[0] - left - RIGHT, self.height_in - TOP - 0.48)
+        axes = figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
+        draw_tornado(axes, self.base, self.bars, in_code(UNIT))
+        low, high = axes.get_xlim()
+        if self.zero and low < 0 < high:
+            axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=3)
+        top = (y + self.height_in - TOP) / height
+        for text, above_in, size, look in (
+            (self.title, 24 / 72, HEAD, {"color": INK, "fontweight": "bold"}),
+            (self.subtitle, 11 / 72, SMALL, {"color": SOFT}),
+        ):
+            fitted = shortened(text, (PANEL_IN[0] - LEFT) / (GLYPH * size))
+            figure.text((x + LEFT - 26 / 72) / width, top + above_in / height, fitted, fontsize=size, **look)
+
+    @property
+    def figure(self) -> PageFigure:
+        """For report.html."""
+        return bar_figure(self.title, self.subtitle, side_bars(self.base, self.bars), in_code(UNIT), self.base)
+
+
+def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
+    """Return the charts of the difference between the two cheapest fleets of each model, then those of each fleet; none
+    without a cost that changes.
+    """
+    between = _("each input alone, 10 % (blue) to 90 % quantile (orange)")
+    found = []
+    for first, second in filter(None, (own.first_two for own in setting.apart(study.models))):
+        base = shown(second.central[MILLION] - first.central[MILLION])
+        title = _("What {fleet} costs more than {fleet_2}", fleet=second.fleet, fleet_2=first.fleet)
+        found.append(Tornado(title, between, base, bars(study, second, first), zero=True))
+    found += [
+        Tornado(
+            _("Cost of {fleet}", fleet=one.fleet), between, shown(one.central[MILLION]), bars(study, one), zero=False
+        )
+        for one in setting.outcomes
+    ]
+    return [one for one in found if np.isfinite(one.base)]
+
+
+def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str]) -> list[PageFigure]:
+    """The charts of a page at the settings *chosen*."""
+    found = []
+    for setting in chosen:
+        found.append(panel_figure(distribution_panel(setting, fleets)))
+        found += [one.figure for one in tornadoes(study, setting)]
+    return found
+
+
+def write_picture(path: Path, study: FutureStudy, setting: Setting, fleets: Sequence[str], answer: str) -> None:
+    """futures.png: the distribution and the tornado charts at one *setting*, two abreast, under the *answer*."""
+    below = tornadoes(study, setting)
+    width = 2 * PANEL_IN[0]
+    lines = wrapped(answer, HEAD, width)
+    heights = [max([PANEL_IN[1], *(one.height_in for one in below[:1])])]
+    heights += [max(one.height_in for one in below[at : at + 2]) for at in range(1, len(below), 2)]
+    height = sum(heights) + 2 * MARGIN + 0.2 * len(lines) + 0.1
+    with settings():
+        figure = figure_of(width, height)
+        for index, line in enumerate(lines):
+            figure.text(
+                MARGIN / width, (height - MARGIN - 0.2 * index) / height, line, fontsize=HEAD, color=INK, va="top"
+            )
+        y = height - MARGIN - 0.2 * len(lines) - 0.1
+        plot(figure, distribution_panel(setting, fleets), 0.0, y - PANEL_IN[1])
+        for index, one in enumerate(below, start=1):
+            row, column = divmod(index, 2)
+            one.plot(figure, column * PANEL_IN[0], y - sum(heights[:row]) - one.height_in)
+        data = BytesIO()
+        figure.savefig(data, format="png", metadata={"Software": None})
+    path.write_bytes(data.getvalue())
+
+
+NOTE = N_(
+    "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input "
+    "once for all fleets, independently of the others; quotes for one item, and the hours of "
+    "one tariff, move together. The interval of a share is that of the draws alone (Wilson): "
+    "traffic is not drawn again. Tables and charts elsewhere use the central values. Normal "
+    "and lognormal distributions are cut at 4 standard deviations, or where the scenario "
+    "says."
+)
+OF_LOADS = N_(
+    " A drawn load lies between simulated ones: amounts per hour are taken as the straight line between them."
+)
+
+
+def futures_section(out: Path, study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
+    """What the template shows; futures.png goes to the folder *out*."""
+    shown, answers, fleets = shown_settings(study, points, axes), sentences(study, points, axes), fleets_of(points)
+    if shown:
+        with drawable():
+            write_picture(out / "futures.png", study, shown[0], fleets, sentences(study, points, axes)[0])
+    return {
+        "sentences": answers,
+        "charts": charts(study, shown, fleets),
+        "table": futures_table(study, points, axes),
+        "inputs": inputs_table(study.inputs),
+        "note": _(NOTE) + (_(OF_LOADS) if study.load_drawn else ""),
+    }

@@ -1,0 +1,589 @@
+"""The answer to "what to buy, and when?": its verdict, and plan.html.
+
+Sentences say which plan costs least, where it is short of capacity, and when one overtakes another in cost.
+plan.html is one self-contained page that fetches nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from sim.cost import MultiYear
+from sim.cost.multi_year import ExistingUnits
+from sim.language import N_, _, ngettext, retold
+from sim.report.assumptions import assumptions, one_per_fleet, sources, weak_values
+from sim.report.charts.vega_lite import Drawn
+from sim.report.json_document import heading
+from sim.report.page.template import render as filled
+from sim.report.plan_charts import page_figures, write_plan_picture
+from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
+from sim.report.run.page_tables import swatches
+from sim.report.words.money import cash, code, in_code, rate_notes, shown
+from sim.report.words.precision import capacity_notes, undrawn, unsettled
+from sim.report.words.service_level import ranked_apart
+from sim.report.words.text import (
+    axis_label,
+    difference,
+    first_sentence,
+    joined,
+    listing,
+    name_told,
+    percent,
+    plain,
+    question_of,
+    short,
+)
+from sim.report.words.units import verdict_in_units
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.comparison import models_of
+from sim.scenario.sections.precision import Precision
+from sim.study.capacity import LoadAxis
+from sim.study.execution.cases import limits
+from sim.study.plan import LINE, Outlook, demand_of, ranked
+from sim.study.plan_cash import Row
+from sim.study.plan_units import HeldUnits
+
+
+@dataclass(frozen=True, slots=True)
+class PlanVerdict:
+    """The answer, and what belongs to it."""
+
+    headline: str
+    findings: tuple[str, ...]
+
+
+def verdict(
+    found: Sequence[Outlook],
+    plan: MultiYear,
+    precision: Precision | None = None,
+    models: Mapping[str, str] | None = None,
+) -> PlanVerdict:
+    """Return sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and
+    figures. *models* has the model of every fleet where plans are ranked for each model on its own.
+    """
+    order, products = list(ranked(found)), _products(found, models or {})
+    findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
+    findings += [_sale(one, held, plan) for one in order for held in one.held]
+    findings += capacity_notes([one.capacity for one in order if not one.api], precision)
+    findings += [text for own in products.values() for one in own[1:] if (text := _overtakes(own[0], one, plan))]
+    findings += [
+        _("{fleet} cannot be planned: {reason}.", fleet=one.fleet, reason=retold(one.reason))
+        for one in found
+        if one.reason
+    ]
+    heads = [
+        (_("{model}: ", model=model) if model else "") + _headline(own, plan) for model, own in products.items()
+    ] or [_("No fleet can be planned: see the reasons.")]
+    if len(products) > 1:
+        findings.insert(0, ranked_apart(models or {}))
+    return PlanVerdict(joined([*unsettled([one.capacity for one in found if not one.api]), *heads]), tuple(findings))
+
+
+def _products(found: Sequence[Outlook], models: Mapping[str, str]) -> dict[str, list[Outlook]]:
+    """Return the plans that are ranked against each other, each list the cheapest first, by model; the API has the
+    tokens of the first fleet's.
+    """
+    usual, order = next(iter(models.values()), ""), list(ranked(found))
+    served = dict.fromkeys(models.get(one.fleet, usual) for one in order)
+    if len(served) < 2:
+        return {"": order} if order else {}
+    return {model: [one for one in order if models.get(one.fleet, usual) == model] for model in served}
+
+
+def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
+    best = order[0]
+    told = N_("Over {span} {fleet} costs least: {costs}") if len(order) > 1 else N_("Over {span} {fleet} costs {costs}")
+    first = _(told, span=span(plan), fleet=best.fleet, costs=_costs(best))
+    if len(order) > 1:
+        others = [_more(one, best) for one in order[1:] if best.present_usd > 0]
+        first += _("; ") + listing(others) if others else ""
+    kept = next((one for one in order if not one.short and not one.api), None)
+    if best.api:
+        fleet = (
+            ""
+            if kept is None
+            else _(
+                "; the cheapest that meets it in every month is {fleet}, {costs}", fleet=kept.fleet, costs=_costs(kept)
+            )
+        )
+        return _(
+            "{first}. Whether {fleet} meets the SLO is not simulated{rival}.",
+            first=first,
+            fleet=best.fleet,
+            rival=fleet,
+        )
+    if not best.short:
+        return _("{first}. {fleet} meets the SLO in every month.", first=first, fleet=best.fleet)
+    short = _(
+        "{first}. {fleet} is short of capacity in {months}",
+        first=first,
+        fleet=best.fleet,
+        months=_months_in_words(len(best.short)),
+    )
+    if kept is None:
+        return _("{short}; no plan meets the SLO in every month.", short=short)
+    return _(
+        "{short}; the cheapest plan that meets the SLO in every month is {fleet}, {costs}.",
+        short=short,
+        fleet=kept.fleet,
+        costs=_costs(kept),
+    )
+
+
+def _more(one: Outlook, best: Outlook) -> str:
+    more = one.present_usd / best.present_usd - 1
+    return (
+        _("{fleet} costs {difference} more", fleet=one.fleet, difference=difference(more))
+        if more > 0
+        else _("{fleet} costs as much", fleet=one.fleet)
+    )
+
+
+def _costs(one: Outlook) -> str:
+    levelised = one.levelised_usd_per_million_output_tokens
+    each = "" if levelised is None else _(", levelised {cash} per million output tokens", cash=cash(levelised))
+    return _("{cash} in present value{each}", cash=cash(one.present_usd), each=each)
+
+
+def _standing(one: Outlook, plan: MultiYear) -> str:
+    months = one.months
+    first, last = months[0].in_service, months[-1].in_service
+    existing = _(" ({existing} of them existing)", existing=months[0].existing) if months[0].existing else ""
+    units = ngettext(
+        "{fleet}: {count} unit at first{existing}, {last} in the last month",
+        "{fleet}: {count} units at first{existing}, {last} in the last month",
+        first,
+        fleet=one.fleet,
+        existing=existing,
+        last=last,
+    )
+    most = max(row.in_service for row in months)
+    parts = [
+        ngettext(
+            "{units}, at most {most} ({count} GPU each)",
+            "{units}, at most {most} ({count} GPUs each)",
+            one.gpus,
+            units=units,
+            most=most,
+        )
+    ]
+    if one.bought:
+        again = sum(batch.units for batch in one.stock.batches if batch.retires < plan.months) if one.stock else 0
+        replaced = _(", {again} of them out of service before the end", again=again) if again else ""
+        parts.append(_("{bought} bought{replaced}", bought=one.bought, replaced=replaced))
+    if rented := sum(row.rented for row in months):
+        parts.append(_("{rented} unit-months rented", rented=rented))
+    if one.stock is not None and one.owed_usd:
+        parts.append(
+            _(
+                "contracts reach {owed_unit_months} unit-months beyond the plan: {cash} remain due then, which no "
+                "total counts",
+                owed_unit_months=one.stock.owed_unit_months,
+                cash=cash(one.owed_usd),
+            )
+        )
+    if one.short:
+        worst = max(one.short, key=lambda row: row.shortfall)
+        where = _("{low} to {high}", low=date(plan, one.short[0].month), high=date(plan, one.short[-1].month))
+        parts.append(
+            _(
+                "short in {months} ({where}), by {shortfall} at worst",
+                months=_months_in_words(len(one.short)),
+                where=where,
+                shortfall=plain(worst.shortfall),
+            )
+        )
+    return _("{texts}.", texts=_("; ").join(parts))
+
+
+def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
+    usd = fsum(row.opex_usd.get(LINE, 0.0) for row in one.rows)
+    share = fsum(row.elsewhere for row in one.months) / (fsum(row.demand for row in one.months) or 1.0)
+    alone = _(", without the cost of the existing units") if one.held else ""
+    served = _(
+        "its bill is {cash} over {span} for {percent} of the load{alone}",
+        cash=cash(usd),
+        span=span(plan),
+        percent=percent(share),
+        alone=alone,
+    )
+    return _("{fleet}: {served}; its service level is not simulated.", fleet=one.fleet, served=served)
+
+
+def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
+    """When a plan sells existing units, and what that brings."""
+    when = _("in {date}", date=date(plan, held.sold))
+    if not held.kind.capacity:
+        when = _("at once, as one of them does not meet the SLO at any load,")
+    elif held.sold == 0:
+        when = _("at once")
+    elif held.sold == held.ends:
+        when = _("at the end of their life, {date},", date=date(plan, held.sold))
+    elif held.sold == plan.months:
+        when = _("at the end of the plan")
+    gain = held.gain_usd(held.sold)
+    books = (
+        ""
+        if held.book_value_usd is None
+        else _(N_(", {cash} below book value") if gain < 0 else N_(", {cash} above book value"), cash=cash(abs(gain)))
+    )
+    units = _("the {units} existing {fleet}", units=held.units, fleet=held.kind.fleet)
+    return _(
+        "{fleet} sells {units} {when} for {cash}{books}.",
+        fleet=one.fleet,
+        units=units,
+        when=when,
+        cash=cash(held.worth_usd(held.sold)),
+        books=books,
+    )
+
+
+def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
+    """At whose end *best* has paid less in sum than *other* for the first time and for good, if it has not always."""
+    ahead_usd = [theirs - mine for mine, theirs in zip(best.cumulative_usd, other.cumulative_usd, strict=True)]
+    if min(ahead_usd) >= 0:
+        return ""
+    following = max(month for month, usd in enumerate(ahead_usd) if usd <= 0) + 1
+    if following > plan.months:
+        return _(
+            "{fleet} pays more in sum than {other}, but later: in present value it costs less.",
+            fleet=best.fleet,
+            other=other.fleet,
+        )
+    if following == plan.months:
+        return _(
+            "{fleet} has paid more than {other} until its hardware is sold at the end.",
+            fleet=best.fleet,
+            other=other.fleet,
+        )
+    return _(
+        "From the end of {date} on {fleet} has paid less in sum than {other}.",
+        date=date(plan, following),
+        fleet=best.fleet,
+        other=other.fleet,
+    )
+
+
+def span(plan: MultiYear) -> str:
+    """Length of the plan in words."""
+    return _("one year") if plan.years == 1 else _("{years} years", years=plain(plan.years))
+
+
+def _months_in_words(count: int) -> str:
+    return _("one month") if count == 1 else _("{count} months", count=count)
+
+
+TEMPLATE = "plan.html.j2"
+HEADS = (
+    *(
+        N_("month"),
+        N_("demand"),
+        N_("peak"),
+        N_("units needed"),
+        N_("ordered"),
+        N_("on order"),
+        N_("bought, in service"),
+        N_("rented"),
+        N_("retired"),
+    ),
+    *(
+        N_("capacity"),
+        N_("mean load over capacity"),
+        N_("short by"),
+        N_("capex"),
+        N_("resale"),
+        N_("opex"),
+        N_("rent"),
+        N_("net cost"),
+    ),
+    *(N_("cost so far"), N_("present cost")),
+)
+HELD = (N_("of those existing, in service"), N_("existing sold"), N_("of resale, existing"), N_("over book value"))
+
+LIFE = N_(
+    "units stay until the end of their life, also where demand falls, are sold at their "
+    "value by age, and replaced where they are needed; what is in service at the end of the "
+    "plan is sold then"
+)
+EXISTING = N_(
+    "units in service at the start share the load with new ones in proportion to their "
+    "capacity, and are sold in the month that costs this plan least, the end of their life "
+    "at the latest; a book value is sunk and decides nothing; the reserve is that of the "
+    "largest units in service"
+)
+ELSEWHERE = N_(
+    "tokens at the tariff, paid monthly in arrears; existing units take the part of the "
+    "traffic that they can carry in the busiest hours; its service level is not simulated"
+)
+SCALING = N_(
+    "n units serve n times what one does, and cost n times what one does: whole racks and "
+    "contracted power are those of single units"
+)
+
+
+def render_plan(
+    found: Sequence[Outlook],
+    plan: MultiYear,
+    axis: str,
+    resolved: Sequence[Mapping[str, Any]],
+    slo: Mapping[str, Any],
+    name: str,
+    question: str,
+    answer: PlanVerdict,
+    by_hour: bool = False,
+) -> str:
+    """The page's text; the same arguments give the same bytes. *by_hour*: a load profile says how the load varies."""
+    asked, context = first_sentence(question or name)
+    drawn = [one for one in found if one.rows]
+    plans = one_per_fleet(resolved)
+    return filled(
+        TEMPLATE,
+        name=name,
+        currency=code(),
+        question=asked,
+        context=context,
+        verdict=answer,
+        swatches=swatches([one.fleet for one in found]),
+        planned=[one.fleet for one in drawn],
+        charts=page_figures(found, plan, axis),
+        drawn=Drawn() if drawn else None,
+        marks={name: any(ones) for name, ones in _marks(drawn)},
+        figures=_figures(drawn, axis),
+        money=_money(drawn),
+        total=(_("total"), [cash(one.total_usd) for one in drawn]),
+        years=span(plan),
+        unit=axis_label(axis),
+        months=[
+            (one.fleet, [_(head) for head in (*HEADS, *(HELD if one.held else ()))], _rows_by_month(one, plan))
+            for one in drawn
+        ],
+        assumptions=[*terms(plan, drawn, by_hour), *assumptions(plans, slo, [], [])],
+        weak=weak_values(resolved),
+        sources=sources(resolved),
+    )
+
+
+def _marks(drawn: Sequence[Outlook]) -> list[tuple[str, list[bool]]]:
+    """Name of a kind of area -> whether each plan has it."""
+    return [
+        ("existing", [bool(one.held) for one in drawn]),
+        ("api", [one.api for one in drawn]),
+        ("short", [bool(one.short) for one in drawn]),
+    ]
+
+
+def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]:
+    rows = [summary_row(one) for one in drawn]
+    counts = {
+        _("units in the first month"): "units_first",
+        _("units in the last month"): "units_last",
+        _("units bought"): "bought",
+        _("unit-months rented"): "rented_unit_months",
+        _("months short of capacity"): "months_short",
+    }
+    result = [(_("capacity of one unit, {axis_label}", axis_label=axis_label(axis)), [_capacity(row) for row in rows])]
+    result.append((_("GPUs of one unit"), [str(row["unit_gpus"] or "") for row in rows]))
+    result += [(text, [f"{row[key]:,}" for row in rows]) for text, key in counts.items()]
+    result.append((_("total, not discounted"), [cash(row["total_usd"]) for row in rows]))
+    result.append((_("net present cost"), [cash(row["net_present_cost_usd"]) for row in rows]))
+    result.append((_("discount rate per year"), [percent(row["discount_rate"]) for row in rows]))
+    if any(one.owed_usd for one in drawn):
+        result.append((_("rent due after the plan, not counted"), [_paid(one.owed_usd) for one in drawn]))
+    each = "usd_per_million_output_tokens"
+    result.append((_("output tokens served, millions"), [plain(row["output_tokens"] / 1e6, 4) for row in rows]))
+    result.append((in_code(_("USD per million output tokens: total over served")), [_usd(row[each]) for row in rows]))
+    return [*result, (_("the same, levelised"), [_usd(row[f"levelised_{each}"]) for row in rows])]
+
+
+def _capacity(row: Mapping[str, Any]) -> str:
+    half = row["unit_capacity_ci95"]
+    if row["unit_capacity"] is None:
+        return ""
+    return plain(row["unit_capacity"]) + (f" ± {plain(half, 2)}" if half else "")
+
+
+def _usd(value: float | None) -> str:
+    return "" if value is None else cash(value)
+
+
+def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
+    """Component -> what each fleet pays for it."""
+    result = []
+    for kind in ("capex_usd", "opex_usd"):
+        for name in components(drawn, kind):
+            amounts = [sum(getattr(row, kind).get(name, 0.0) for row in one.rows) for one in drawn]
+            result.append((name_told(name), [_paid(amount) for amount in amounts]))
+    sums = {N_("rent"): "rental_usd", N_("decommissioning"): "decommissioning_usd", N_("resale"): "resale_usd"}
+    for text, key in sums.items():
+        amounts = [sum(getattr(row, key) for row in one.rows) for one in drawn]
+        if any(amounts):
+            result.append((_(text), [_paid(-amount if key == "resale_usd" else amount) for amount in amounts]))
+    return result
+
+
+def _paid(amount: float) -> str:
+    return cash(amount) if amount else ""
+
+
+def _rows_by_month(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
+    """(short of capacity, cells) of every row."""
+    so_far, result = 0.0, []
+    for row in one.rows:
+        so_far += row.net_usd
+        cells = _cells(row, date(plan, row.month), row.month == plan.months, so_far)
+        result.append((not row.meets_slo, [*cells, *(_existing(row) if one.held else [])]))
+    return result
+
+
+def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
+    load = [plain(row.demand), plain(row.peak), str(row.needed)]
+    capacity = [plain(row.capacity), "" if row.utilisation is None else percent(row.utilisation)]
+    front = [_("{when}, end", when=when) if closing else when, *(["", "", ""] if closing else load)]
+    units = [str(count) if count else "" for count in (row.ordered, row.on_order, row.owned, row.rented, row.retired)]
+    money = (row.capital_usd, row.resale_usd, row.running_usd + row.decommissioning_usd, row.rental_usd)
+    middle = ["", "", ""] if closing else [*capacity, plain(row.shortfall) if row.shortfall else ""]
+    amounts = [_whole(amount) if amount else "" for amount in money]
+    return [*front, *units, *middle, *amounts, *(_whole(usd) for usd in (row.net_usd, so_far, row.present_usd))]
+
+
+def _existing(row: Row) -> list[str]:
+    units = [str(count) if count else "" for count in (row.existing, row.existing_sold)]
+    return [*units, *(_whole(usd) if row.existing_sold else "" for usd in (row.existing_resale_usd, row.gain_usd))]
+
+
+def _whole(usd: float) -> str:
+    return f"{shown(usd):,.0f}"
+
+
+def terms(plan: MultiYear, drawn: Sequence[Outlook], by_hour: bool = False) -> list[tuple[str, str]]:
+    """What the plan takes as given, and how it counts."""
+    demand = plan.demand
+    first = _("{demand} in the mean of the first month, ", demand=plain(drawn[0].months[0].demand)) if drawn else ""
+    growth = _("{first}grows by {percent} a year, month by month", first=first, percent=percent(demand.growth_per_year))
+    listed = next((kind for kind in (N_("monthly"), N_("quarterly")) if getattr(demand, kind) is not None), "")
+    peak, count, lead, term = (
+        short(plan.peak_to_mean),
+        plan.reserve_units,
+        plan.lead_time_months,
+        plan.rental_term_months,
+    )
+    hardware, rents = _fall(plan.price_decline_per_year), _fall(plan.rental_decline_per_year)
+    rows = [
+        (_("Plan"), _("{span} from {starts}; a month has 730 hours", span=span(plan), starts=plan.starts)),
+        (_("Demand"), _("as listed, {listed}", listed=_(listed)) if listed else growth),
+        (
+            _("Peak"),
+            _(
+                "{peak} times the mean of its month; units cover the peak, energy is that of each hour's load",
+                peak=peak,
+            )
+            if by_hour
+            else _("{peak} times the mean of its month; units cover the peak, energy is that of the mean", peak=peak),
+        ),
+        (
+            _("Reserve"),
+            _("{count} beyond the peak's need, in service and sharing the load", count=_units(count)),
+        ),
+        (
+            _("Orders"),
+            _("{count} before service, as late as possible; priced and paid when ordered", count=_months_told(lead)),
+        ),
+        (_("Prices"), _("new hardware {hardware}, rents {rents}", hardware=hardware, rents=rents)),
+        (_("Life"), _(LIFE)),
+        (
+            _("Rent"),
+            _(
+                "for at least {count}, or a commitment's own; months beyond the plan do not count",
+                count=_months_told(term),
+            ),
+        ),
+        (_("Scaling"), _(SCALING)),
+        (_("Discounting"), _("purchases and sales at the start of their month, all else at its end")),
+    ]
+    if plan.existing:
+        rows.append((_("Existing"), f"{listing([_entry(one) for one in plan.existing])}; {_(EXISTING)}"))
+    if any(one.api for one in drawn):
+        rows.append((_("API"), _(ELSEWHERE)))
+    for fleet, rent in plan.bridge.items():
+        rows.append(
+            (
+                _("Bridge"),
+                _("{fleet}: what is missing is rented ({price})", fleet=fleet, price=rent.price or _("quoted")),
+            )
+        )
+    return rows
+
+
+def _entry(one: ExistingUnits) -> str:
+    books = "" if one.book_value_usd is None else _(", book value {cash}", cash=cash(one.book_value_usd))
+    return _(
+        "{count} of {fleet} since {bought}{books}",
+        count=_units(one.units),
+        fleet=one.fleet,
+        bought=one.bought,
+        books=books,
+    )
+
+
+def _fall(decline: float) -> str:
+    if decline == 0:
+        return _("keep their price")
+    told = N_("fall by {percent} a year") if decline > 0 else N_("rise by {percent} a year")
+    return _(told, percent=percent(abs(decline)))
+
+
+def _units(count: int) -> str:
+    return ngettext("{count} unit", "{count} units", count)
+
+
+def _months_told(count: int) -> str:
+    return ngettext("{count} month", "{count} months", count)
+
+
+def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
+    answer = verdict_of_plan(scenario, found)
+    return {
+        **heading(scenario, out),
+        "axis": LoadAxis.of(scenario).label,
+        "verdict": verdict_in_units(answer.headline, (*answer.findings, *plan_rate_notes(scenario))),
+        "fleets": [summary_row(one) for one in found],
+        "months": [row for one in found for row in month_rows(one, demand_of(scenario))],
+    }
+
+
+def verdict_of_plan(scenario: Scenario, found: Sequence[Outlook]) -> PlanVerdict:
+    """Return what the plans *found* of *scenario* come to in sentences."""
+    told = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
+    return replace(told, headline=joined([told.headline, *undrawn(scenario.futures is not None)]))
+
+
+def plan_rate_notes(scenario: Scenario) -> list[str]:
+    """Return what the plan says of its discount rate, where it states none of its own."""
+    assert scenario.plan is not None
+    return rate_notes(scenario) if scenario.plan.discount_rate is None else []
+
+
+def write_plan(
+    folder: Path,
+    scenario: Scenario,
+    found: Sequence[Outlook],
+    resolved: Sequence[Mapping[str, Any]],
+    remarks: Sequence[str],
+    with_pictures: bool = True,
+) -> None:
+    """plan.csv, summary.csv and, *with_pictures*, plan.png and plan.html in *folder*."""
+    plan, axis = demand_of(scenario), LoadAxis.of(scenario).label
+    write_months(folder / "plan.csv", found, plan)
+    write_summary(folder / "summary.csv", found)
+    if not with_pictures:
+        return
+    answer = verdict_of_plan(scenario, found)
+    answer = replace(answer, findings=(*answer.findings, *remarks))
+    asked = question_of(scenario)
+    write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)
+    by_hour = scenario.load_profile is not None
+    page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer, by_hour)
+    (folder / "plan.html").write_text(page, encoding="utf-8")

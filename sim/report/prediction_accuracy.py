@@ -1,0 +1,105 @@
+"""How far predictions are backed by measurements: marks, reasons, and rings around the points of charts.
+
+A point that was not measured near has a ring; a fleet has factors that hold 80 % of the servers nobody measured.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from sim.catalogue.catalog import Catalog
+from sim.language import N_, _, retold
+from sim.report.charts.panels import ChartCurve, Panel, key_of
+from sim.report.terminal_table import FittedTable
+from sim.report.words.text import plain
+from sim.scenario.schema import Scenario
+from sim.study.confidence import MARKS, Worth, fleet_worth, point_worths
+from sim.study.points import Point
+
+SHOWN = {"throughput": "tokens/s", "tpot": "TPOT", "ttft": "TTFT", "power": "W"}
+"""Metric -> its head."""
+
+
+def factors_told(worth: Worth) -> str:
+    """For example `tokens/s 0.67 to 1.25, TPOT 0.79 to 1.47 times the prediction`; empty where nothing is known."""
+    parts = [f"{SHOWN[metric]} {_span(*ends)}" for metric, ends in worth.factors.items() if metric != "power"]
+    return _("{parts} times the prediction", parts=_(", ").join(parts)) if parts else ""
+
+
+def _span(low: float, high: float) -> str:
+    return _("{low} to {high}", low=plain(round(low, 2)), high=plain(round(high, 2)))
+
+
+def worth_table(worths: Sequence[tuple[str, Worth]]) -> FittedTable:
+    """One row per fleet: its mark, why, and the factors that hold 80 % of servers which nobody measured."""
+    metrics = [metric for metric in SHOWN if any(metric in worth.factors for _name, worth in worths)]
+    heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("because"))
+    rows = [
+        [
+            name,
+            _(worth.mark),
+            *(_span(*worth.factors[metric]) if metric in worth.factors else "" for metric in metrics),
+            _("; ").join(retold(why) for why in worth.why),
+        ]
+        for name, worth in worths
+    ]
+    title = "\n" + _("What predictions are worth: factors that hold 80 % of servers")
+    return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 1}), 1, title=title)
+
+
+def fleet_worths(scenario: Scenario, catalog: Catalog) -> list[tuple[str, Worth]]:
+    """(name, worth) of every fleet whose step time is computed, as the scenario has it before its sweep."""
+    found = ((fleet.name, fleet_worth(scenario, fleet, catalog)) for fleet in scenario.fleets)
+    return [(name, worth) for name, worth in found if worth is not None]
+
+
+def extrapolated_note(scenario: Scenario, catalog: Catalog) -> list[str]:
+    """A sentence where all fleets lie beyond what was measured; none otherwise."""
+    worths = fleet_worths(scenario, catalog)
+    if not worths or len(worths) < len(scenario.fleets) or any(one.mark != MARKS[-1] for _name, one in worths):
+        return []
+    reasons = _("; ").join(dict.fromkeys(retold(why) for _name, one in worths for why in one.why))
+    told = _("All predictions are extrapolated ({reasons}).", reasons=reasons)
+    factors = factors_told(worths[0][1])
+    return [told + (_(" 80 % of such servers: {factors}.", factors=factors) if factors else "")]
+
+
+NEAR, BETWEEN, BEYOND = MARKS
+NAMES = (N_("measured near here"), N_("interpolated"), N_("extrapolated"))
+"""Of the marks, as they are shown."""
+KEY = {
+    NEAR: N_("no ring: measured near here"),
+    BETWEEN: N_("thin ring: interpolated between measurements"),
+    BEYOND: N_("dotted ring: extrapolated beyond measurements"),
+}
+"""What the rings mean."""
+
+
+def worths_by_key(scenario: Scenario, catalog: Catalog, points: Sequence[Point]) -> dict[str, Worth]:
+    """What the predictions at *points* of the scenario's sweep are worth, by the key of the point."""
+    found = point_worths(scenario, points, catalog)
+    return {key_of(point): worth for point, worth in zip(points, found, strict=True) if worth is not None}
+
+
+def marked(panels: Iterable[Panel], worths: Mapping[str, Worth]) -> list[Panel]:
+    """*panels* with the marks of their points; *worths* by the key of a point."""
+    return [replace(panel, curves=tuple(_marked(curve, worths) for curve in panel.curves)) for panel in panels]
+
+
+def _marked(curve: ChartCurve, worths: Mapping[str, Worth]) -> ChartCurve:
+    if not curve.marker:
+        return curve
+    return replace(curve, marks=tuple(worths[key].mark if key in worths else "" for key in curve.keys))
+
+
+def ring_key(worths: Iterable[Worth]) -> list[str]:
+    """What the rings mean, for the marks that there are, from the nearest."""
+    there = {one.mark for one in worths}
+    return [_(text) for mark, text in KEY.items() if mark in there]
+
+
+def worth_told(worth: Worth) -> str:
+    """A mark in words, with the reasons: `extrapolated: no GPU of its architecture was measured`."""
+    reasons: Sequence[str] = [retold(one) for one in worth.why]
+    if not reasons:
+        return _(worth.mark)
+    return _("{mark}: {reasons}", mark=_(worth.mark), reasons=_("; ").join(reasons))

@@ -1,0 +1,364 @@
+"""Key figures of every point and paired differences of fleets, as the terminal and report.html show them.
+
+paired.csv is written here too.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+from sim.csvio import write_csv
+from sim.language import N_, _, ngettext
+from sim.report.words.money import cash, in_code, shown, twin
+from sim.report.words.service_level import latency_columns, number_beside, percentiles_shown, share_beside
+from sim.report.words.text import LIMITS, axis_label, percent, plain, ranged, short, spread, steady
+from sim.report.words.units import noun
+from sim.scenario.slo import Slo
+from sim.study.comparison import Difference
+from sim.study.metrics.columns import BATCH_MEANS, ENDS, IN_REPORT, OF_SCALING, REPLICATIONS, Column, column
+from sim.study.metrics.statistics import FEWEST
+from sim.study.points import Point
+
+THIN, OVER, UNSURE = "†", "▲", "?"
+NOTES = {
+    THIN: N_("percentile with fewer than 20 requests in its tail"),
+    OVER: N_("overloaded: the queue grows through the whole run, and what is marked depends on the horizon"),
+    UNSURE: N_("inconclusive: the 95 % interval contains the target"),
+}
+GROWING = N_("inconclusive: the queue seems to grow; a longer horizon_s shows whether it does")
+UNSTEADY = N_(
+    "no steady part (fewer than 100 requests, or more than half to cut, of which half was) in replications of"
+)
+INTERVALS = {
+    REPLICATIONS: N_("± half of the 95 % interval over replications; of a share its ends"),
+    BATCH_MEANS: N_(
+        "± half of the 95 % interval by batch means (the parts of a run stand for runs); of a share its ends"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One figure of the tables: its heading, the column of summary.csv, and how a value is shown (without unit)."""
+
+    head: str
+    unit: str
+    name: str
+    show: Callable[[float], str]
+    scale: float = 1.0
+    """From base units to those shown, for the interval."""
+    brief: str = ""
+    """Heading in the terminal; empty: not shown there."""
+    named: bool = False
+    """A percentile that the service level names."""
+
+    @classmethod
+    def of(cls, column: Column) -> "Shown":
+        """A column as its declaration says it."""
+        in_ms = column.unit == "s" and column.name.startswith("tpot")
+        unit, show, scale = BY_UNIT["ms" if in_ms else column.unit.partition("/")[0]]
+        return cls(_(column.head), unit, column.name, show, scale, _(column.brief))
+
+
+def _ms(value: float) -> str:
+    return steady(1e3 * value)
+
+
+def _kw(value: float) -> str:
+    return steady(1e-3 * value)
+
+
+def _tokens(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else steady(value)
+
+
+BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
+    "share": ("", percent, 100.0),
+    "s": ("s", steady, 1.0),
+    "ms": ("ms", _ms, 1e3),
+    "tokens": ("1/s", _tokens, 1.0),
+    "W": ("kW", _kw, 1e-3),
+    "USD": ("", cash, 1.0),
+    "kg": ("kg", steady, 1.0),
+    "": ("", plain, 1.0),
+    "h": ("", plain, 1.0),
+}
+"""Unit of a column (of a rate: what is counted) -> unit shown beside the heading, how, and the factor between both."""
+WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
+
+
+def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
+    """*columns*; of a service those that apply: it has one latency and no KV cache."""
+    if not noun():
+        return list(columns)
+    latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
+    other = tuple({"ttft_s", "tpot_s", "e2e_s", "kv_"} - {latency})
+    return [
+        replace(column, brief=_("latency p95 [s]")) if column.name == f"{latency}_p95" else column
+        for column in columns
+        if not column.name.startswith(other)
+    ]
+
+
+def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Shown]:
+    """The columns that hold something in this run."""
+    level = Slo.model_validate(slo)
+    wanted = [
+        _beside_target(column, level)
+        for column in _of_service(_with_named(level, brief), level)
+        if column.brief or not brief
+    ]
+    if not level.per_request and not any(point.services or "service" in point.row for point in points):
+        wanted = [column for column in wanted if column.name not in ("slo_attainment", "usd_per_million_good_tokens")]
+    if not any(scales(point) for point in points):
+        wanted = [column for column in wanted if column.name not in OF_SCALING]
+    return [column for column in wanted if any(point.number(column.name) is not None for point in points)]
+
+
+def scales(point: Point) -> bool:
+    """Whether replicas are started and stopped while the fleet runs."""
+    return any(case.metrics["scaled"] for case in point.cases)
+
+
+def _with_named(slo: Slo, brief: bool) -> list[Shown]:
+    """The columns with the percentiles that the service level names; in the terminal in place of the 95th."""
+    found = [Shown.of(column(name)) for name in IN_REPORT]
+    for latency in dict.fromkeys(one.latency for one in slo.percentiles):
+        usual = Shown.of(column(f"{latency}_p95"))
+        named = [_percentile(usual, part) for part in percentiles_shown(slo, latency)]
+        replaced = {column.name for column in named} | ({usual.name} if brief else set())
+        others = [column for column in found if column.name not in replaced]
+        group = [*named, *(column for column in others if column.name.startswith(f"{latency}_p"))]
+        at = next(place for place, column in enumerate(found) if column.name.startswith(f"{latency}_p"))
+        rest = [column for column in others if column not in group]
+        found = [*rest[:at], *sorted(group, key=lambda one: float(one.name.rpartition("_p")[2])), *rest[at:]]
+    return found
+
+
+def _percentile(usual: Shown, part: str) -> Shown:
+    """The column of a percentile that the service level names, by that of the 95th."""
+    word = usual.head.split()[0]
+    head = f"{word} {part}"
+    return replace(usual, head=head, name=usual.name.replace("p95", part), brief=f"{head} [{usual.unit}]", named=True)
+
+
+def _beside_target(column: Shown, slo: Slo) -> Shown:
+    """With enough digits to distinguish what is attained from the target."""
+    if column.name == "slo_attainment":
+        return replace(column, show=lambda share: share_beside(share, slo.attainment))
+    limit_s = next((one.limit_s for one in slo.percentiles if one.column == column.name), None)
+    if limit_s is None:
+        return column
+    scale = 1e3 if column.unit == "ms" else 1.0
+    return replace(column, show=lambda value: number_beside(scale * value, scale * limit_s))
+
+
+def figure(point: Point, column: Shown) -> str:
+    """The value with the marks of a thin percentile and of one that depends on the horizon; empty without one."""
+    value = point.number(column.name)
+    return "" if value is None else column.show(value) + _marks(point, column.name)
+
+
+def _marks(point: Point, name: str) -> str:
+    listed = {THIN: "thin_percentiles", OVER: "horizon_dependent"}
+    return "".join(mark for mark, row in listed.items() if name in str(point.row[row] or "").split())
+
+
+def interval(point: Point, column: Shown) -> str:
+    """`± half-width`, of a share the ends of its interval, for the figures that differ most between replications; where
+    there is none, how many replications to add.
+    """
+    value, half = point.number(column.name), point.number(f"{column.name}_ci95")
+    if not (column.named or column.name in WITH_INTERVAL) or value is None:
+        return ""
+    if half is None:
+        known = not point.row["intervals"] or _marks(point, column.name).endswith(OVER) or not isfinite(value)
+        return "" if known else runs_to_add(FEWEST - int(point.row["replications"]))
+    ends = [point.number(f"{column.name}_ci95_{end}") for end in ENDS]
+    if ends[0] is not None and ends[1] is not None:
+        return _ends(ends[0], ends[1]) if half else ""
+    scale = column.scale * (shown(1.0) if column.show is cash else 1.0)
+    text = spread(scale * half, scale * value)
+    return f"± {text}" if text else ""
+
+
+def runs_to_add(count: int) -> str:
+    """What a cell without an interval asks for; nothing where there are enough replications."""
+    return ngettext("add {count} run", "add {count} runs", count) if count > 0 else ""
+
+
+def _ends(low: float, high: float) -> str:
+    """Ends of the interval of a share in percent, without the unit."""
+    texts = [percent(end).removesuffix("\u00a0%") for end in (low, high)]
+    return texts[0] if texts[0] == texts[1] else "–".join(texts)
+
+
+def standing(point: Point) -> str:
+    """yes, no, ? (inconclusive) or nothing (without an SLO), with the mark of an overloaded point."""
+    met = point.row["meets_slo"]
+    told = UNSURE if point.doubtful else "" if met is None else _("yes") if met else _("no")
+    return told + (OVER if point.row["overloaded"] else "")
+
+
+def limited_by(point: Point) -> str:
+    """What holds the fleet back, in words."""
+    name = str(point.row["limited_by"] or "")
+    return _(LIMITS.get(name, name.replace("_", " ")))
+
+
+def axis_heads(axes: Sequence[str]) -> list[str]:
+    """Headings of the sweep axes."""
+    return [axis_label(axis) for axis in axes]
+
+
+def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
+    """The point's place in the sweep."""
+    return ["" if point.axes.get(axis) is None else short(point.axes[axis]) for axis in axes]
+
+
+def notes_for(points: Sequence[Point]) -> list[str]:
+    """What the marks in the table mean, for the marks that occur; and how long the warm-up is if it was looked for."""
+    marks = []
+    if any(point.row["thin_percentiles"] for point in points):
+        marks.append(f"{THIN} {_(NOTES[THIN])}")
+    if any(point.row["overloaded"] for point in points):
+        marks.append(f"{OVER} {_(NOTES[OVER])}")
+    if any(point.doubtful and not point.growing for point in points):
+        marks.append(f"{UNSURE} {_(NOTES[UNSURE])}")
+    if any(point.growing for point in points):
+        marks.append(f"{UNSURE} {_(GROWING)}")
+    kinds = [_(text) for kind, text in INTERVALS.items() if any(point.row["intervals"] == kind for point in points)]
+    return [*marks, *kinds, *_warmup_notes(points)]
+
+
+def _warmup_notes(points: Sequence[Point]) -> list[str]:
+    """The range of the warm-up that was found, and the points that never settle."""
+    found = [point for point in points if point.row.get("warmup_s") is not None]
+    if not found:
+        return []
+    ends = [f"{point.row['warmup_s']:.0f}" for point in sorted(found, key=lambda point: point.row["warmup_s"])]
+    notes = [_("warm-up by MSER-5, mean over replications: {range} s", range=ranged(ends[0], ends[-1]))]
+    if restless := [point for point in found if point.row["warmup_unsteady"]]:
+        places = (
+            _(
+                "{place} ({unsteady} of {replications})",
+                place=" at ".join([point.fleet, *map(short, point.axes.values())]),
+                unsteady=point.row["warmup_unsteady"],
+                replications=point.row["replications"],
+            )
+            for point in restless
+        )
+        notes.append(f"{_(UNSTEADY)}: {_('; ').join(places)}")
+    return notes
+
+
+MOST_IN_TERMINAL = 12
+"""Points of one pair."""
+NOTE = N_("± half of the 95 % interval, each on its own; ? cannot tell: zero is within it, or there is none")
+MILLION = "usd_per_million_output_tokens"
+
+
+def write_paired(path: Path, found: Sequence[Difference], axes: Sequence[str]) -> None:
+    """paired.csv, one row per pair of fleets, point and metric; base units."""
+    head = ["first", "second", *axes, "metric", "pairs", "first_value", "second_value", "difference"]
+    lines = (_line(one, axes, name, rate) for one in found for name, rate in _units(one.metric))
+    write_csv(path, [*head, "difference_ci95", "verdict", "horizon_dependent"], lines)
+
+
+def _line(one: Difference, axes: Sequence[str], name: str, rate: float) -> list[Any]:
+    """Return the row of *one* for the metric *name*, its amounts times *rate*."""
+    places = [one.first.axes.get(axis) for axis in axes]
+    half = None if one.half_width is None else rate * one.half_width
+    amounts = [*(rate * value for value in one.values), rate * one.difference, half]
+    return [one.first.fleet, one.second.fleet, *places, name, one.pairs, *amounts, one.verdict, one.horizon_dependent]
+
+
+def _units(metric: str) -> Iterator[tuple[str, float]]:
+    """The metric, and the same in the shown currency under its own name: (name, value of one unit of the metric)."""
+    yield metric, 1.0
+    if other := twin(metric):
+        yield other, shown(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The differences of one pair of fleets, ready to be shown."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Block]:
+    """One block per pair of fleets, a row per point, the main metrics: latencies by the percentiles of *slo*."""
+    pairs: dict[tuple[str, str], dict[str, dict[str, Difference]]] = {}
+    for one in found:
+        place = repr(dict(one.first.axes))
+        pairs.setdefault((one.first.fleet, one.second.fleet), {}).setdefault(place, {})[one.metric] = one
+    shown_ones = _shown_metrics(Slo.model_validate(slo))
+    result = []
+    for (first, second), rows in pairs.items():
+        metrics = [name for name in shown_ones if any(name in row for row in rows.values())]
+        heads = (*axis_heads(axes), *(in_code(shown_ones[name]) for name in metrics))
+        lines = tuple(
+            (*axis_cells(next(iter(row.values())).first, axes), *(_shown(row.get(name)) for name in metrics))
+            for row in rows.values()
+            if row
+        )
+        result.append(Block(_("Difference ({first} minus {second})", first=first, second=second), heads, lines))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Differences as the report shows them: each row has what it is of, and its cells."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def tables(found: Sequence[Block]) -> list[Table]:
+    """One table of all pairs where each has one row of the same columns, else one for each pair."""
+    if len({block.heads for block in found}) == 1 and all(len(block.rows) == 1 for block in found):
+        return [Table("", found[0].heads, tuple((block.title, block.rows[0]) for block in found))]
+    return [Table(block.title, block.heads, tuple(("", row) for row in block.rows)) for block in found]
+
+
+def _shown_metrics(slo: Slo) -> dict[str, str]:
+    """Metric -> heading."""
+    share = {"slo_attainment": _("within SLO [pp]")} if slo.per_request else {}
+    latencies = {name: f"{head} [{'ms' if _in_ms(name) else 's'}]" for name, head in latency_columns(slo).items()}
+    return share | latencies | {MILLION: _(column(MILLION).brief)}
+
+
+def _in_ms(metric: str) -> bool:
+    return metric.startswith("tpot")
+
+
+def _scale(metric: str) -> float:
+    """From base units to those shown."""
+    if metric == MILLION:
+        return shown(1.0)
+    return {"slo_attainment": 100.0}.get(metric, 1e3 if _in_ms(metric) else 1.0)
+
+
+def _shown(one: Difference | None) -> str:
+    """`-0.31 ± 0.04`, with a mark where zero is within."""
+    if one is None or isnan(one.difference):
+        return ""
+    scale = _scale(one.metric)
+    value = scale * one.difference
+    text = ("+" if value > 0 else "") + (steady(value) if value else "0")
+    if one.half_width:
+        text += f" ± {plain(scale * one.half_width, 2)}"
+    text += OVER if one.horizon_dependent else f" ({wanted})" if (wanted := _wanted(one)) else ""
+    return f"{text} {UNSURE}" if one.verdict == "cannot tell" else text
+
+
+def _wanted(one: Difference) -> str:
+    """How many replications a difference without an interval lacks."""
+    chance = one.first.row["intervals"] or one.second.row["intervals"]
+    return runs_to_add(FEWEST - one.pairs) if chance and one.half_width is None else ""

@@ -1,0 +1,274 @@
+"""Everything that a run leaves in its folder, manifest.json aside: report.html, tables and pictures.
+
+report.html is one self-contained page that fetches nothing; its charts answer to the pointer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sim.language import _, retold
+from sim.report.assumptions import assumptions, build, one_per_fleet, sources, weak_values
+from sim.report.charts.drawing import write_curves
+from sim.report.charts.fonts import drawable
+from sim.report.charts.panels import Panel, dashes, in_words, key_of, panels_of
+from sim.report.charts.vega_lite import Drawn, panel_figures
+from sim.report.monte_carlo import write_futures
+from sim.report.monte_carlo_charts import futures_section
+from sim.report.page.template import render as filled
+from sim.report.prediction_accuracy import factors_told, marked, ring_key, worth_told
+from sim.report.run.key_figures import (
+    NOTE,
+    Block,
+    axis_cells,
+    axis_heads,
+    blocks,
+    columns_for,
+    figure,
+    interval,
+    limited_by,
+    notes_for,
+    standing,
+    tables,
+    write_paired,
+)
+from sim.report.run.page_tables import cost_bars, cost_table, glance, limit_bars, phase_table, swatches, tenants_of
+from sim.report.run.tables import write_costs, write_requests, write_rows, write_services, write_summary, write_usage
+from sim.report.run.timeline import timeline_panels
+from sim.report.run.verdict import Verdict, verdict
+from sim.report.run.year import write_year, year_table
+from sim.report.words.money import code
+from sim.report.words.text import first_sentence, place
+from sim.report.words.units import counted
+from sim.scenario.slo import Slo
+from sim.study.comparison import differences, of_one_model
+from sim.study.confidence import Worth
+from sim.study.monte_carlo import FutureStudy, disputes_of
+from sim.study.points import FinishedCase, Point, Sweep, has_money, service_points, summarize, sweep_of
+from sim.study.tenants import COLUMNS as TENANT_COLUMNS
+from sim.study.tenants import tenant_rows
+from sim.study.year import RunYear
+from sim.yamlio import dump
+
+TEMPLATE = "run/report.html.j2"
+
+
+def render(
+    points: Sequence[Point],
+    panels: Sequence[Panel],
+    answer: Verdict,
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    year: RunYear | None = None,
+    compared: Sequence[Block] = (),
+    futures: Mapping[str, Any] | None = None,
+    timeline: Sequence[Panel] = (),
+    worths: Mapping[str, Worth] | None = None,
+    tenants: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The page's text; the same arguments give the same bytes. *worths* by the key of a point."""
+    worths = worths or {}
+    level, sweep = Slo.model_validate(slo), sweep_of(points, axes)
+    if year is not None and sweep.axis == year.plan.axis:
+        sweep = sweep.at(year.plan.peak)
+    plans = one_per_fleet(resolved)
+    asked, context = first_sentence(question or scenario_name)
+    return filled(
+        TEMPLATE,
+        name=scenario_name,
+        currency=code(),
+        question=asked,
+        context=context,
+        verdict=answer,
+        swatches=swatches(sweep.fleets),
+        fleets=sweep.fleets,
+        settings={setting: _(line) for setting, line in dashes(sweep).items()},
+        glance=glance(sweep, level, year, answer.models),
+        charts=panel_figures(_in_pairs(marked(panels, worths))),
+        rings=ring_key(worths.values()),
+        timeline=panel_figures(timeline),
+        drawn=Drawn(details_of(points, axes, slo, worths)),
+        table=_table(points, axes, slo),
+        services=_table(served, axes, slo) if (served := service_points(points)) else None,
+        tenants=tenants_of(tenants, sweep, axes) if tenants else None,
+        reference=place(sweep.axis, sweep.reference) if not sweep.single else "",
+        costs=cost_bars(sweep),
+        cost_table=cost_table(sweep),
+        limits=limit_bars(sweep),
+        compared=tables(compared),
+        compared_note=_(NOTE),
+        year=None if year is None else year_table(year, axes, level),
+        futures=futures,
+        phases=phase_table(sweep),
+        build=build(plans),
+        assumptions=assumptions(plans, slo, axes, points),
+        weak=weak_values(resolved),
+        values=[(plan["fleet"], plan["values"]) for plan in plans if plan.get("values")],
+        sources=sources(resolved),
+    )
+
+
+def _in_pairs(panels: Sequence[Panel]) -> list[Panel]:
+    """The picture's two rows, each ending in a chart of its own kind, for a page of two columns: those two go last."""
+    half = len(panels) // 2
+    if len(panels) < 6 or len(panels) % 2:
+        return list(panels)
+    return [*panels[: half - 1], *panels[half:-1], panels[half - 1], panels[-1]]
+
+
+def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> dict[str, Any]:
+    columns = columns_for(points, slo)
+    rows = []
+    for index, point in enumerate(points):
+        rows.append(
+            {
+                "fleet": point.fleet,
+                "first": index == 0 or points[index - 1].fleet != point.fleet,
+                "places": axis_cells(point, axes),
+                "ok": point.ok,
+                "reason": retold(point.row["reason"] or ""),
+                "good": point.good,
+                "standing": standing(point) if point.ok else "",
+                "cells": [(figure(point, column), interval(point, column)) for column in columns],
+                "limited_by": limited_by(point) if point.ok else "",
+            }
+        )
+    heads = [(column.head, column.unit) for column in columns]
+    return {"axes": axis_heads(axes), "heads": heads, "rows": rows, "notes": notes_for(points)}
+
+
+def details_of(
+    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], worths: Mapping[str, Worth]
+) -> dict[str, Any]:
+    """What is shown where somebody points at a mark: all key figures of its point, with their intervals."""
+    columns = columns_for(points, slo)
+    found = {}
+    for point in points:
+        if not point.ok:
+            continue
+        rows = list(zip(axis_heads(axes), axis_cells(point, axes), strict=True))
+        for column in columns:
+            shown = f"{figure(point, column)} {interval(point, column)}".strip()
+            rows += [(f"{column.head} [{column.unit}]" if column.unit else column.head, shown)] if shown else []
+        rows += [(_("meets the SLO"), standing(point))] if standing(point) else []
+        rows += [(_("limited by"), limited_by(point))] if limited_by(point) else []
+        worth = worths.get(key_of(point))
+        rows += [(_("basis"), worth_told(worth))] if worth is not None else []
+        rows += [(_("80 % of servers"), factors_told(worth))] if worth is not None and worth.factors else []
+        found[key_of(point)] = {"title": point.fleet, "rows": rows}
+    return found
+
+
+def write_report(
+    out: Path,
+    cases: Sequence[FinishedCase],
+    resolved: Sequence[Mapping[str, Any]],
+    scenario_name: str,
+    question: str,
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    requests_format: str,
+    with_pictures: bool,
+    year: Callable[[Sequence[Point], Sequence[str]], RunYear | None] = lambda *_: None,
+    notes: Sequence[str] = (),
+    futures: FutureStudy | None = None,
+    worths: Callable[[Sequence[Point]], Mapping[str, Worth]] = lambda _: {},
+    models: Mapping[str, str] | None = None,
+) -> None:
+    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html (and timeline.png,
+    where replicas are switched or break down) into the folder *out*.
+
+    *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
+    seconds and `attainment`; *year* gives the year of all fleets from the points and the axes; *notes* what else
+    qualifies the verdict; *futures* what was drawn; *worths* says, by key, how near points are to what was measured;
+    *models* has the model of every fleet where they are ranked apart. Every file but the pictures is written case by
+    case.
+    """
+    points = summarize(cases, axes, slo)
+    tenants, compared = tenant_rows(cases, axes), differences(points)
+    _write_cases(out, cases, points, axes, requests_format)
+    if tenants:
+        given = {name for row in tenants for name in row}
+        columns = ["fleet", *axes, *(name for name in TENANT_COLUMNS if name in given)]
+        write_rows(out / "tenants.csv", tenants, columns)
+    if compared:
+        write_paired(out / "paired.csv", compared, axes)
+    of_year = year(points, axes)
+    if of_year is not None:
+        others = [axis for axis in axes if axis != of_year.plan.axis]
+        write_year(out / "year.csv", of_year.rows, others, has_money(points))
+    if futures is not None:
+        write_futures(out, futures, axes)
+    (out / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
+    if with_pictures:
+        disputes = () if futures is None else disputes_of(futures, points)
+        told = partial(verdict, points, axes, slo, notes, of_year, models, disputes)
+        panels, timeline, answer = _pictures(out, points, axes, slo, told, question or scenario_name)
+        section = None if futures is None else futures_section(out, futures, points, axes)
+        page = render(
+            points,
+            panels,
+            answer,
+            resolved,
+            scenario_name,
+            question,
+            axes,
+            slo,
+            of_year,
+            blocks(of_one_model(compared, answer.models), axes, slo),
+            section,
+            timeline,
+            worths(points),
+            tenants,
+        )
+        (out / "report.html").write_text(page, encoding="utf-8")
+
+
+def _write_cases(
+    out: Path, cases: Sequence[FinishedCase], points: Sequence[Point], axes: Sequence[str], requests_format: str
+) -> None:
+    """The tables that every run has, and those of its services."""
+    write_summary(out / "summary.csv", points, axes)
+    if service_points(points):
+        write_services(out / "services.csv", points, axes)
+    write_requests(out, cases, axes, requests_format)
+    write_usage(out / "usage.csv", cases, axes)
+    write_costs(out / "costs.csv", cases, axes)
+
+
+def _pictures(
+    out: Path,
+    points: Sequence[Point],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    told: Callable[[], Verdict],
+    asked: str,
+) -> tuple[list[Panel], list[Panel], Verdict]:
+    """Draws what there is to see; the charts of the page, and the answer."""
+    sweep = sweep_of(points, axes)
+    shown = _charts(points, sweep, axes, slo, told)
+    with drawable() as same:
+        pictured = shown if same else _charts(points, sweep, axes, slo, told)
+        _draw(out, sweep, first_sentence(asked)[0], *pictured)
+    return shown
+
+
+def _charts(
+    points: Sequence[Point], sweep: Sweep, axes: Sequence[str], slo: Mapping[str, Any], told: Callable[[], Verdict]
+) -> tuple[list[Panel], list[Panel], Verdict]:
+    """The charts of the points, those over time, and the answer."""
+    panels, over_time = panels_of(points, axes, slo), timeline_panels(sweep, slo)
+    return [*map(in_words, panels)], [*map(in_words, over_time)], told()
+
+
+def _draw(
+    out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
+) -> None:
+    """curves.png and, where something changes with time, timeline.png."""
+    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline), answer.chart_note)
+    if timeline:
+        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline), answer.chart_note)

@@ -1,0 +1,157 @@
+"""The CSV and Parquet files: written case by case, so that memory does not grow with the number of points."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sim.csvio import write_csv, write_csv_columns
+from sim.report.words.money import shown, twin, twinned, with_twins
+from sim.study.metrics.columns import summary_columns
+from sim.study.points import FinishedCase, Point, columns_where_known, has_money, service_points
+
+REQUEST_COLUMNS = [
+    *["request", "service", "pool", "replica", "priority", "measured"],
+    *["arrived_s", "started_s", "first_token_s", "finished_s"],
+    *["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "slo_met", "status"],
+]
+WHERE_GIVEN = ("tenant", "adapter", "session", "turn", "attempts", "kv_transfer_s", "prefill_replica", "cost_usd")
+"""Columns of requests that are there only where some fleet has them."""
+OF_TEXT = frozenset({"tenant", "adapter", "session"})
+USAGE_COLUMNS = [
+    *["service", "pool", "server", "replica", "state", "start_s", "end_s"],
+    *["gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"],
+    *["prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens"],
+]
+COST_COLUMNS = [
+    *["start_s", "end_s", "pool", "server", "component", "phase", "quantity", "unit"],
+    *["unit_price_usd", "amount_usd", "currency", "amount_in_currency", "fx_rate", "source"],
+]
+OF_FLEETS = frozenset({"reason", "servers"})
+"""Columns of summary.csv that no service has."""
+PARQUET_FROM_ROWS = 200_000
+ROWS_AT_ONCE = 65_536
+
+Read = Callable[[FinishedCase], pa.Table]
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """*rows* under *columns* (those of the first row where none are named); a row may lack some."""
+    names = with_twins(list(columns or (rows[0] if rows else ())))
+    write_csv(path, names, ([row.get(name) for name in names] for row in map(twinned, rows)))
+
+
+def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
+    """summary.csv, one row per fleet and sweep point."""
+    columns = summary_columns(axes, has_money(points), columns_where_known(points, axes))
+    write_rows(path, [point.row for point in points], columns)
+
+
+def write_services(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
+    """services.csv, one row per service of each fleet and sweep point."""
+    found = service_points(points)
+    shown = summary_columns(axes, has_money(found), columns_where_known(found, axes))
+    columns = [*shown[: 1 + len(axes)], "service", *(name for name in shown[1 + len(axes) :] if name not in OF_FLEETS)]
+    write_rows(path, [point.row for point in found], columns)
+
+
+def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[str], requests_format: str) -> None:
+    """requests.csv; requests.parquet where *requests_format* says so or the rows are many; nothing for `none`."""
+    finished = [case for case in cases if case.status == "ok"]
+    if requests_format == "none":
+        return
+    each = {case.fleet: case for case in finished}.values()
+    given = {name for case in each for name in case.requests().schema.names}
+    columns = [*REQUEST_COLUMNS, *(name for name in WHERE_GIVEN if name in given)]
+    if requests_format == "parquet" or _many(finished):
+        _write_parquet(folder / "requests.parquet", finished, axes, columns)
+    else:
+        _write_csv(folder / "requests.csv", finished, axes, columns, lambda case: _with_all(case.requests(), columns))
+
+
+def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
+    """usage.csv, one row per replica interval."""
+    _write_csv(path, [case for case in cases if case.status == "ok"], axes, USAGE_COLUMNS, lambda case: case.usage())
+
+
+def write_costs(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
+    """costs.csv, one row per ledger row; only the header where nothing has a cost."""
+    _write_csv(path, [case for case in cases if case.status == "ok"], axes, COST_COLUMNS, lambda case: case.costs())
+
+
+def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """*table* with those of *columns* that only other fleets have, empty."""
+    for name in columns:
+        if name not in table.column_names:
+            kind = pa.string() if name in OF_TEXT else pa.int64()
+            table = table.append_column(name, pa.nulls(table.num_rows, kind))
+    return table
+
+
+def _many(cases: Iterable[FinishedCase]) -> bool:
+    """Whether the requests of all cases reach the size for Parquet; stops reading once it is known."""
+    rows = 0
+    for case in cases:
+        rows += case.requests().num_rows
+        if rows >= PARQUET_FROM_ROWS:
+            return True
+    return False
+
+
+def _write_csv(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str], read: Read) -> None:
+    blocks = (
+        ([case.fleet, *(case.axes.get(axis) for axis in axes), case.replication], [*map(_values, batch.columns)])
+        for case in cases
+        for batch in _twinned(read(case).select(columns)).to_batches(max_chunksize=ROWS_AT_ONCE)
+    )
+    write_csv_columns(path, ["fleet", *axes, "replication", *with_twins(columns)], blocks)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _twinned(table: pa.Table) -> pa.Table:
+    """*table* with a column in the shown currency beside each in US dollars."""
+    for name in table.column_names:
+        if other := twin(name):
+            amounts = pc.multiply(table.column(name), shown(1.0))
+            table = table.add_column(table.column_names.index(name) + 1, other, amounts)
+    return table
+
+
+def _write_parquet(path: Path, cases: Iterable[FinishedCase], axes: Sequence[str], columns: list[str]) -> None:
+    cases = list(cases)
+    kinds = {axis: _axis_type([case.axes.get(axis) for case in cases]) for axis in axes}
+    schema: pa.Schema | None = None
+    with ExitStack() as stack:
+        for case in cases:
+            table = _twinned(_with_all(case.requests(), columns).select(columns))
+            front = {"fleet": _constant(case.fleet, pa.string(), table)}
+            front |= {axis: _constant(case.axes.get(axis), kind, table) for axis, kind in kinds.items()}
+            front["replication"] = _constant(case.replication, pa.int64(), table)
+            whole = pa.table({**front, **{name: table.column(name) for name in table.column_names}})
+            if schema is None:
+                schema = whole.schema
+                writer = stack.enter_context(pq.ParquetWriter(path, schema))
+            writer.write_table(whole.cast(schema))
+
+
+def _axis_type(values: Sequence[Any]) -> pa.DataType:
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in known):
+        return pa.bool_()
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in known):
+        return pa.int64()
+    return pa.float64() if all(isinstance(value, int | float) for value in known) else pa.string()
+
+
+def _constant(value: Any, kind: pa.DataType, table: pa.Table) -> pa.Array:
+    if value is not None and pa.types.is_string(kind):
+        value = str(value)
+    return pa.repeat(pa.scalar(value, kind), table.num_rows)

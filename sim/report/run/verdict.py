@@ -1,0 +1,443 @@
+"""The answer in a sentence, where it holds, and what qualifies it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.language import N_, _, ngettext, retold
+from sim.report.monte_carlo import disputed
+from sim.report.run.year import year_heads
+from sim.report.words.money import cash
+from sim.report.words.service_level import (
+    anywhere,
+    apart_on_charts,
+    at,
+    comparative,
+    doubts_told,
+    goal,
+    goal_of_all,
+    misses,
+    none_of,
+    ranked_apart,
+    readings,
+    storms,
+    where_of,
+    why_open,
+)
+from sim.report.words.text import difference, joined, listing, place, places, ranged, seconds, span
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.comparison import models_of
+from sim.scenario.slo import Slo
+from sim.scenario.sweep import axes as axes_of
+from sim.study.comparison import COST, Comparison, Contest, comparisons_of
+from sim.study.execution.cases import limits
+from sim.study.metrics.service_level import Standing, slack
+from sim.study.metrics.statistics import FEWEST
+from sim.study.monte_carlo import Dispute
+from sim.study.points import Point, Sweep, fleets_of, has_money, standing_of
+from sim.study.year import RunYear, year_of
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a planner may take away."""
+
+    headline: str
+    findings: tuple[str, ...]
+    """Range of validity, significance, limits: one sentence or two each."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model of every fleet, where fleets that serve different models are ranked apart."""
+
+    @property
+    def chart_note(self) -> str:
+        """Note beside charts that show fleets of different models; empty without such fleets."""
+        return apart_on_charts(self.models)
+
+
+def verdict_of(
+    scenario: Scenario,
+    catalog: Catalog,
+    points: Sequence[Point],
+    notes: Sequence[str] = (),
+    disputes: Sequence[Dispute] = (),
+) -> Verdict:
+    """Compare the fleets of a run of *scenario*, with its `load_profile` over a year; see `verdict`."""
+    named, year = axes_of(scenario), year_of(scenario, catalog, points, axes_of(scenario))
+    models = models_of(scenario, scenario.compare)
+    return verdict(points, named, limits(scenario), notes, year, models, disputes)
+
+
+def verdict(
+    points: Sequence[Point],
+    axes: Sequence[str],
+    slo: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    year: RunYear | None = None,
+    models: Mapping[str, str] | None = None,
+    disputes: Sequence[Dispute] = (),
+) -> Verdict:
+    """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load).
+
+    With a *year* the verdict is about its hours; *models* has the model of every fleet where they are ranked apart;
+    *disputes* are the settings where Monte Carlo draws favour another fleet than the central values, which decide.
+    """
+    comparisons, level = comparisons_of(points, axes, slo, models), Slo.model_validate(slo)
+    heads = [
+        *(year_heads(year, level, models or {}) if year is not None else ()),
+        *(_lead(part) + _headline(part, level) for part in comparisons if year is None),
+    ]
+    headline = joined([*heads, *disputed(disputes)]) if heads else _("No fleet can run this.")
+    findings = [line for part in comparisons for line in _findings(part, level, year is not None)]
+    findings += _infeasible(points)
+    if comparisons:
+        findings.insert(0, _validity(comparisons[0].sweep, points, year is not None))
+    if models:
+        findings.insert(0, ranked_apart(models))
+    return Verdict(headline, (*findings, *map(retold, notes)), models or {})
+
+
+def _lead(part: Comparison) -> str:
+    """Setting of the other axes, and the model where the fleets differ in theirs."""
+    setting = _("At {places}: ", places=places(part.setting)) if part.setting else ""
+    return setting + (_("{model}: ", model=part.model) if part.model else "")
+
+
+def _headline(part: Comparison, slo: Slo) -> str:
+    if len(part.fleets) == 1:
+        return joined([_alone(part, part.fleets[0], slo), _inconclusive(part, slo)])
+    if not any(point.sure or point.doubtful for point in part.points):
+        return _(
+            "{none} {goal}{anywhere}.", none=none_of(part.fleets), goal=goal(part), anywhere=anywhere(part)
+        ) + _nearest(part, slo)
+    contests = part.contests
+    if not contests:
+        return joined([_by_reach(part), _inconclusive(part, slo)])
+    return joined([_cheapest(part, contests), _beyond(part), _inconclusive(part, slo)])
+
+
+def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
+    fit, missed = part.fit(fleet), part.missed(fleet)
+    if not fit and part.doubtful(fleet):
+        told = _("{fleet} does not meet the SLO at {where}.", fleet=fleet, where=where_of(part, missed))
+        return told if missed else ""
+    if not fit:
+        return misses(part, fleet) + _nearest(part, slo)
+    best = next(point for point in reversed(part.points) if point.sure)
+    cost = _cost(best)
+    if part.sweep.single:
+        price = _(" at {cost} per million output tokens", cost=cost) if cost else ""
+        return _("{fleet} {goal}{price}.", fleet=fleet, goal=goal(part), price=price)
+    there = place(part.sweep.axis, fit[-1])
+    price = _("; a million output tokens costs {cost} at {place}", cost=cost, place=there) if cost else ""
+    rest = _(" It does not at {where}.", where=where_of(part, missed)) if missed else ""
+    return _(
+        "{fleet} {goal} at {where}{price}.{rest}",
+        fleet=fleet,
+        goal=goal(part),
+        where=where_of(part, fit),
+        price=price,
+        rest=rest,
+    )
+
+
+def _by_reach(part: Comparison) -> str:
+    """Without a cost, or with no place where two fleets are fit: who reaches how far, and who answers sooner there."""
+    texts = []
+    for fleet in part.fleets:
+        fit = part.fit(fleet)
+        if not fit and part.doubtful(fleet):
+            continue
+        where = at(part, fit) if fit else ""
+        last = next((point for point in reversed(part.points) if point.fleet == fleet and point.sure), None)
+        cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if last and _cost(last) else ""
+        met = _("{fleet} {goal}{where}{cost}", fleet=fleet, goal=goal(part), where=where, cost=cost)
+        texts.append(met if fit else misses(part, fleet, ""))
+    shared = [value for value in part.sweep.values if len(part.at(value)) > 1]
+    if not shared:
+        return _("{texts}.", texts=_("; ").join(texts)) if texts else ""
+    ranked = sorted(part.at(shared[-1]), key=lambda point: point.number("ttft_s_p95") or 0.0)
+    times = _(" against ").join(_first_token(point) for point in ranked[:2])
+    there = at(part, [shared[-1]])
+    return _(
+        "{texts}. Their p95 time to first token{there} is {times}.", texts=_("; ").join(texts), there=there, times=times
+    )
+
+
+def _first_token(point: Point) -> str:
+    return f"{seconds(point.number('ttft_s_p95') or 0.0)} ({point.fleet})"
+
+
+def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
+    """Who is cheaper where: neighbouring places with the same winner are one clause."""
+    decided = [contest for contest in contests if contest.certain is not False]
+    winners = list(dict.fromkeys(contest.winner.fleet for contest in decided))
+    if not decided:
+        return _(
+            "{names} cost the same per million output tokens within the 95 % interval{shared}.",
+            names=listing(part.fleets),
+            shared=_shared(part, contests),
+        )
+    won = {winner: [contest for contest in decided if contest.winner.fleet == winner] for winner in winners}
+    if len(winners) > 2:
+        won_at = [
+            _("{winner} at {where}", winner=winner, where=where_of(part, [one.value for one in ones]))
+            for winner, ones in won.items()
+        ]
+        return _(
+            "Cheapest per million output tokens among those that {verb}: {won_at}.",
+            verb=goal_of_all(part.has_slo),
+            won_at=_("; ").join(won_at),
+        )
+    clauses = []
+    for winner, ones in won.items():
+        whole = len(ones) == len(contests)
+        where = _shared(part, contests) if whole else at(part, [contest.value for contest in ones])
+        clauses.append(
+            _(
+                "{winner} is {comparative} per million output tokens{where}: {quote}",
+                winner=winner,
+                comparative=comparative(part),
+                where=where,
+                quote=_quote(part, ones[-1]),
+            )
+        )
+    return _("{texts}.", texts=_("; ").join(clauses))
+
+
+def _quote(part: Comparison, contest: Contest) -> str:
+    low, high = contest.winner.number(COST) or 0.0, contest.second.number(COST) or 0.0
+    there = at(part, [contest.value])
+    less = _(" ({difference} less)", difference=difference(1 - low / high)) if high > low else ""
+    return _("{cash} against {cash_2}{there}{less}", cash=cash(low), cash_2=cash(high), there=there, less=less)
+
+
+def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
+    if part.sweep.single:
+        return _(", and {several} {verb}", several=_how_many(part, contests[0]), verb=goal_of_all(part.has_slo))
+    several = _("both") if len(part.fleets) == 2 else _("two or more")
+    return _(
+        " wherever {several} {verb} ({where})",
+        several=several,
+        verb=goal_of_all(part.has_slo),
+        where=where_of(part, [one.value for one in contests]),
+    )
+
+
+def _how_many(part: Comparison, contest: Contest) -> str:
+    """Of the fleets, those that are compared at the place of *contest*."""
+    count, total = len(part.at(contest.value)), len(part.fleets)
+    if total == 2:
+        return _("both")
+    return _("all {total}", total=total) if count == total else _("{count} of {total}", count=count, total=total)
+
+
+def _nearest(part: Comparison, slo: Slo) -> str:
+    """The point that lacks least of what is asked for, where none has enough."""
+    if not slo.goals:
+        return ""
+    best = max(part.points, key=lambda point: slack(slo, [case.metrics for case in point.cases]))
+    there = at(part, [part.sweep.value(best)])
+    attained = _(", ").join(readings(slo, best.row))
+    if not attained:
+        return ""
+    if len(part.fleets) > 1:
+        return _(" It comes nearest with {fleet}{there}: {attained}.", fleet=best.fleet, there=there, attained=attained)
+    if there:
+        return _(" It comes nearest{there}: {attained}.", there=there, attained=attained)
+    return _(" {attained}.", attained=attained[:1].upper() + attained[1:])
+
+
+def _beyond(part: Comparison) -> str:
+    """Where one fleet alone, or none, meets the SLO."""
+    texts = []
+    fit = [(value, [point.fleet for point in part.at(value)]) for value in part.sweep.values]
+    open_ones = {value for fleet in part.fleets for value in part.doubtful(fleet)}
+    fit = [(value, names) for value, names in fit if value not in open_ones]
+    for fleet in part.fleets:
+        alone = [value for value, names in fit if names == [fleet]]
+        if alone:
+            texts.append(
+                _("At {where} only {fleet} {goal}.", where=where_of(part, alone), fleet=fleet, goal=goal(part))
+            )
+    nowhere = [value for value, names in fit if not names]
+    if nowhere:
+        texts.append(_("At {where} {none} does.", where=where_of(part, nowhere), none=none_of(part.fleets).lower()))
+    return joined(texts)
+
+
+def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
+    """What else is known of the points; with a year its costs are in the headline, and not those of single loads."""
+    lead = _lead(part)
+    found = [_reach(part, fleet, of_year) for fleet in part.fleets if not part.sweep.single]
+    found.append(_unsure(part, slo))
+    found += [] if of_year else [_significance(part), _at_full_use(part)]
+    overloaded = [point for point in part.points if point.row["overloaded"]]
+    if overloaded:
+        names = [
+            f"{fleet}{at(part, [part.sweep.value(point) for point in overloaded if point.fleet == fleet])}"
+            for fleet in fleets_of(overloaded)
+        ]
+        found.append(
+            _(
+                "Overloaded: {names}. Latencies there grow with the simulated time and are no steady values.",
+                names=_("; ").join(names),
+            )
+        )
+    found.append(storms(part.points, lambda own: at(part, [part.sweep.value(point) for point in own])))
+    return [lead + line for line in found if line]
+
+
+def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
+    """Return up to which load the fleet meets the SLO and, unless costs are those *of_year*, what tokens cost there."""
+    points = [point for point in part.points if point.fleet == fleet]
+    fit = [point for point in points if point.sure]
+    missed = [point for point in points if not point.good and not point.doubtful]
+    if not fit:
+        return "" if part.doubtful(fleet) else misses(part, fleet)
+    last = fit[-1]
+    priced = _cost(last) and not of_year
+    cost = _(", {cost} per million output tokens there", cost=_cost(last)) if priced else ""
+    numeric = part.sweep.numeric and missed and part.sweep.x(missed[0]) > part.sweep.x(last)
+    edge = (
+        _(" (the limit lies between that and {place})", place=place(part.sweep.axis, part.sweep.value(missed[0])))
+        if numeric
+        else ""
+    )
+    return _(
+        "{fleet} {goal}{at}{edge}{cost}.",
+        fleet=fleet,
+        goal=goal(part),
+        at=at(part, [part.sweep.value(point) for point in fit]),
+        edge=edge,
+        cost=cost,
+    )
+
+
+def _inconclusive(part: Comparison, slo: Slo) -> str:
+    """Where it is open whether fleets meet the SLO, with what a token costs there."""
+    told = []
+    standings = [_standing(point, slo) for point in part.points if point.doubtful]
+    for fleet in part.fleets:
+        if where := part.doubtful(fleet):
+            last = next(point for point in reversed(part.points) if point.fleet == fleet and point.doubtful)
+            cost = _(" ({cost} per million output tokens)", cost=_cost(last)) if _cost(last) else ""
+            told.append(f"{fleet}{at(part, where)}{cost}")
+    return _open(part, told, why_open(standings, N_("the 95 % interval contains the target")))
+
+
+def _standing(point: Point, slo: Slo) -> Standing:
+    return standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
+
+
+def _open(part: Comparison, told: Sequence[str], why: str) -> str:
+    if not told:
+        return ""
+    return ngettext(
+        "Inconclusive whether {listing} {goal}: {why}.",
+        "Inconclusive whether each of {listing} {goal}: {why}.",
+        len(told),
+        listing=listing(told),
+        goal=goal(part),
+        why=why,
+    )
+
+
+def _unsure(part: Comparison, slo: Slo) -> str:
+    """What is attained where a limit of the service level lies within its interval, and where the queue may grow."""
+    told, standings = [], []
+    for point in part.points:
+        if point.doubtful:
+            found = _standing(point, slo)
+            standings.append(found)
+            doubts = _("; ").join(doubts_told(found))
+            told.append(f"{point.fleet}{at(part, [part.sweep.value(point)])} ({doubts})")
+    why = N_("the 95 % interval contains the target; more replications narrow it")
+    return _open(part, told, why_open(standings, why))
+
+
+def _significance(part: Comparison) -> str:
+    contests = part.contests
+    if not contests:
+        return ""
+    if all(contest.certain is None for contest in contests):
+        if not any(point.row["intervals"] for contest in contests for point in (contest.winner, contest.second)):
+            return ""  # nothing depends on chance
+        return _(
+            "Fewer than {fewest} runs each: the difference between the costs has no interval; set replications to "
+            "{fewest} or more.",
+            fewest=FEWEST,
+        )
+    unsure = [contest.value for contest in contests if not contest.certain]
+    if not unsure:
+        return _(
+            "Wherever it is stated, the difference in cost exceeds its 95 % interval (replications paired by seed)."
+        )
+    return _("Within the 95 % interval the costs do not differ{at}.", at=at(part, unsure))
+
+
+def _at_full_use(part: Comparison) -> str:
+    """Each fleet at its own cheapest fit point: what counts when one buys as many as the load needs."""
+    if part.sweep.single or len(part.fleets) < 2:
+        return ""
+    best = [
+        min(fit, key=lambda point: point.number(COST) or 0.0)
+        for fleet in part.fleets
+        if (fit := [point for point in part.points if point.fleet == fleet and point.sure and point.number(COST)])
+    ]
+    if len(best) < 2:
+        return ""
+    best.sort(key=lambda point: point.number(COST) or 0.0)
+    parts = [f"{point.fleet} {_cost(point)} ({place(part.sweep.axis, part.sweep.value(point))})" for point in best]
+    return _(
+        "Each at its own cheapest point within these limits, per million output tokens: "
+        "{listing}. This counts where a larger load is shared by several such fleets.",
+        listing=listing(parts),
+    )
+
+
+def _validity(sweep: Sweep, points: Sequence[Point], of_year: bool) -> str:
+    counts = [point.row["replications"] for point in points if point.ok]
+    several = ranged(str(min(counts)), str(max(counts)))
+    runs = _("{several} replications each", several=several) if max(counts) > 1 else _("one run each")
+    prices = _(" and these prices") if has_money(points) else ""
+    if sweep.single:
+        return _("Holds for this one load ({runs}), this workload{prices}.", runs=runs, prices=prices)
+    where = span(sweep.axis, sweep.values, sweep.values)
+    if of_year:
+        return _(
+            "Holds for this load profile ({where} simulated; {runs}; hours between these loads are interpolated), this "
+            "workload{prices}.",
+            where=where,
+            runs=runs,
+            prices=prices,
+        )
+    return _(
+        "Holds for the simulated points ({where}; {runs}), this workload{prices}. Nothing is "
+        "claimed between or beyond the points.",
+        where=where,
+        runs=runs,
+        prices=prices,
+    )
+
+
+def _infeasible(points: Sequence[Point]) -> list[str]:
+    reasons: dict[tuple[str, str], None] = {(p.fleet, p.row["reason"]): None for p in points if not p.ok}
+    return [
+        _(
+            "{fleet} cannot run{runs}: {reason}.",
+            fleet=fleet,
+            runs=_(" everywhere") if _runs(points, fleet) else "",
+            reason=retold(reason),
+        )
+        for fleet, reason in reasons
+    ]
+
+
+def _runs(points: Sequence[Point], fleet: str) -> bool:
+    return any(point.ok for point in points if point.fleet == fleet)
+
+
+def _cost(point: Point) -> str:
+    value = point.number(COST)
+    return "" if value is None else cash(value)

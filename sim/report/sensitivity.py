@@ -1,0 +1,520 @@
+"""The answer of `gpufleet sensitivity`: what changes the result, and why one fleet costs more than another.
+
+Sentences (how sure that is, what makes the gap in cost), tables and a page.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isclose, isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+from sim.language import ENGLISH, N_, _, ngettext, retold, speaking
+from sim.report.charts.fonts import drawable
+from sim.report.charts.tornado import TornadoBar
+from sim.report.json_document import heading
+from sim.report.page.page import Table, render_page
+from sim.report.run.tables import write_rows
+from sim.report.sensitivity_charts import Chart, gap_chart, tornado_chart, write_charts
+from sim.report.words.money import amount, cash, in_code, shown, twin
+from sim.report.words.text import listing, percent, question_of, seconds
+from sim.report.words.units import verdict_in_units
+from sim.scenario.schema import Scenario
+from sim.study.cost_gap import FULL, LAYOUT, PRICE, Explained, Gap
+from sim.study.sensitivity import USD, Sample, Swing, Swings, difference
+
+SAID = {
+    USD: N_(" per million output tokens"),
+    "ttft_s_p95": N_(" (p95 to the first token)"),
+    "tpot_s_p95": N_(" (p95 per token)"),
+}
+MENTIONED = 0.005
+"""Shares of a gap below it are left out of the sentence."""
+OVER, CANNOT = N_("overloaded"), N_("cannot run")
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivityAnswer:
+    """All sentences of the answer."""
+
+    found: Swings
+    explained: Explained
+    between: tuple[str, str] | None
+    """None where there are not two fleets that run."""
+    replications: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One result and what is to be known of it."""
+
+    value: float
+    """Infinite where a fleet cannot run or answers nothing, nan for a difference to that."""
+    half_width: float | None
+    state: str = ""
+    """OVER, CANNOT or empty."""
+
+
+def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, Reading, Reading, Reading]]:
+    """(whose, now, low, high) of every fleet and of the difference."""
+    held = (answer.found.base, one.low, one.high)
+    for name in answer.found.base:
+        now, low, high = (_reading(values[name]) for values in held)
+        yield name, now, low, high
+    if answer.between is not None:
+        now, low, high = (_less(values, answer.between) for values in held)
+        yield less(answer.between), now, low, high
+
+
+def _reading(sample: Sample) -> Reading:
+    state = CANNOT if not sample.runs else OVER if sample.overloaded else ""
+    return Reading(sample.value, sample.half_width, state)
+
+
+def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> Reading:
+    states = [_reading(values[name]).state for name in between]
+    return Reading(*difference(values, between), CANNOT if CANNOT in states else OVER if OVER in states else "")
+
+
+def less(between: tuple[str, str]) -> str:
+    """The name of a difference."""
+    return _("{between} less {between_2}", between=between[0], between_2=between[1])
+
+
+def sentences(answer: SensitivityAnswer) -> list[str]:
+    """The difference and what changes it."""
+    found, told = answer.found, list[str]()
+    if not found.base:
+        return [_("No fleet can run.")]
+    if answer.between is not None:
+        told += _flips(answer, answer.between)
+    for name in found.base:
+        told += _strongest(answer, name)
+    if answer.replications == 1:
+        told.append(_("One replication each: nothing here has an interval, and small differences may be chance."))
+    told += [_("{line}.", line=line) for line in astray(answer)]
+    return told
+
+
+def gap_sentences(answer: SensitivityAnswer) -> list[str]:
+    """What the gap is made of, at each load, and what the load itself does to it."""
+    gaps = answer.explained.gaps
+    told = [_gap_told(gap) for gap in gaps]
+    if len(gaps) == 2:
+        told.append(_utilisation_told(gaps[0], gaps[1]))
+    return told
+
+
+def _begun(name: str) -> str:
+    """The name of an input with a capital, unless it begins with a key."""
+    return name if "_" in name.split(" ", 1)[0] else name[:1].upper() + name[1:]
+
+
+def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
+    """Which input changes the result of fleet *name* most."""
+    read = [
+        (one.input, now, low, high)
+        for one in answer.found.swings
+        for whose, now, low, high in results(answer, one)
+        if whose == name and isfinite(now.value) and isfinite(low.value) and isfinite(high.value)
+    ]
+    if not read:
+        return
+    moved, now, low, high = max(read, key=lambda item: swing(item[1:]))
+    if high.value != low.value:
+        at_low, at_high = (amount(value, moved.unit) for value in (moved.low, moved.high))
+        ends = _(
+            "{low} at {at_low}, {high} at {at_high}",
+            low=said(answer, low),
+            at_low=at_low,
+            high=said(answer, high),
+            at_high=at_high,
+        )
+        yield _(
+            "{begun} changes {name} most: {ends}, {said} now.",
+            begun=_begun(retold(moved.name)),
+            name=name,
+            ends=ends,
+            said=said(answer, now),
+        )
+
+
+def swing(readings: Sequence[Reading]) -> float:
+    """How far the result changes in all; infinite where one of them is not known."""
+    values = [reading.value for reading in readings]
+    return max(values) - min(values) if all(map(isfinite, values)) else inf
+
+
+def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]:
+    """Who is better, and which inputs change that within their ranges, or may."""
+    now = _less(answer.found.base, between)
+    if isnan(now.value):
+        yield _(
+            "The difference between {between} and {between_2} is not known: one of them has no finite result.",
+            between=between[0],
+            between_2=between[1],
+        )
+        return
+    if now.value == 0:
+        return
+    better, other = (between[1], between[0]) if now.value > 0 else between
+    spread = f" (± {_plainly(answer, now.half_width)})" if now.half_width else ""
+    told = _(
+        "{better} is {plainly}{said} below {other}{spread}",
+        better=better,
+        plainly=_plainly(answer, abs(now.value)),
+        said=_(SAID[answer.found.metric]),
+        other=other,
+        spread=spread,
+    )
+    if _within(now):
+        yield _("{told}, which may be chance.", told=told)
+        return
+    turning, close, unknown = list[str](), list[str](), list[str]()
+    for one in answer.found.swings:
+        low, high = list(results(answer, one))[-1][2:]
+        ends = [end.value * now.value for end in (low, high)]
+        if any(end < 0 and not _within(reading) for end, reading in zip(ends, (low, high), strict=True)):
+            turning.append(retold(one.input.name))
+        elif _within(low) or _within(high) or any(end <= 0 for end in ends):
+            close.append(retold(one.input.name))
+        elif any(map(isnan, ends)):
+            unknown.append(retold(one.input.name))
+    limits = [_("not at one end of the range of {listing}", listing=listing(turning))] if turning else []
+    limits += (
+        [_("it is too close to tell at one end of the range of {listing}", listing=listing(close))] if close else []
+    )
+    limits += (
+        [_("nothing can be said at one end of the range of {listing}", listing=listing(unknown))] if unknown else []
+    )
+    stays = _(", and stays below it at either end of every range") if answer.found.swings else ""
+    but = _(", but {limits}", limits=_("; ").join(limits)) if limits else stays
+    yield _("{told}{but}.", told=told, but=but)
+
+
+def _within(reading: Reading) -> bool:
+    """Whether zero lies within the interval of the difference."""
+    return reading.half_width is not None and abs(reading.value) < reading.half_width
+
+
+def astray(answer: SensitivityAnswer) -> list[str]:
+    """Where a fleet has no finite result or is overloaded."""
+    told = []
+    for one in answer.found.swings:
+        for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
+            at = _("with {name} at {amount}", name=retold(one.input.name), amount=amount(end, one.input.unit))
+            for name, sample in values.items():
+                reading = _reading(sample)
+                if reading.state == CANNOT:
+                    told.append(_("{name} cannot run {at}", name=name, at=at))
+                elif not isfinite(reading.value):
+                    told.append(_("{name} has no finite result {at}", name=name, at=at))
+                elif reading.state == OVER and answer.found.metric != USD:
+                    told.append(
+                        _("{name} is overloaded {at}: the result depends on the simulated time", name=name, at=at)
+                    )
+    return told
+
+
+def _gap_told(gap: Gap) -> str:
+    if gap.usd == 0:
+        return _(
+            "{load_of}, {first} and {second} cost the same.", load_of=load_of(gap), first=gap.first, second=gap.second
+        )
+    sign = 1 if gap.usd > 0 else -1
+    dear, cheap = (gap.first, gap.second) if sign > 0 else (gap.second, gap.first)
+    shares = {group: sign * part / abs(gap.usd) for group, part in gap.parts.items()}
+    ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
+    adds = [f"{retold(group)} {percent(share)}" for group, share in ordered if share >= MENTIONED]
+    saves = [f"{retold(group)} {percent(-share)}" for group, share in ordered if share <= -MENTIONED]
+    usd_of = {gap.first: gap.first_usd, gap.second: gap.second_usd}
+    spread = f" (± {cash(gap.half_width)})" if gap.half_width else ""
+    told = _(
+        "{load_of}, {dear} costs {most} per million output tokens, {cheap} {least}. ",
+        load_of=load_of(gap),
+        dear=dear,
+        most=cash(usd_of[dear]),
+        cheap=cheap,
+        least=cash(usd_of[cheap]),
+    )
+    told += ngettext(
+        "Of the gap of {gap}{spread}, {adds} counts against {dear}",
+        "Of the gap of {gap}{spread}, {adds} count against {dear}",
+        len(adds),
+        gap=cash(abs(gap.usd)),
+        spread=spread,
+        adds=listing(adds),
+        dear=dear,
+    )
+    counts = ngettext("; {saves} counts for it", "; {saves} count for it", len(saves), saves=listing(saves))
+    told += (counts if saves else "") + _(".")
+    if shares[PRICE] * shares[LAYOUT] < 0:
+        both = percent(shares[PRICE] + shares[LAYOUT])
+        told += _(
+            " Price and number of GPUs act in opposite directions: together they are {both} of the gap.", both=both
+        )
+    chance = [
+        retold(group) for group, part in gap.parts.items() if part and abs(part) < (gap.half_widths[group] or 0.0)
+    ]
+    if chance:
+        which = listing(chance)
+        told += _(" {which} may be chance.", which=which[:1].upper() + which[1:])
+    return told
+
+
+def _utilisation_told(own: Gap, full: Gap) -> str:
+    more = utilisation_usd(own, full)
+    if not more:
+        return _("Utilisation makes no difference: the gap is the same at either load.")
+    way = _("larger") if more > 0 else _("smaller")
+    gap = _("the cost gap between {first} and {second}", first=own.first, second=own.second)
+    return _(
+        "Utilisation: {gap} is {cash} {way} at the scenario's load than at full load.",
+        gap=gap,
+        cash=cash(abs(more)),
+        way=way,
+    )
+
+
+def utilisation_usd(own: Gap, full: Gap) -> float:
+    """What not being full adds to the gap."""
+    return own.usd - full.usd
+
+
+def load_of(gap: Gap) -> str:
+    """The load that the gap is at."""
+    return (
+        _("At full load ({clients} clients)", clients=gap.clients) if gap.load == FULL else _("At the scenario's load")
+    )
+
+
+def said(answer: SensitivityAnswer, reading: Reading) -> str:
+    """A result as people read it, marked where it is overloaded."""
+    if reading.state == CANNOT:
+        return _(CANNOT)
+    if not isfinite(reading.value):
+        return _("none")
+    return _plainly(answer, reading.value) + (" ▲" if reading.state == OVER and answer.found.metric != USD else "")
+
+
+def _plainly(answer: SensitivityAnswer, value: float) -> str:
+    return cash(value) if answer.found.metric == USD else seconds(value)
+
+
+LABELS = {
+    USD: N_("USD per million output tokens"),
+    "ttft_s_p95": N_("p95 time to first token [s]"),
+    "tpot_s_p95": N_("p95 time per output token [s]"),
+}
+
+
+def swing_rows(answer: SensitivityAnswer) -> list[dict[str, Any]]:
+    """sensitivity.csv: one row per input and fleet, and one for the difference."""
+    return [
+        {
+            "input": one.input.name,
+            "path": one.input.path,
+            "unit": one.input.unit,
+            "now": one.input.now,
+            "low": one.input.low,
+            "high": one.input.high,
+            "of": name,
+            "metric": answer.found.metric,
+            **{f"at_{end}": read.value for end, read in ends.items()},
+            **{f"at_{end}_ci95": read.half_width for end, read in ends.items()},
+            **{f"state_at_{end}": read.state for end, read in ends.items()},
+        }
+        for one in answer.found.swings
+        for name, *read in results(answer, one)
+        for ends in [dict(zip(("now", "low", "high"), read, strict=True))]
+    ]
+
+
+def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """*rows*, those with a metric in US dollars followed by the same in the shown currency."""
+    for row in rows:
+        yield row
+        if other := twin(row["metric"]):
+            amounts = {name: value for name, value in row.items() if name.startswith("at_") and value is not None}
+            yield row | {"metric": other} | {name: shown(value) for name, value in amounts.items()}
+
+
+def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
+    """gap.csv: one row per load and group."""
+    return [
+        {
+            "load": gap.load,
+            "clients": gap.clients or None,
+            "first": gap.first,
+            "second": gap.second,
+            "first_usd_per_million_output_tokens": gap.first_usd,
+            "second_usd_per_million_output_tokens": gap.second_usd,
+            "gap_usd": gap.usd,
+            "gap_usd_ci95": gap.half_width,
+            "group": group,
+            "part_usd": part,
+            "part_usd_ci95": gap.half_widths[group],
+            "share_of_gap": part / gap.usd if gap.usd else None,
+        }
+        for gap in gaps
+        for group, part in gap.parts.items()
+    ]
+
+
+def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
+    told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
+    return {
+        **heading(scenario, out),
+        "metric": answer.found.metric,
+        "between": answer.between,
+        "verdict": verdict_in_units(told[0] if told else "", told[1:]),
+        "notes": [*answer.found.reasons, *filter(None, [answer.explained.reason])],
+        "swings": swing_rows(answer),
+        "gap": gap_rows(gaps),
+        "utilisation_usd": utilisation_usd(gaps[0], gaps[1]) if len(gaps) == 2 else None,
+    }
+
+
+def write_sensitivity(
+    out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """Tables and, *with_pictures*, pictures and page in the folder *out*."""
+    with speaking(ENGLISH):
+        write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
+    if answer.explained.gaps:
+        write_rows(out / "gap.csv", gap_rows(answer.explained.gaps))
+    if with_pictures:
+        _draw(out, answer, scenario, remarks)
+
+
+def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str]) -> None:
+    asked = question_of(scenario)
+    told, of_gaps = sentences(answer), gap_sentences(answer)
+    drawn = charts(answer)
+    with drawable():
+        lines = {"tornado": sentences(answer), "gap": gap_sentences(answer)}
+        for kind, several in charts(answer).items():
+            if several:
+                write_charts(out / f"{kind}.png", several, asked, lines[kind])
+    figures = [chart.figure for several in drawn.values() for chart in several]
+    page = render_page(
+        scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
+    )
+    (out / "sensitivity.html").write_text(page, encoding="utf-8")
+
+
+def charts(answer: SensitivityAnswer) -> dict[str, list[Chart]]:
+    """By kind: swings of the inputs as a tornado for each fleet, parts of the gap as a waterfall for each load."""
+    gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
+    return {"tornado": list(_tornados(answer)), "gap": gaps}
+
+
+def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
+    """One for each fleet, and one for the difference."""
+    bars: dict[str, list[TornadoBar]] = {}
+    bases: dict[str, float] = {}
+    for one in answer.found.swings:
+        for name, now, low, high in results(answer, one):
+            bases[name] = now.value
+            mine = bars.setdefault(name, [])
+            if isfinite(low.value) and isfinite(high.value) and not isclose(low.value, high.value):
+                ends = amount(one.input.low, one.input.unit), amount(one.input.high, one.input.unit)
+                scale = shown(1.0) if answer.found.metric == USD else 1.0
+                mine.append(TornadoBar(retold(one.input.name), scale * low.value, scale * high.value, *ends))
+    label = in_code(_(LABELS[answer.found.metric]))
+    for name, held in bars.items():
+        if held and isfinite(bases[name]):
+            scale = shown(1.0) if answer.found.metric == USD else 1.0
+            yield tornado_chart(name, scale * bases[name], held, label)
+
+
+def tables(answer: SensitivityAnswer) -> list[Table]:
+    """The swings, and the gap by group."""
+    names = list(answer.found.base)
+    heads = [_("input"), _("from"), _("to"), *names]
+    if answer.between is not None:
+        heads.append(less(answer.between))
+    rows = [
+        [
+            retold(one.input.name),
+            *(amount(value, one.input.unit) for value in (one.input.low, one.input.high)),
+            *(
+                _("{said} to {said_2}", said=said(answer, low), said_2=said(answer, high))
+                for _name, _now, low, high in results(answer, one)
+            ),
+        ]
+        for one in sorted(answer.found.swings, key=lambda one: -_widest(answer, one))
+    ]
+    rows.insert(0, [_("as it is"), "", "", *_now(answer)])
+    found = [
+        Table(in_code(_(LABELS[answer.found.metric])), _("One input at a time, the others as they are."), heads, rows)
+    ]
+    if gaps := answer.explained.gaps:
+        note = _(
+            "Shapley values: what the first fleet's part adds, averaged over all orders in which parts are exchanged."
+        )
+        groups = [[retold(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
+        groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
+        title = _("What makes the gap, {less}", less=less((gaps[0].first, gaps[0].second)))
+        found.append(Table(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
+    return found
+
+
+def _now(answer: SensitivityAnswer) -> list[str]:
+    """The results as the scenario stands, with their intervals."""
+    if not answer.found.swings:
+        return []
+    now = [reading for _, reading, _, _ in results(answer, answer.found.swings[0])]
+    return [said(answer, one) + _spread(one.half_width, answer.found.metric) for one in now]
+
+
+def _spread(half_width: float | None, metric: str = USD) -> str:
+    if not half_width:
+        return ""
+    return f" ± {cash(half_width) if metric == USD else seconds(half_width)}"
+
+
+def _part(gap: Gap, group: str) -> str:
+    share = f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
+    spread = _spread(gap.half_widths[group]) if gap.parts[group] else ""
+    return f"{cash(gap.parts[group])}{spread}{share}"
+
+
+def _widest(answer: SensitivityAnswer, one: Swing) -> float:
+    """The last result's swing: the difference's where there is one."""
+    read = list(results(answer, one))
+    return swing(read[-1][1:]) if read else 0.0  # where no fleet runs there is none
+
+
+def _notes(answer: SensitivityAnswer) -> list[str]:
+    notes = [*map(retold, answer.found.reasons)]
+    if answer.explained.reason:
+        notes.append(retold(answer.explained.reason))
+    if answer.found.metric != USD:
+        notes.append(_("▲ overloaded: the queue grows through the whole run, and the result with it."))
+        notes.append(_("Prices and terms change no latency and are left out."))
+    if answer.explained.gaps:
+        notes += map(_, GAP_NOTES)
+    notes.append(_("Money is billed anew on the same simulations; all else is simulated with the same random numbers."))
+    return notes
+
+
+GAP_NOTES = [
+    N_(
+        "The gap is shared by Shapley values (1953) over hybrids that take each group from one "
+        "fleet or the other; every hybrid is simulated, and the parts sum to the gap."
+    ),
+    N_(
+        "Price per GPU: charges by the clock per GPU-hour (capital, rent, hosting with its "
+        "nameplate power), and tariffs. GPUs and layout: number of GPUs and replicas, how the "
+        "model is split over them, engine and scheduler. Memory size: tokens that all KV caches "
+        "hold together. Power: what the meters count, not the nameplate. Bandwidth, compute and "
+        "power are those of one GPU."
+    ),
+    N_(
+        "At a load that both fleets carry they make the same tokens, so that speed shows in "
+        "nothing but energy. At full load as many clients as the larger `max_num_seqs` ask "
+        "without think time, whatever the SLO."
+    ),
+]

@@ -1,0 +1,470 @@
+"""The answer to "which fleet is the cheapest that meets the service level?": verdict, charts, CSV files and page.
+
+Charts show the cost of what was simulated against what it attains, and every candidate by its cost.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.language import N_, _, ngettext
+from sim.report.charts.drawing import SOFT
+from sim.report.charts.fonts import drawable
+from sim.report.charts.panels import ChartCurve, Limit, Panel, style
+from sim.report.json_document import heading
+from sim.report.page.page import Mark, render_page, write_picture
+from sim.report.run.tables import write_rows
+from sim.report.size_candidates import (
+    asked,
+    compared,
+    details,
+    front_table,
+    least_serving,
+    losers,
+    money,
+    nearest_told,
+    spares_cells,
+    spares_table,
+    why,
+    winners,
+    within,
+)
+from sim.report.words.money import cash, in_code, money_mark, rate_notes, shown
+from sim.report.words.service_level import (
+    doubts_told,
+    exactly,
+    latency_columns,
+    percentiles_shown,
+    routing_told,
+    share_beside,
+)
+from sim.report.words.text import percent, place, plain, question_of
+from sim.report.words.units import verdict_in_units
+from sim.routing import ByLength
+from sim.scenario.schema import SECTIONS, Fleet, Scenario
+from sim.scenario.sections.sensitivity import ALL_LOADS
+from sim.scenario.sweep import as_data
+from sim.scenario.year import at_peak, year_plan
+from sim.study.capacity import LoadAxis
+from sim.study.metrics.statistics import FEWEST
+from sim.study.size.candidates import Sizing, TriedFleet, front
+from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
+from sim.units import HOURS_PER_MONTH
+from sim.yamlio import dump
+
+NO_LINE = "None"
+FAR = 2.5
+"""What lies beyond this multiple of a limit is left out of the chart."""
+LATENCIES = {"ttft_s": (N_("time to first token"), 1.0, "s"), "tpot_s": (N_("time per output token"), 1e3, "ms")}
+
+
+def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
+    """Charts of what was simulated, and one of all that could serve."""
+    shown = [(name, *one) for name in LATENCIES for one in percentiles_shown(scenario.slo, name).items()]
+    late = [_late(found, scenario)] if scenario.slo.per_request else []
+    drawn = [*(_against(found, *one) for one in shown), *late]
+    return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
+
+
+def key(found: Sizing) -> list[Mark]:
+    """Colour and marker of every GPU, and of every mix."""
+    return [Mark(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
+
+
+def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
+    return style(sorted({one.gpu for one in _priced(found)}))
+
+
+def _priced(found: Sizing) -> list[TriedFleet]:
+    return [one for one in found.tried if one.status != "impossible" and one.floor_usd_per_h]
+
+
+def _per_month(one: TriedFleet) -> float:
+    cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
+    return shown((cost or 0.0) * HOURS_PER_MONTH)
+
+
+def _curves(
+    found: Sizing, chosen: list[TriedFleet], x: Callable[[TriedFleet], float], tag: Callable[[TriedFleet], str]
+) -> tuple[ChartCurve, ...]:
+    """One set of points per GPU; filled where the service level is met."""
+    curves = []
+    for gpu, (color, marker) in _looks(found).items():
+        members = [one for one in chosen if one.gpu == gpu]
+        if members:
+            good = tuple(one.status == "meets" for one in members)
+            xs, ys = tuple(map(x, members)), tuple(map(_per_month, members))
+            names = tuple(one.name for one in members)
+            tags = tuple(map(tag, members))
+            curves.append(
+                ChartCurve("", color, xs, ys, marker, NO_LINE, good=good, tags=tags, fleet=gpu, keys=names, names=names)
+            )
+    return tuple(curves)
+
+
+def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
+    column = f"{name}_{part}"
+
+    def latency(one: TriedFleet) -> float:
+        value = (one.metrics or {}).get(column)
+        return float("inf") if value is None else scale * value
+
+    far = FAR * scale * limit if limit is not None else float("inf")
+    chosen = [one for one in _priced(found) if one.metrics is not None and latency(one) <= far]
+    members = front(found, [column])
+    names = {id(one): one.name for one in members}
+
+    def on_front(one: TriedFleet) -> str:
+        return names.get(id(one), "")
+
+    x, y, called = tuple(map(latency, members)), tuple(map(_per_month, members)), tuple(one.name for one in members)
+    line = ChartCurve("", SOFT, x, y, fleet=_("the front"), keys=called, names=called)
+    return Panel(
+        _("Cost against {words}", words=words),
+        in_code(_("USD a month; filled: meets the SLO, hollow: misses it (least cost); line: the front")),
+        f"{part} {words} [{unit}]",
+        (*([line] if len(members) > 1 else []), *_curves(found, chosen, latency, on_front)),
+        y_format=money_mark,
+        x_limit=Limit(scale * limit, f"SLO {plain(scale * limit)} {unit}") if limit is not None else None,
+        kind="cost_vs_latency",
+    )
+
+
+def _late(found: Sizing, scenario: Scenario) -> Panel:
+    """Also shows what is too slow for the other charts."""
+
+    def late(one: TriedFleet) -> float:
+        return 1.0 - ((one.metrics or {}).get("slo_attainment") or 0.0)
+
+    allowed = round(1.0 - scenario.slo.attainment, 9)
+    return Panel(
+        _("Cost against requests that come too late"),
+        in_code(_("USD a month; filled: meets the SLO, hollow: misses it (least cost)")),
+        _("share of the requests out of the service level"),
+        _curves(found, [one for one in _priced(found) if one.metrics is not None], late, lambda one: ""),
+        x_format=percent,
+        y_format=money_mark,
+        x_limit=Limit(allowed, _("{exactly} allowed", exactly=exactly(allowed))),
+        x_ticks=(0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0),
+        kind="cost_vs_attainment",
+    )
+
+
+def _by_cost(found: Sizing) -> Panel:
+    ranked = sorted(_priced(found), key=_per_month)
+    places = {id(one): float(place) for place, one in enumerate(ranked, start=1)}
+    return Panel(
+        _("Every candidate by its cost"),
+        in_code(_("USD a month; hollow: at least, as it misses or was not simulated")),
+        _("rank by cost"),
+        _curves(found, ranked, lambda one: places[id(one)], lambda one: ""),
+        y_format=money_mark,
+        kind="cost",
+    )
+
+
+NOT_THE_WINNERS = ("question", "sweep", *(name for name, section in SECTIONS.items() if section.of_fleets))
+"""What asks about other fleets or other loads."""
+ROUNDING = 1e-6
+"""Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
+MOST_ROWS = 20
+"""Of the ranking in the terminal; size.csv has them all."""
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
+
+
+def write_size(
+    folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
+) -> None:
+    """Tables, the winner's scenario and, *with_pictures*, picture and page in *folder*."""
+    write_rows(folder / "size.csv", size_rows(found, scenario))
+    write_rows(
+        folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
+    )
+    if found.winner is not None and found.winner.fleet is not None:
+        _write_winner(folder / "winner.yaml", found.winner.fleet, scenario, "winner")
+    if found.nearest is not None and found.nearest.fleet is not None:
+        _write_winner(folder / "within_budget.yaml", found.nearest.fleet, scenario, "within-budget")
+    if with_pictures:
+        _draw(folder, found, scenario, remarks)
+
+
+def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str]) -> None:
+    told, drawn = sentences(found, scenario), panels(found, scenario)
+    asked = question_of(scenario)
+    tables = [
+        winners(found, scenario),
+        spares_table(found, scenario),
+        front_table(found, scenario),
+        *losers(found, scenario),
+    ]
+    shown = [one for one in tables if one.rows]
+    with drawable():
+        write_picture(folder / "size.png", panels(found, scenario), asked, sentences(found, scenario)[:1], key(found))
+    page = render_page(
+        scenario.name,
+        asked,
+        told,
+        drawn,
+        shown,
+        [*remarks, *_notes(scenario)],
+        key=key(found),
+        details=details(found, scenario),
+    )
+    (folder / "size.html").write_text(page, encoding="utf-8")
+
+
+def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> None:
+    """The scenario with the winner alone, for `gpufleet run`; with a load profile at its loads, for the year's bill."""
+    data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
+    data["name"] = f"{scenario.name}-{what}"
+    fails = fleet if scenario.size is None else failing(fleet, scenario.size)
+    data["fleets"] = [fails.model_dump(mode="json", exclude_unset=True)]
+    if (plan := year_plan(scenario)) is not None:
+        data["sweep"] = {LoadAxis.of(scenario).path: plan.simulated}
+    path.write_text(dump(data), encoding="utf-8")
+
+
+def sentences(found: Sizing, scenario: Scenario) -> list[str]:
+    """The verdict first, then how it was found."""
+    at = _load(scenario)
+    counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
+    left = sum(one.status == "not simulated" for one in found.tried)
+    refused = sum(one.status == "impossible" for one in found.tried)
+    simulated = sum(one.metrics is not None for one in found.tried)
+    over = sum(one.status == "over budget" for one in found.tried)
+    how = ngettext(
+        "Of {tried} fleets {count} was simulated, of which {met} met the service level; {left} cost more at the least",
+        "Of {tried} fleets {count} were simulated, of which {met} met the service level; {left} cost more at the least",
+        simulated,
+        tried=len(found.tried),
+        met=counts["meets"],
+        left=left,
+    )
+    how += _(", {over} exceed the budget", over=over) if over else ""
+    how += _(", {refused} cannot serve or have no price", refused=refused) if refused else ""
+    how += _(".")
+    mixed = [*_mixed_told(found), *_apart(scenario)]
+    if found.winner is None:
+        return [
+            _("No fleet meets the service level{at}{within}.", at=at, within=within(scenario)),
+            *nearest_told(found, scenario),
+            how,
+            *mixed,
+        ]
+    best = found.winner
+    cost = best.usd_per_h or 0.0
+    told = N_("{name} is the cheapest fleet that meets the service level{at}{within}")
+    if best.doubtful:
+        told = N_(
+            "Inconclusive whether {name} meets the service level{at}{within}: it is the cheapest fleet that does in "
+            "the mean of its runs"
+        )
+    first = _(told, name=best.name, at=at, within=within(scenario))
+    first += _(": {cash} a month", cash=cash(cost * HOURS_PER_MONTH))
+    nearest = found.rival
+    if nearest is not None:
+        first += _(
+            "; the next with other GPUs, {name}, {compared}", name=nearest.name, compared=compared(nearest, cost)
+        )
+    taken = [_("It takes {asked}.", asked=asked(best))] if within(scenario) else []
+    sure = list(_how_sure(best, scenario))
+    return [f"{first}.", *taken, *_spares(found, best, scenario), *sure, how, *_against_error(found), *mixed]
+
+
+def _against_error(found: Sizing) -> Iterator[str]:
+    """What the model's own error leaves of the winner's lead."""
+    best, chance = found.winner, found.chance
+    if best is None or chance is None:
+        return
+    share = percent(chance.share)
+    if chance.at_least:
+        yield _(
+            "In at least {share} of draws of the error of predictions {name} is cheaper than {rival}.",
+            name=best.name,
+            rival=chance.rival,
+            share=share,
+        )
+    else:
+        yield _(
+            "In {share} of draws of the error of predictions {name} is cheaper than {rival}.",
+            name=best.name,
+            rival=chance.rival,
+            share=share,
+        )
+
+
+def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+    """How many of the winner's replicas the load needs, and how many are there for failures."""
+    wanted, share = scenario.slo.availability, (best.metrics or {}).get(OVER_FAILURES)
+    if wanted is None or share is None:
+        return
+    least = least_serving(found, best)
+    yield _(
+        "Without failures {least} would do: this is N+{spare}, and {share} of the requests are within the service "
+        "level over failures.",
+        least=least,
+        spare=best.total - least,
+        share=share_beside(share, wanted),
+    )
+    told = [f"{kind} {cost}" for kind, _fleet, _spares, cost, _share in spares_table(found, scenario).rows if cost]
+    if len(told) > 1:
+        yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(told))
+
+
+def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+    """Whether chance may have let the winner in."""
+    found = best.standing
+    if best.doubtful and found is not None:
+        if not found.doubts:
+            yield _("The queue seems to grow; a longer horizon_s shows whether it does.")
+            return
+        more = _(
+            "set replications to {replications} to halve the interval, or a longer horizon_s",
+            replications=4 * max(FEWEST, scenario.replications),
+        )
+        yield _(
+            "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more
+        )
+        return
+    bare = found is None or any(one.attained.interval is None for one in found.readings)
+    if bare and scenario.replications < FEWEST and not scenario.workload.deterministic:
+        yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=FEWEST)
+
+
+def _apart(scenario: Scenario) -> Iterator[str]:
+    """What a search of mixed fleets leaves aside: kinds of replicas that fill a server together."""
+    size = scenario.size
+    if size is None or size.mixed is None:
+        return
+    layouts = len(size.tensor_parallel_sizes) * len(size.pipeline_parallel_sizes) * max(1, len(size.quantizations))
+    if layouts > 1 and any(cost.acquisition == "buy" for cost in size.costs.values()):
+        yield _(
+            "Kinds that could fill one server together are proposed at the cost of servers of their own: a cheaper mix "
+            "of them may be missed."
+        )
+
+
+def _mixed_told(found: Sizing) -> Iterator[str]:
+    """What came of fleets of several kinds, and how the winner's router works if it is one."""
+    mixed, best = found.mixed, found.winner
+    if mixed is None:
+        return
+    if best is not None and best.fleet is not None and isinstance(best.fleet.routing, ByLength):
+        yield _(
+            "Its router works {routing_told}.",
+            routing_told=routing_told(best.fleet.routing.model_dump(exclude_none=True)),
+        )
+    tried = _("{len} simulations", len=len(mixed.trials))
+    if not mixed.proved:
+        yield _("The search of mixed fleets was cut off after {tried}: a cheaper one may be left.", tried=tried)
+    elif mixed.trials:
+        yield (
+            _(
+                "After {tried} of mixed fleets the search proposes none that could be cheaper; with "
+                "other lengths for each pool one may be.",
+                tried=tried,
+            )
+        )
+    else:
+        yield _("No mixed fleet could be cheaper by its bounds, so none was simulated.")
+
+
+def _load(scenario: Scenario) -> str:
+    try:
+        axis = LoadAxis.of(at_peak(scenario))
+    except ValueError:  # a burst has none
+        return ""
+    if axis.label == ALL_LOADS:  # each service has a load of its own
+        return ""
+    told = place(axis.label, float(f"{axis.start:.3g}"))
+    if scenario.load_profile is not None:
+        return _(" over the year of the load profile, with a peak of {place}", place=told)
+    return _(" at {place}", place=told)
+
+
+def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """size.csv: every candidate and why it lost."""
+    over = [OVER_FAILURES, f"{OVER_FAILURES}_ci95"] if scenario.slo.availability is not None else []
+    columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles), *over])
+    return [
+        {
+            "fleet": one.name,
+            "status": one.status,
+            "slo_verdict": None if one.standing is None else one.standing.verdict,
+            "why": why(one, found, scenario),
+            "gpu": one.gpu,
+            "gpus": one.gpus,
+            "replicas": one.replicas or None,
+            **spares_cells(one, found, scenario),
+            "replications": one.replications,
+            "usd_per_h": one.usd_per_h,
+            "usd_per_month": None if one.usd_per_h is None else one.usd_per_h * HOURS_PER_MONTH,
+            "at_least_usd_per_h": one.floor_usd_per_h,
+            **money(one),
+            **{name: (one.metrics or {}).get(name) for name in columns},
+        }
+        for one in found.tried
+    ]
+
+
+METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+
+
+def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
+    """pareto.csv: the front of cost, TTFT and TPOT."""
+    names = list(latency_columns(scenario.slo))
+    return [
+        {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in names}}
+        for one in front(found, names)
+    ]
+
+
+def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
+    """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
+    rows, told = size_rows(found, scenario), [*sentences(found, scenario), *rate_notes(scenario)]
+    return {
+        **heading(scenario, out),
+        "verdict": verdict_in_units(told[0], told[1:]),
+        "winner": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.winner), None),
+        "within_budget": next((row for one, row in zip(found.tried, rows, strict=True) if one is found.nearest), None),
+        "candidates": rows,
+        "pareto": pareto_rows(found, scenario),
+    }
+
+
+def _notes(scenario: Scenario) -> list[str]:
+    spare = scenario.size.spare_replicas if scenario.size is not None else 0
+    notes = [
+        _(
+            "A fleet costs at least what runs with the clock: capital, rent, hosting, idle power. "
+            "Fleets whose least cost is far above the winner's cost (front_up_to) are not simulated."
+        ),
+        _(
+            "More replicas of the same kind are taken to serve no worse. A fleet whose first "
+            "replication is {percent} of the requests or more below the attainment asked for is "
+            "simulated no further.",
+            percent=percent(SCREEN_MARGIN),
+        ),
+    ]
+    if scenario.services:
+        notes.append(
+            _("One kind of replica serves all services; latencies in the tables are those of all requests together.")
+        )
+    if spare:
+        notes.append(
+            _(
+                "{spare} spare replicas in each pool are paid for beyond those that the service level needs.",
+                spare=spare,
+            )
+        )
+    if scenario.size is not None and scenario.size.mixed is not None:
+        notes.append(
+            _(
+                "Mixed fleets divide prompts by their length. An integer program proposes who gets which "
+                "and how many, after Melange (arXiv:2404.14527); what a pool is taken to reach falls "
+                "whenever a simulation misses, so another division of lengths may still do better. Mixed "
+                "fleets that cost more are not searched."
+            )
+        )
+    return notes

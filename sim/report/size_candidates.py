@@ -1,0 +1,394 @@
+"""The candidates of a sizing: tables of winners and losers, why each lost, its budget and its spares.
+
+Of money it says what is paid before and during service. Spares are compared by whether they serve with the other
+replicas, stand by, or are switched off.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf, isfinite
+from typing import Any
+
+from sim.language import N_, _, retold
+from sim.report.page.page import Table
+from sim.report.words.money import cash, in_code
+from sim.report.words.service_level import latency_columns, percentiles_shown, readings, seconds_beside, share_beside
+from sim.report.words.text import difference, listing, plain, seconds
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.size import Budget
+from sim.scenario.slo import Slo
+from sim.scenario.sweep import is_deterministic
+from sim.study.size.candidates import Sizing, TriedFleet, front
+from sim.study.size.trials import OVER_FAILURES
+from sim.units import HOURS_PER_MONTH
+
+
+def budget_told(budget: Budget) -> str:
+    """`the budget of $15,000 of capital and 3 kW`."""
+    parts = [] if budget.capex_usd is None else [_("{cash} of capital", cash=cash(budget.capex_usd))]
+    parts += (
+        [] if budget.usd_per_month is None else [_("{cash} of operating cost a month", cash=cash(budget.usd_per_month))]
+    )
+    parts += [] if budget.kw is None else [_("{kw:g} kW", kw=budget.kw)]
+    return _("the budget of {amounts}", amounts=listing(parts))
+
+
+def within(scenario: Scenario) -> str:
+    """` within the budget of ...`; empty without one."""
+    budget = scenario.size.budget if scenario.size is not None else None
+    return "" if budget is None else _(" within {budget_told}", budget_told=budget_told(budget))
+
+
+def _attained(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+    """What *best* attains of each goal; of several services each with its name."""
+    yield from readings(scenario.slo, best.metrics or {})
+    for one in scenario.services if best.services else ():
+        told = "; ".join(readings(one.slo, best.services[one.name].metrics))
+        yield _("{service}: {what}", service=one.name, what=told)
+
+
+def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
+    """Where nothing meets the service level within the budget: the best fleet that it allows."""
+    if found.winner is not None or scenario.size is None or scenario.size.budget is None:
+        return
+    best = found.nearest
+    if best is None:
+        yield _("No fleet that can serve stays within the budget: raise it, or allow other GPUs or ways to pay.")
+        return
+    attained = "; ".join(_attained(best, scenario)) or _("no request arrives in the window")
+    yield (
+        _(
+            "The most that the budget allows is {name}, which does not meet the service level: "
+            "{attained}. It takes {asked}.",
+            name=best.name,
+            attained=attained,
+            asked=asked(best),
+        )
+    )
+
+
+def asked(one: TriedFleet) -> str:
+    """What a fleet asks of a budget: `$9,300 of capital, $320 of operating cost a month and 2.3 kW`."""
+    needs, operating = one.needs, one.operating_usd_per_month
+    if needs is None or operating is None:
+        return _("an unknown amount of money")
+    paid = _(
+        "{cash} of capital, {cash_2} of operating cost a month", cash=cash(needs.capex_usd), cash_2=cash(operating)
+    )
+    return (
+        _("{paid} and {kw} kW", paid=paid, kw=plain(needs.kw))
+        if needs.kw is not None
+        else _("{paid} and an unknown power", paid=paid)
+    )
+
+
+def money(one: TriedFleet) -> dict[str, Any]:
+    """Of size.csv."""
+    needs = one.needs
+    return {
+        "servers": one.servers or None,
+        "capex_usd": None if needs is None else needs.capex_usd,
+        "operating_usd_per_month": one.operating_usd_per_month,
+        "nameplate_kw": None if needs is None else needs.kw,
+    }
+
+
+def heads(scenario: Scenario) -> list[str]:
+    """Of the ranking: capital, and what else the budget limits."""
+    budget = scenario.size.budget if scenario.size is not None else None
+    named = [] if budget is None or budget.usd_per_month is None else [_("operating USD a month")]
+    named += [] if budget is None or budget.kw is None else [_("kW")]
+    return [_("capital USD"), *named]
+
+
+def cells(one: TriedFleet, scenario: Scenario) -> list[str]:
+    """The row of `heads`."""
+    operating = one.operating_usd_per_month
+    known = {
+        _("capital USD"): "" if one.needs is None else cash(one.needs.capex_usd),
+        _("operating USD a month"): ""
+        if operating is None or not isfinite(operating)
+        else _least(one) + cash(operating),
+        "kW": "" if one.needs is None or one.needs.kw is None else plain(one.needs.kw),
+    }
+    return [known[head] for head in heads(scenario)]
+
+
+def _least(one: TriedFleet) -> str:
+    return "≥ " if one.usd_per_h is None else ""
+
+
+ROUNDING = 1e-6
+"""Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
+LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
+
+
+def least(one: TriedFleet) -> float:
+    """What it costs, or at least costs [USD/h]."""
+    return inf if one.least_usd_per_h is None else one.least_usd_per_h
+
+
+def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
+    """Return why *one* lost, in a few words, and whether that is open."""
+    told = _why(one, found, scenario)
+    return _("{told} (inconclusive)", told=told) if told and one.doubtful else told
+
+
+def _why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
+    best = found.winner.usd_per_h if found.winner is not None else None
+    if one is found.winner:
+        return _("the cheapest")
+    if one.status in ("impossible", "over budget"):
+        return retold(one.reason)
+    if one is found.nearest:
+        return _("the most within the budget: {miss}", miss=miss(one, scenario))
+    if one.status == "misses":
+        return miss(one, scenario) + screened(one, scenario)
+    if not best:
+        return ""
+    return compared(one, best)
+
+
+def compared(one: TriedFleet, best_usd_per_h: float) -> str:
+    """Its cost, or the least that it costs, over the best."""
+    ratio = least(one) / best_usd_per_h
+    told = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
+    told = _("as much") if abs(ratio - 1) < ROUNDING else told
+    return _("costs {told}", told=told) if one.usd_per_h is not None else _("costs at least {told}", told=told)
+
+
+def screened(one: TriedFleet, scenario: Scenario) -> str:
+    """Marks figures that are those of the first replications alone: they have settled that the fleet misses."""
+    wanted = 1 if one.fleet is None or is_deterministic(scenario, one.fleet) else scenario.replications
+    done = wanted if one.replications is None else one.replications
+    return "" if done >= wanted else _(" ({done} of {wanted} replications)", done=done, wanted=wanted)
+
+
+def miss(one: TriedFleet, scenario: Scenario) -> str:
+    """What a fleet misses, with figures; of several services those that miss theirs."""
+    if not one.services:
+        return _missed_by(one.metrics or {}, one.overloaded, scenario.slo)
+    told = [
+        _("{service}: {what}", service=each.name, what=_missed_by(fared.metrics, fared.overloaded, each.slo))
+        for each in scenario.services
+        if not (fared := one.services[each.name]).good
+    ]
+    return "; ".join(told)
+
+
+def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) -> str:
+    """What is missed of *slo*, with figures."""
+    told = []
+    if metrics.get("requests") == 0:
+        return _("no request arrives in the window")
+    for name, words in ((name, _(text)) for name, text in LIMITS.items()):
+        for part, limit in percentiles_shown(slo, name).items():
+            value = metrics.get(f"{name}_{part}")
+            if limit is not None and value is not None and value > limit:
+                told.append(
+                    _(
+                        "{part} {words} {seconds_beside}",
+                        part=part,
+                        words=words,
+                        seconds_beside=seconds_beside(value, limit) if isfinite(value) else _("without end"),
+                    )
+                )
+    attained = metrics.get("slo_attainment") if slo.per_request else None
+    shown = "" if attained is None else share_beside(attained, slo.attainment)
+    within = _("{shown} of the requests within the service level", shown=shown) if shown else ""
+    over, wanted = metrics.get(OVER_FAILURES), slo.availability
+    if over is not None and wanted is not None:
+        shown = share_beside(over, wanted)
+        within = _("{shown} of the requests within the service level over failures", shown=shown)
+    parts = [*([_("overloaded")] if overloaded else []), *told, within]
+    return _(", ").join(part for part in parts if part)
+
+
+def missed(one: TriedFleet, scenario: Scenario) -> str:
+    """The first limit that a fleet misses, without figures: what losers are grouped by."""
+    for each in scenario.services if one.services else ():
+        fared = one.services[each.name]
+        if not fared.good:
+            what = _first_missed(fared.metrics, fared.overloaded, each.slo)
+            return _("{service}: {what}", service=each.name, what=what)
+    return _first_missed(one.metrics or {}, one.overloaded, scenario.slo)
+
+
+def _first_missed(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) -> str:
+    if overloaded:
+        return _("overloaded")
+    for name, words in ((name, _(text)) for name, text in LIMITS.items()):
+        for part, limit in percentiles_shown(slo, name).items():
+            value = metrics.get(f"{name}_{part}")
+            if limit is not None and value is not None and value > limit:
+                return _("{part} {words} beyond its limit", part=part, words=words)
+    if OVER_FAILURES in metrics:
+        return _("too few requests within the service level over failures")
+    return _("too few requests within the service level")
+
+
+KINDS = {"hot": N_("hot"), "warm": N_("warm"), "cold": N_("cold")}
+
+
+def least_serving(found: Sizing, best: TriedFleet) -> int:
+    """Replicas of the hardware of *best* that the load needs without failures."""
+    alike = [one for one in found.tried if one.serving == best.serving and OVER_FAILURES in (one.metrics or {})]
+    return min(one.replicas for one in alike)
+
+
+def spares_table(found: Sizing, scenario: Scenario) -> Table:
+    """The cheapest fleet with each kind of spares, beside the winner; without rows where it has or may have none."""
+    best, size = found.winner, scenario.size
+    rows = []
+    if best is not None and size is not None and size.spares is not None and OVER_FAILURES in (best.metrics or {}):
+        least = least_serving(found, best)
+        for kind in size.spares.kinds if best.total > least else ():
+            mine = [one for one in found.tried if one.serving == best.serving and _kind(one) == kind]
+            rows.append(_row(kind, mine, least, scenario))
+    note = _("The hardware of the winner. hot: serve with the others; warm: switched on; cold: switched off.")
+    heads = [
+        _("kind of spares"),
+        _("fleet"),
+        _("number of spares"),
+        in_code(_("cost [USD/month]")),
+        _("share over failures"),
+    ]
+    return Table(_("What each kind of spares costs"), note, heads, rows, worded=(1,))
+
+
+def _row(kind: str, alike: list[TriedFleet], least: int, scenario: Scenario) -> list[str]:
+    met = [one for one in alike if one.status == "meets"]
+    if not met:
+        why = next((one.reason for one in alike if one.status == "impossible"), "")
+        return [_(KINDS[kind]), retold(why) or _("none that was tried meets the service level"), "", "", ""]
+    one = min(met, key=lambda one: one.usd_per_h or 0.0)
+    share = (one.metrics or {}).get(OVER_FAILURES) or 0.0
+    beside = share_beside(share, scenario.slo.availability or 0.0)
+    return [
+        _(KINDS[kind]),
+        one.name,
+        str(one.total - least),
+        cash((one.usd_per_h or 0.0) * HOURS_PER_MONTH),
+        beside,
+    ]
+
+
+def _kind(one: TriedFleet) -> str:
+    return "hot" if one.standby is None else one.standby.kind
+
+
+def spares_cells(one: TriedFleet, found: Sizing, scenario: Scenario) -> dict[str, Any]:
+    """Columns of size.csv on what stands by; none where no kinds of spares are asked for."""
+    if scenario.size is None or scenario.size.spares is None:
+        return {}
+    standby = one.standby
+    return {"standing_by": standby.count if standby else None, "spare_kind": standby.kind if standby else None}
+
+
+def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
+    """All candidates that could serve, those that met first; *most*: at most this number of them."""
+    note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
+    if scenario.replications > 1:
+        note += _(" Figures are means over all replications, or over as many as the verdict says.")
+    chosen = [one for one in found.tried if one.status != "impossible"]
+    return _table(_("Candidates"), note, chosen[:most], found, scenario)
+
+
+def winners(found: Sizing, scenario: Scenario) -> Table:
+    """Candidates that meet the service level, and what came nearest within a budget."""
+    chosen = [one for one in found.tried if one.status == "meets" or one is found.nearest]
+    note = _("By cost.")
+    if scenario.replications > 1:
+        note += _(" Figures are means over all replications, or over as many as the verdict says.")
+    return _table(_("Fleets that meet the service level"), note, chosen, found, scenario)
+
+
+def losers(found: Sizing, scenario: Scenario) -> Iterator[Table]:
+    """The others by their reason, each group shown on demand."""
+    groups: dict[str, list[TriedFleet]] = {}
+    for one in found.tried:
+        if one.status == "misses" and one is not found.nearest:
+            groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
+        elif one.status == "not simulated":
+            groups.setdefault(_("Costs more at the least, so it was not simulated"), []).append(one)
+        elif one.status == "over budget" and one is not found.nearest:
+            groups.setdefault(_("Exceeds the budget"), []).append(one)
+    for title, chosen in groups.items():
+        yield _table(title, "", chosen, found, scenario, folded=True)
+    reasons: dict[str, list[str]] = {}
+    for one in found.tried:
+        if one.status == "impossible":
+            reasons.setdefault(retold(one.reason), []).append(one.name)
+    rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in reasons.items()]
+    yield Table(
+        _("Ruled out without a simulation"), "", [_("why"), _("fleets"), _("names")], rows, worded=(0, 2), folded=True
+    )
+
+
+def _table(
+    title: str, note: str, chosen: Sequence[TriedFleet], found: Sizing, scenario: Scenario, folded: bool = False
+) -> Table:
+    names = latency_columns(scenario.slo)
+    rows = [
+        [
+            one.name,
+            str(one.gpus),
+            f"{'' if one.usd_per_h is not None else '≥ '}{cash(least(one) * HOURS_PER_MONTH)}",
+            *cells(one, scenario),
+            *(shown(one, name) for name in names),
+            why(one, found, scenario),
+        ]
+        for one in chosen
+    ]
+    titles = [
+        _("fleet"),
+        "GPUs",
+        in_code(_("cost [USD/month]")),
+        *map(in_code, heads(scenario)),
+        *names.values(),
+        _("verdict"),
+    ]
+    return Table(title, note, titles, rows, worded=(len(titles) - 1,), folded=folded)
+
+
+def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
+    """What is shown where somebody points at a candidate: its row of the table."""
+    known = {}
+    for one in found.tried:
+        table = _table("", "", [one], found, scenario)
+        name, *cells = table.rows[0]
+        rows = [(head, cell) for head, cell in zip(table.heads[1:], cells, strict=True) if cell]
+        known[one.name] = {"title": name, "rows": rows}
+    return known
+
+
+def shown(one: TriedFleet, name: str) -> str:
+    """A latency of *one* as text; empty where it was not simulated."""
+    value = (one.metrics or {}).get(name)
+    return "" if value is None else seconds(value)
+
+
+def front_table(found: Sizing, scenario: Scenario) -> Table:
+    """Fleets that no other beats in cost and latency; without rows for a single one."""
+    best = found.winner.usd_per_h if found.winner is not None else None
+    names = latency_columns(scenario.slo)
+    members = front(found, list(names))
+    rows = [
+        [
+            one.name,
+            f"{cash(least(one) * HOURS_PER_MONTH)}",
+            *(shown(one, name) for name in names),
+            compared(one, best) if best and one is not found.winner else _("the cheapest"),
+        ]
+        for one in members
+    ]
+    note = _(
+        "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
+    )
+    heads = [_("fleet"), in_code(_("cost [USD/month]")), *names.values(), _("cost")]
+    return Table(_("What less latency costs"), note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
+
+
+def impossible(found: Sizing) -> Table:
+    """Candidates that cannot serve or have no price, with the reason."""
+    rows = [[one.name, retold(one.reason)] for one in found.tried if one.status == "impossible"]
+    return Table(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

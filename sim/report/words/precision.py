@@ -1,0 +1,202 @@
+"""What a run did to be exact: the warm-up that was found in each case, and whether the precision was reached."""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+from sim.language import N_, _, ngettext
+from sim.report.words.text import listing, percent, place, plain, ranged
+from sim.scenario.reading.layers import place_of
+from sim.scenario.schema import SECTIONS, Scenario
+from sim.scenario.sections.load_profile import CLIENTS, RATE
+from sim.scenario.sections.precision import Precision
+from sim.scenario.sweep import as_data, points
+from sim.study.capacity import Capacity
+from sim.study.execution.precision import Held, held_to, replications_wanted
+from sim.study.execution.store import StoredCase
+
+WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed loop: on the time to the last token)"
+
+
+def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str, Any]:
+    """Entries of manifest.json: nothing where nothing was looked for."""
+    told: dict[str, Any] = {}
+    ran = (case for case in cases if case.status == "ok")
+    if found := [case for case in ran if case.metrics.traffic.warmup_steady is not None]:
+        told["warmup"] = {
+            "rule": WARMUP_RULE,
+            "cases": [
+                {
+                    "fleet": case.fleet,
+                    "axes": case.axes,
+                    "replication": case.replication,
+                    "warmup_s": case.metrics.traffic.warmup_s,
+                    "steady": case.metrics.traffic.warmup_steady,
+                }
+                for case in found
+            ],
+        }
+    if scenario.precision is not None and scenario.precision.metric is not None:
+        points = [
+            {"fleet": one.fleet, "axes": one.axes, "replications": one.replications, "met": one.met}
+            | {"relative": None if one.relative is None else round(one.relative, 6)}
+            for one in held_to(scenario, cases)
+        ]
+        told["precision"] = scenario.precision.model_dump() | {"points": points}
+    return told
+
+
+def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str]:
+    """Whether the precision was reached, and where not; nothing without one."""
+    if scenario.precision is None:
+        return []
+    if scenario.precision.metric is None:
+        return [_("precision names no metric, so no replications were added; capacity, breakeven and plan hold to it.")]
+    wanted = _(
+        "{metric} within {relative:g} %", metric=scenario.precision.metric, relative=100 * scenario.precision.relative
+    )
+    held = held_to(scenario, cases)
+    counts = sorted({one.replications for one in held if one.met is not None})
+    after = ranged(str(counts[0]), str(counts[-1])) if counts else _("no")
+    notes = []
+    if missed := [one for one in held if one.met is False]:
+        most = scenario.precision.max_replications
+        notes.append(
+            _(
+                "Precision not reached with {most} replications ({wanted}): {places}.",
+                most=most,
+                wanted=wanted,
+                places=_places(missed),
+            )
+        )
+    elif counts:
+        notes.append(
+            _(
+                "Precision reached with {after} replications: {wanted} at every point that has a steady value.",
+                after=after,
+                wanted=wanted,
+            )
+        )
+    if beyond := [one for one in held if one.met is None]:
+        notes.append(
+            _(
+                "No precision can be asked for ({metric}) at: {places}.",
+                metric=scenario.precision.metric,
+                places=_places(beyond),
+            )
+        )
+    return notes
+
+
+def _places(held: Sequence[Held]) -> str:
+    return _("; ").join(
+        f"{one.fleet}{''.join(f', {place(axis, value)}' for axis, value in one.axes.items())}" for one in held
+    )
+
+
+def unsettled(found: Sequence[Capacity]) -> list[str]:
+    """The first line of an answer: capacities that a longer horizon would change, and the horizon that it takes."""
+    short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
+    if not short:
+        return []
+    worst = max((check for _fleet, check in short), key=lambda check: check.needed_s)
+    return [
+        _(
+            "Capacity does not stand yet and is probably too high ({fleets}): runs of {horizon} s change it by "
+            "{change} ({allowed} at most is steady); set precision.max_horizon_s to about {needed}.",
+            fleets=listing([fleet for fleet, _check in short]),
+            horizon=plain(worst.horizon_s),
+            change=percent(worst.change) if isfinite(worst.change) else _("an unknown share"),
+            allowed=percent(worst.allowed),
+            needed=plain(worst.needed_s),
+        )
+    ]
+
+
+def capacity_notes(found: Sequence[Capacity], precision: Precision | None, stated: bool = True) -> list[str]:
+    """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set;
+    *stated*: by the scenario, else by default. Of those that do not stand, `unsettled` says more.
+    """
+    asked = (precision or Precision()).relative
+    steady = [one for one in found if one.stands and one.relative is not None and one.relative > asked]
+    return [_imprecise(one, asked, precision, stated) for one in steady]
+
+
+def _imprecise(one: Capacity, asked: float, precision: Precision | None, stated: bool) -> str:
+    have = len(one.found)
+    if one.half_width is None:
+        return ngettext(
+            "The capacity of {fleet} rests on one replication and has no interval: set {setting}.",
+            "The capacity of {fleet} rests on {count} replications and has no interval: set {setting}.",
+            have,
+            fleet=one.fleet,
+            setting=_setting(asked),
+        )
+    reached = _("within ± {percent} only, after {have} replications", percent=percent(one.relative or 0.0), have=have)
+    if precision is None:
+        return _(
+            "The capacity of {fleet} is known {reached}: set {setting}.",
+            fleet=one.fleet,
+            reached=reached,
+            setting=_setting(asked),
+        )
+    needed = plain(replications_wanted(asked, one.relative, have), 2)
+    what = _("set precision.max_replications to about {needed}, or a longer horizon_s", needed=needed)
+    told = N_("The capacity of {fleet} is known {reached} ({percent} asked for): {what}.")
+    if not stated:
+        told = N_("The capacity of {fleet} is known {reached} ({percent} is usual): {what}.")
+    return _(
+        told,
+        fleet=one.fleet,
+        reached=reached,
+        percent=percent(asked),
+        what=what,
+    )
+
+
+def _setting(asked: float) -> str:
+    return _(
+        "precision={{relative: {asked:g}}}, which adds replications until it is known within {percent}",
+        asked=asked,
+        percent=percent(asked),
+    )
+
+
+def undrawn(uncertain: bool) -> list[str]:
+    """Say that central values decide, where inputs are *uncertain* and the command draws none of them."""
+    if not uncertain:
+        return []
+    return [_("Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run.")]
+
+
+UNSWEPT = frozenset({"breakeven", "capacity", "plan", "sensitivity", "size"})
+"""Commands that ask about the workload as it stands, or simulate loads of their own choice, and leave the sweep out."""
+
+
+YEARLY = frozenset({"breakeven", "plan", "size"})
+"""Commands that simulate the loads of a `load_profile` on their own."""
+
+
+def _has_more_than_its_year(command: str, scenario: Scenario) -> bool:
+    """Whether the sweep says more than the loads of a `load_profile`, which *command* simulates without it."""
+    if scenario.sweep is None or scenario.load_profile is None or command not in YEARLY:
+        return scenario.sweep is not None
+    data = as_data(scenario)
+    return any(place_of(data, path) not in (RATE, CLIENTS) for point in points(scenario.sweep) for path in point)
+
+
+def ignored(command: str, scenario: Scenario) -> str:
+    """Which sections of *scenario* a *command* that asks about the workload as it stands leaves out; empty if none."""
+    by_command = [name for name, section in SECTIONS.items() if command in section.ignored_by]
+    left_out = ["sweep"] if _has_more_than_its_year(command, scenario) else []
+    names = [*left_out, *(name for name in by_command if getattr(scenario, name) is not None)]
+    if not names:
+        return ""
+    runs = ngettext("{count} replication", "{count} replications", scenario.replications)
+    what = ngettext("{names} is ignored", "{names} are ignored", len(names), names=_(" and ").join(names))
+    if names == ["precision"]:
+        return _("{what}: every fleet is simulated with {runs}", what=what, runs=runs)
+    more = "" if "precision" in by_command or scenario.precision is None else _(" or more")
+    return _(
+        "{what}: this command asks about the workload as it stands, with {runs}{more}", what=what, runs=runs, more=more
+    )

@@ -1,1 +1,0 @@
-"""Kinds of scenarios with work to do, and how each is answered."""

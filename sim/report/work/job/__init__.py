@@ -1,1 +1,0 @@
-"""The answer about a job: verdict, tables, picture and page."""

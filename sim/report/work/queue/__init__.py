@@ -1,1 +1,0 @@
-"""The answer about a queue of jobs: verdict, tables, picture and page."""

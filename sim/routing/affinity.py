@@ -1,0 +1,146 @@
+"""Affinity: a request goes where its session is, where a hash of its session puts it, or where its adapter is.
+
+Consistent hashing and adapter affinity keep within limits of load; session affinity does not look at it.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from math import ceil
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sim.records import Request
+from sim.routing.least_loaded import Loads
+from sim.spec import Count, Positive, Spec
+
+
+class SessionAffinity(Spec):
+    """All requests of a session go to the replica that had the first one, whatever its load; a new session, a request
+    without one, and a session whose replica is closed go to the replica with the fewest outstanding requests.
+    """
+
+    policy: Literal["session_affinity"]
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Homes":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Homes(len(pools))
+
+
+class Homes(Loads):
+    """Where each session is at home."""
+
+    def __init__(self, replicas: int) -> None:
+        super().__init__(replicas)
+        self._home: dict[str, int] = {}
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 if none is open."""
+        home = self._home.get(request.session, -1)
+        if home in self.open:
+            return home
+        chosen = self.least()
+        if request.session and chosen >= 0:
+            self._home[request.session] = chosen
+        return chosen
+
+
+class ConsistentHashing(Spec):
+    """Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA 2018): the first replica on the
+    ring behind the key that has fewer than `load_factor` times the mean of outstanding requests.
+
+    The key is the session; without one the first block of the prompt that may be shared; else the request itself.
+    """
+
+    policy: Literal["consistent_hashing"]
+    load_factor: Annotated[Positive, Field(gt=1)] = 1.25
+    """Most outstanding requests of a replica over the mean of all, the new request included."""
+    virtual_nodes: Count = 100
+    """Places of each replica on the ring."""
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Ring":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Ring(len(pools), self.load_factor, self.virtual_nodes)
+
+
+class Ring(Loads):
+    """Replicas by their places."""
+
+    def __init__(self, replicas: int, load_factor: float, virtual_nodes: int) -> None:
+        super().__init__(replicas)
+        self._load_factor = load_factor
+        nodes = sorted((_place(f"{i} {node}"), i) for i in range(replicas) for node in range(virtual_nodes))
+        self._places = [place for place, _ in nodes]
+        self._replicas = [replica for _, replica in nodes]
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 if none is open."""
+        if not self.open:
+            return -1
+        outstanding = sum(self.requests[replica] for replica in self.open)
+        most = ceil(self._load_factor * (outstanding + 1) / len(self.open))
+        first = bisect_left(self._places, _place(_key(request)))
+        around = (self._replicas[(first + step) % len(self._replicas)] for step in range(len(self._replicas)))
+        return next(replica for replica in around if replica in self.open and self.requests[replica] < most)
+
+
+def _key(request: Request) -> str:
+    if request.session:
+        return f"session {request.session}"
+    return f"block {request.block_hashes[0]}" if request.block_hashes else f"request {request.index}"
+
+
+def _place(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+class AdapterAffinity(Spec):
+    """The replica with the fewest outstanding requests among those that had the adapter of the request last; where all
+    of them have `load_factor` times the mean, or there is none, among all.
+    """
+
+    policy: Literal["adapter_affinity"]
+    load_factor: Annotated[Positive, Field(gt=1)] = 1.25
+    """Most outstanding requests of a replica over the mean of all, the new request included."""
+    adapters_per_replica: Count = 1
+    """Adapters that the router believes to be at a replica: those that it sent there last."""
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Believed":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Believed(len(pools), self.load_factor, self.adapters_per_replica)
+
+
+class Believed(Loads):
+    """Which adapters the replicas had last."""
+
+    def __init__(self, replicas: int, load_factor: float, adapters: int) -> None:
+        super().__init__(replicas)
+        self._load_factor, self._most = load_factor, adapters
+        self._last: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(replicas)]
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 if none is open."""
+        if not self.open or not request.adapter:
+            return self.least()
+        outstanding = sum(self.requests[replica] for replica in self.open)
+        most = ceil(self._load_factor * (outstanding + 1) / len(self.open))
+        there = [i for i in self.open if request.adapter in self._last[i] and self.requests[i] < most]
+        return self.least(there) if there else self.least()
+
+    def joined(self, replica: int, request: Request) -> None:
+        """One more request at *replica*, which has its adapter from now on."""
+        super().joined(replica, request)
+        if request.adapter:
+            last = self._last[replica]
+            last[request.adapter] = None
+            last.move_to_end(request.adapter)
+            if len(last) > self._most:
+                last.popitem(last=False)
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* takes new requests, and has forgotten its adapters."""
+        super().opened(replica, outstanding)
+        self._last[replica].clear()

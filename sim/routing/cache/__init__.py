@@ -1,1 +1,0 @@
-"""Policies that look at what replicas have in their KV caches, and at how much."""

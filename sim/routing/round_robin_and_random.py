@@ -1,0 +1,255 @@
+"""Round robin and random choices: the next replica in turn, one drawn at random, or the better of two drawn.
+
+The better of two has fewer outstanding requests (`PowerOfTwo`) or less KV in use (`PowerOfTwoKv`). Where a draw
+hits a closed replica, `Substitutes` draws again among the open ones.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from sim.records import Request
+from sim.routing.least_loaded import Loads
+from sim.spec import Spec
+
+
+class RoundRobin(Spec):
+    """Each replica in turn, whatever its load."""
+
+    policy: Literal["round_robin"]
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Turns":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Turns(len(pools))
+
+
+class Turns:
+    """State of a round robin: whose turn it is among the open replicas."""
+
+    def __init__(self, replicas: int) -> None:
+        self._open = list(range(replicas))
+        self._next = 0
+        """Place in `_open`."""
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 if none is open."""
+        replicas = self._open
+        if not replicas:
+            return -1
+        place = self._next
+        self._next = (place + 1) % len(replicas)
+        return replicas[place]
+
+    def joined(self, replica: int, request: Request) -> None:
+        """Round robin does not look at load."""
+
+    def left(self, replica: int, request: Request) -> None:
+        """Round robin does not look at load."""
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* takes its turn in the order of replicas; the others keep theirs."""
+        place = bisect_left(self._open, replica)
+        self._open.insert(place, replica)
+        if place < self._next:
+            self._next += 1
+
+    def closed(self, replica: int) -> None:
+        """The turn of *replica* goes to the replica after it."""
+        place = bisect_left(self._open, replica)
+        del self._open[place]
+        if place < self._next:
+            self._next -= 1
+        if self._next == len(self._open):
+            self._next = 0
+
+
+class Substitutes:
+    """The open replicas, and draws from a random stream of their own.
+
+    A policy draws among all replicas, open or not. Only where a draw hits a closed one it draws again here, so that a
+    replica that closes or opens changes nothing about requests that go to others; every open replica stays equally
+    likely.
+    """
+
+    BLOCK = 1024
+
+    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+        self._open = list(range(replicas))
+        self.closed: set[int] = set()
+        self._parent = rng
+        self._rng: np.random.Generator | None = None
+        self._drawn: list[float] = []
+
+    def open_again(self, replica: int) -> None:
+        """*replica* may be chosen again."""
+        self.closed.remove(replica)
+        insort(self._open, replica)
+
+    def close(self, replica: int) -> None:
+        """*replica* is not chosen until it opens again."""
+        self.closed.add(replica)
+        self._open.remove(replica)
+
+    def one(self) -> int:
+        """An open replica; -1 if there is none."""
+        return self._open[int(self._uniform() * len(self._open))] if self._open else -1
+
+    def two(self) -> tuple[int, int]:
+        """Two different open replicas, in either order; the only one twice, or -1 twice."""
+        count = len(self._open)
+        if count < 2:
+            only = self._open[0] if self._open else -1
+            return only, only
+        first = int(self._uniform() * count)
+        second = (first + 1 + int(self._uniform() * (count - 1))) % count
+        return self._open[first], self._open[second]
+
+    def _uniform(self) -> float:
+        if not self._drawn:
+            if self._rng is None:
+                self._rng = self._parent.spawn(1)[0]
+            self._drawn = self._rng.random(self.BLOCK).tolist()
+        return self._drawn.pop()
+
+
+class Random(Spec):
+    """Every replica with the same probability."""
+
+    policy: Literal["random"]
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Draws":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Draws(len(pools), rng)
+
+
+class Draws:
+    """Uniform draws, taken from numpy in blocks because single draws are slow."""
+
+    BLOCK = 4096
+
+    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+        self._replicas = replicas
+        self._rng = rng
+        self._drawn: list[int] = []
+        self._substitutes = Substitutes(replicas, rng)
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 if none is open."""
+        if not self._drawn:
+            self._drawn = self._rng.integers(self._replicas, size=self.BLOCK).tolist()
+        drawn = self._drawn.pop()
+        return self._substitutes.one() if drawn in self._substitutes.closed else drawn
+
+    def joined(self, replica: int, request: Request) -> None:
+        """A random choice does not look at load."""
+
+    def left(self, replica: int, request: Request) -> None:
+        """A random choice does not look at load."""
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* may be drawn again."""
+        self._substitutes.open_again(replica)
+
+    def closed(self, replica: int) -> None:
+        """Where *replica* is drawn another takes its place."""
+        self._substitutes.close(replica)
+
+
+class PowerOfTwo(Spec):
+    """The better of two random choices (Mitzenmacher, IEEE TPDS 12(10), 2001); a tie goes to the first drawn."""
+
+    policy: Literal["power_of_two"]
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Pairs":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return Pairs(len(pools), rng)
+
+
+class Pairs:
+    """Outstanding requests by replica, and pairs drawn in blocks."""
+
+    BLOCK = 4096
+
+    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+        self._count = [0] * replicas
+        self._rng = rng
+        self._drawn: list[list[int]] = []
+        self._substitutes = Substitutes(replicas, rng)
+
+    def choose(self, request: Request) -> int:
+        """Index of the replica for *request*; -1 if none is open."""
+        closed = self._substitutes.closed
+        if len(self._count) == 1:
+            return -1 if closed else 0
+        if not self._drawn:
+            self._drawn = self._draw()
+        first, second = self._drawn.pop()
+        if closed and (first in closed or second in closed):
+            first, second = self._substitutes.two()
+        return second if self._count[second] < self._count[first] else first
+
+    def joined(self, replica: int, request: Request) -> None:
+        """One more request at *replica*."""
+        self._count[replica] += 1
+
+    def left(self, replica: int, request: Request) -> None:
+        """One request fewer at *replica*."""
+        self._count[replica] -= 1
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* may be drawn again."""
+        self._count[replica] = outstanding
+        self._substitutes.open_again(replica)
+
+    def closed(self, replica: int) -> None:
+        """Where *replica* is drawn another pair takes the place of its pair."""
+        self._substitutes.close(replica)
+
+    def _draw(self) -> list[list[int]]:
+        """A block of pairs of different replicas."""
+        replicas = len(self._count)
+        first = self._rng.integers(replicas, size=self.BLOCK)
+        second = (first + 1 + self._rng.integers(replicas - 1, size=self.BLOCK)) % replicas
+        pairs: list[list[int]] = np.stack([first, second], axis=1).tolist()
+        return pairs
+
+
+class PowerOfTwoKv(Spec):
+    """The better of two random choices (Mitzenmacher, IEEE TPDS 12(10), 2001) by the prompt tokens of outstanding
+    requests; a tie goes to the first drawn.
+    """
+
+    policy: Literal["power_of_two_kv"]
+
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "KvPairs":
+        """The running router over replicas of these *pools*, one name a replica."""
+        return KvPairs(len(pools), rng)
+
+
+class KvPairs(Pairs):
+    """Pairs that are compared by tokens."""
+
+    def __init__(self, replicas: int, rng: np.random.Generator) -> None:
+        super().__init__(replicas, rng)
+        self._loads = Loads(replicas)
+        self._count = self._loads.kv_tokens
+
+    def joined(self, replica: int, request: Request) -> None:
+        """One more request at *replica*."""
+        self._loads.joined(replica, request)
+
+    def left(self, replica: int, request: Request) -> None:
+        """One request fewer at *replica*."""
+        self._loads.left(replica, request)
+
+    def opened(self, replica: int, outstanding: int) -> None:
+        """*replica* may be drawn again; what it still computes is not known."""
+        self._loads.opened(replica, outstanding)
+        self._substitutes.open_again(replica)
+
+    def closed(self, replica: int) -> None:
+        """Where *replica* is drawn another pair takes the place of its pair."""
+        self._loads.closed(replica)
+        super().closed(replica)

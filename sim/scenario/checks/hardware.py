@@ -1,0 +1,314 @@
+"""Whether the hardware of a pool can do what the scenario asks of it, with what would fit.
+
+GPUs without the server they need, MIG slices that the driver would refuse, batches larger than the memory, and
+weights, KV blocks or adapters in host memory that the engine, the model or the host does not support.
+"""
+
+from collections.abc import Iterator
+
+from sim.batching import Vllm
+from sim.batchtime import BatchMemory, OnePass
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.engine import Engine, EngineOffload, Offload, OffloadOption
+from sim.catalogue.gpu import Gpu, Mig, sliced
+from sim.catalogue.model import Model
+from sim.catalogue.server import Server
+from sim.cost import Cost
+from sim.cost.buying import Buy
+from sim.memory import adapter_bytes, module_names
+from sim.scenario.experiment import Pool
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.resolving.bind import BoundPool
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sweep import at_point, points
+from sim.steptime import Roofline
+from sim.units import GB
+
+
+def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
+    """Sentences for every fleet of *scenario*, at any point of its sweep, whose bill or power leaves hosts out.
+
+    Rented GPUs come with their hosts' power in the rent.
+    """
+    touched = (
+        {path: value for path, value in at.items() if path.startswith("fleets.")} for at in points(scenario.sweep)
+    )
+    distinct = {repr(one): one for one in touched}
+    found: dict[str, None] = {}
+    for overrides in distinct.values():
+        at = at_point(scenario, overrides)
+        for fleet in at.fleets:
+            bought, unpaid = _hostless(fleet, _other_ways(at, fleet), catalog)
+            if bought:
+                gpus = " and ".join(dict.fromkeys(bought))
+                found[
+                    f"Host not included: {fleet.name} buys {gpus} without a server, so neither its price nor its power "
+                    "is on the bill: give the pool a server."
+                ] = None
+            elif unpaid:
+                gpus = " and ".join(dict.fromkeys(unpaid))
+                unknown = " and ".join(gpu for gpu in dict.fromkeys(unpaid) if catalog.gpu(gpu).tdp_w is None)
+                found[
+                    f"The power of {fleet.name} is not known: the catalogue has none of {unknown}."
+                    if unknown
+                    else f"Host not included: the power of {fleet.name} is that of {gpus} alone: give the pool a "
+                    "server."
+                ] = None
+            for gpu in dict.fromkeys([*bought, *unpaid]):
+                found |= dict.fromkeys(_watts(catalog.gpu(gpu), catalog))
+    return list(found)
+
+
+def _hostless(fleet: Fleet, also: tuple[Cost, ...], catalog: Catalog) -> tuple[list[str], list[str]]:
+    """(GPUs that are bought, GPUs that nobody pays for) without a server."""
+    bought, unpaid = [], []
+    for pool, cost in zip(fleet.pools, fleet.costs, strict=True):
+        if not _needs_host(pool, catalog):
+            continue
+        assert pool.gpu is not None
+        if any(isinstance(way, Buy) for way in (cost, *also)):
+            bought.append(pool.gpu)
+        elif cost is None:
+            unpaid.append(pool.gpu)
+    return bought, unpaid
+
+
+def _needs_host(pool: Pool, catalog: Catalog) -> bool:
+    return pool.gpu is not None and pool.server is None and not catalog.gpu(pool.gpu).is_host
+
+
+def _watts(gpu: Gpu, catalog: Catalog) -> Iterator[str]:
+    """What the smallest server of the catalogue for such cards takes without them."""
+    hosts = [server for server in map(catalog.server, catalog.ids("servers")) if _carries(server, gpu)]
+    if not hosts:
+        return
+    host = min(hosts, key=lambda server: (server.gpu_slots.value, server.id))
+    assert host.base_power_w is not None
+    low_w, high_w = host.base_power_w.range or (host.base_power_w.value, host.base_power_w.value)
+    yield (
+        f"A host of {gpu.id}: {host.id} (GPU slots: {host.gpu_slots.value:g}) takes {host.base_power_w.value:g} W, "
+        f"{low_w:g} to {high_w:g} W, beside its GPUs."
+    )
+
+
+def _carries(server: Server, gpu: Gpu) -> bool:
+    built_for = server.gpu == gpu.id or (server.gpu is None and gpu.pcie_card)
+    return built_for and server.base_power_w is not None
+
+
+def _other_ways(scenario: Scenario, fleet: Fleet) -> tuple[Cost, ...]:
+    """To pay for the fleet, which `breakeven` compares."""
+    return tuple(scenario.breakeven.also.get(fleet.name, {}).values()) if scenario.breakeven is not None else ()
+
+
+RANKS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+
+def slice_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """A profile that the GPU lacks; ranks, schedules and power caps on slices."""
+    profile = pool.spec.mig
+    if profile is None:
+        return
+    if pool.slicing is None:
+        yield Complaint((*place, "mig"), _no_such_profile(pool, profile, catalog))
+        return
+    for name in RANKS:
+        if getattr(pool.spec, name) != 1:
+            text = f"must be 1: MIG slices have no link between them; {_larger(pool.slicing.mig, profile)}"
+            yield Complaint((*place, name), text)
+    for key in ("schedule", "autoscaling"):
+        if getattr(pool.spec, key) is not None:
+            text = "goes with whole GPUs: a GPU stays on while any of its slices is used"
+            yield Complaint((*place, key), text)
+    if pool.power.cap_w is not None:
+        text = f"{pool.power.cap_w:g} W would hold for the whole GPU; how fast its slices are then is not known"
+        yield Complaint((*place, "mig"), f"with power.cap_w: {text}")
+
+
+def _no_such_profile(pool: BoundPool, profile: str, catalog: Catalog) -> str:
+    if pool.gpu is None:
+        return "needs a gpu that is cut into slices"
+    if pool.gpu.mig is None:
+        able = ", ".join(name for name in catalog.ids("gpus") if catalog.gpu(name).mig is not None)
+        return f"{pool.gpu.id} has no MIG profiles in the catalogue; these GPUs have: {able}"
+    known = pool.gpu.mig.profiles
+    each = ", ".join(f"{name} ({one.instances} on a GPU)" for name, one in known.items())
+    return f"{pool.gpu.id} has no profile {profile!r}: it has {each}{did_you_mean(profile, known)}"
+
+
+def _larger(mig: Mig, profile: str) -> str:
+    memory = mig.profiles[profile].memory_slices
+    larger = [name for name, one in mig.profiles.items() if one.memory_slices > memory]
+    return f"a larger slice is {', '.join(larger)}" if larger else "leave mig out for whole GPUs"
+
+
+def batch_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """A model or a batch beyond the memory of the pool's GPU; only for services whose batch time is computed."""
+    memory = memory_of(pool)
+    batch = getattr(pool.batching, "max_batch_size", None)
+    if memory is None or pool.gpu is None or pool.service is None or batch is None:
+        return
+    has = pool.gpu.memory_bytes.value
+    most = memory.largest_batch(has)
+    if memory.fixed_bytes > has:
+        parts = "weights and tables" if pool.service.table_elements else "weights"
+        text = f"{pool.service.id} needs {memory.fixed_bytes / GB:.1f} GB for its {parts}"
+        yield Complaint((*place, "model"), f"{text}, {pool.gpu.name} has {has / GB:.1f}{_elsewhere(pool, memory)}")
+    elif memory.needed_bytes(batch) > has and memory.request_bytes:
+        each = f"batches of {batch} on each of {memory.instances} instances" if memory.instances > 1 else f"{batch}"
+        text = f"{each} need at least {memory.needed_bytes(batch) / GB:.1f} GB, {pool.gpu.name} has {has / GB:.1f}"
+        yield Complaint((*place, "batching", "max_batch_size"), f"{text}: at most {most} fit{_elsewhere(pool, memory)}")
+
+
+def memory_of(pool: BoundPool) -> BatchMemory | None:
+    """What a batch of *pool* needs; None where its batch time is not computed."""
+    steptime, dynamic = pool.steptime, pool.batching
+    if not isinstance(steptime, OnePass) or pool.service is None or pool.quantization is None:
+        return None
+    precision = pool.quantization.compute
+    if precision == "fp4":
+        return None
+    instances = getattr(dynamic, "instances", 1)
+    samples = steptime.samples_per_request
+    return BatchMemory.of(pool.service, precision, instances, samples, steptime.resolution, steptime.table_bytes)
+
+
+def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
+    """Slices of the card, or the whole, that hold the batch."""
+    if pool.slicing is None:
+        return ""
+    batch, card = getattr(pool.batching, "max_batch_size", 1), pool.slicing.card
+    needed = memory.needed_bytes(batch)
+    slices = [name for name in pool.slicing.mig.profiles if sliced(card, name).memory_bytes.value >= needed]
+    if slices:
+        return f"; {batch} fit on a slice {', '.join(slices)}"
+    return f"; {batch} fit on the whole {card.name}" if card.memory_bytes.value >= needed else ""
+
+
+def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """All that is wrong with what stays in host memory; nothing where nothing does."""
+    asked, use = pool.offload, pool.engine.offload
+    if asked is None:
+        return
+    given = {name: value for name, value in asked.given.items() if getattr(pool.spec, name) is not None}
+    foreign = [name for name in given if use is None or name not in use.options]
+    for name in foreign:
+        yield Complaint((*place, name), _foreign(name, pool.engine))
+    if foreign or use is None:
+        return
+    if not isinstance(pool.steptime, Roofline):
+        for name in given:
+            yield Complaint((*place, name), f"has no part in a step time of {pool.steptime.model}: remove it")
+        return
+    key = str(next(iter(given), "engine"))
+    if pool.model is not None:
+        for wrong, text in _beyond(asked, pool.model):
+            yield Complaint((*place, wrong), text)
+    yield from _layout(pool, key, place)
+    yield from _host(pool, use, key, place)
+
+
+def _foreign(name: OffloadOption, engine: Engine) -> str:
+    if engine.offload is None:
+        return f"{engine.id} has no such option: it keeps all weights on its GPUs"
+    return f"{engine.id} has no such option; it has {' and '.join(engine.offload.options)}"
+
+
+def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
+    """More layers than the model has, or experts of one that has none."""
+    layers = model.layers
+    if asked.n_gpu_layers is not None and asked.n_gpu_layers > layers + 1:
+        text = f"must be at most {layers + 1}, not {asked.n_gpu_layers}: {model.id} has {layers} layers and its LM head"
+        yield "n_gpu_layers", text
+    if asked.n_cpu_moe is not None and model.moe is None:
+        yield "n_cpu_moe", f"{model.id} has no experts"
+    elif asked.n_cpu_moe is not None and asked.n_cpu_moe > layers:
+        yield "n_cpu_moe", f"must be at most {layers}, the layers of {model.id}, not {asked.n_cpu_moe}"
+
+
+def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[Complaint]:
+    """Layouts that are not computed here."""
+    if pool.slicing is not None:
+        yield Complaint((*place, "mig"), f"takes no weights in host memory ({key}): slices would share the link")
+    sizes = ["pipeline_parallel_size", "data_parallel_size"]
+    if pool.offload is not None and pool.offload.cpu_offload_gb is None:
+        sizes.insert(0, "tensor_parallel_size")
+    for name in sizes:
+        if getattr(pool.spec, name) != 1:
+            yield Complaint((*place, name), f"must be 1 with weights in host memory ({key})")
+
+
+def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[Complaint]:
+    """What the step time and the memory fit need to know of the host."""
+    if pool.gpu is not None and pool.gpu.is_host:
+        yield Complaint(
+            (*place, key), f"{pool.gpu.id} has one memory for processors and GPU: nothing can be left elsewhere"
+        )
+        return
+    if pool.server is None:
+        yield Complaint((*place, key), "needs a server: it says how much memory the host has and how fast that is")
+        return
+    needed = ["host_memory_bytes"]
+    if use.streaming == "none" or use.stream_from_tokens is not None:
+        needed += ["host_memory_bytes_per_s", "host_flops"]
+    lacks = [name for name in needed if getattr(pool.server, name) is None]
+    if lacks:
+        yield Complaint((*place, "server"), f"{pool.server.id} has no known {' and '.join(lacks)}, which {key} needs")
+    if use.streaming != "none" and pool.gpu is not None and pool.host_link is None:
+        yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which {key} needs")
+
+
+def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Tiers below a KV cache that names no blocks, or of an engine whose rules for them are not known."""
+    tiers, batching, layout = pool.spec.kv_tiers, pool.batching, pool.layout
+    if not tiers:
+        return
+    at = (*place, "kv_tiers")
+    names = [tier.name for tier in tiers]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Complaint(at, f"the tier {name!r} stands twice")
+    if not isinstance(batching, Vllm):
+        yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
+    elif not batching.enable_prefix_caching:
+        yield Complaint(at, "keeps blocks by name, and the prefix cache is off: say enable_prefix_caching: true")
+    elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups not in (None, "mean"):
+        text = "is modelled without async_scheduling, speculative and kv_groups: remove what is set of them"
+        yield Complaint(at, text)
+    if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
+        yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
+    if pool.spec.role != "both":
+        yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
+    if pool.model is None and pool.spec.kv_bytes_per_token is None:
+        yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows what a tier holds")
+
+
+def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+    """Slots for LoRA adapters in engines whose rules for them are not modelled, or of a model without such matrices."""
+    lora, batching, layout = pool.spec.lora, pool.batching, pool.layout
+    if lora is None:
+        return
+    at = (*place, "lora")
+    if not isinstance(batching, Vllm):
+        yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose adapters are modelled")
+    elif batching.kv_groups not in (None, "mean"):
+        yield Complaint(at, "is modelled without kv_groups: say kv_groups: mean")
+    if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
+        yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
+    if pool.spec.role != "both":
+        yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
+    if pool.offload is not None:
+        yield Complaint(at, "is modelled with all weights on the GPUs: remove what leaves some in host memory")
+    if not isinstance(pool.steptime, Roofline) or pool.model is None or pool.gpu is None:
+        yield Complaint(at, "needs a gpu, a model and the step time that is computed from them")
+        return
+    if pool.gpu.pcie_gen is None or pool.gpu.pcie_lanes is None:
+        yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which lora needs")
+    known = module_names(pool.model)
+    for name in lora.target_modules or ():
+        if name not in known:
+            text = f"{pool.model.id} has no matrix {name!r} that adapters change{did_you_mean(name, known)}"
+            yield Complaint((*at, "target_modules"), text)
+    needed = lora.in_host * adapter_bytes(pool.model, lora) * pool.replicas_per_host
+    if pool.server is not None and (host := pool.server.host_memory_bytes) is not None and needed > host.value:
+        text = f"{needed / GB:.0f} GB of adapters do not fit the {host.value / GB:.0f} GB of {pool.server.id}"
+        yield Complaint((*at, "max_cpu_loras"), text)

@@ -1,0 +1,252 @@
+"""The section `claim` of a scenario: a statement, the figures that check it, and the rules of its verdict.
+
+Every kind of figure gives one number. A figure that is simulated is one of the claim's own scenario, with some of its
+values replaced; the same simulation is run once for all figures that need it. A new kind of figure is a class here
+and a function in sim/claims/figures.py.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated, Any, Literal, Protocol, Self
+
+from pydantic import Field, model_validator
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.experiment import Experiment
+from sim.scenario.reading.errors import Complaint, did_you_mean
+from sim.scenario.sections import Everything, Section
+from sim.spec import Number, Positive, Spec
+
+Label = Annotated[str, Field(min_length=1)]
+Values = dict[Label, Any]
+"""Dotted path in the scenario -> value that it has for this figure."""
+
+
+class Catalogued(Spec):
+    """A value of the catalogue."""
+
+    kind: Literal["catalogue"]
+    of: Annotated[str, Field(pattern=r"^(gpu|server|link|model|offer) \S+$")]
+    """Kind and id: `gpu rtx-4090`, `offer dgx-h100/new-2025-10`."""
+    value: Label
+    """Field of the entry, dotted where it is nested: fp16_flops."""
+    per: Positive = 1
+    """What the value is divided by, for another unit: 1e12 for TFLOPS."""
+    absent: Number | None = None
+    """The figure where the catalogue knows that there is none (a card without NVLink); left out: an error."""
+
+
+class Arithmetic(Spec):
+    """A formula of sim/claims/formulas.py."""
+
+    kind: Literal["arithmetic"]
+    formula: Label
+    of: dict[Label, Number | str] | tuple[Number | str, ...] = ()
+    """Its arguments, in order or by name: numbers, or names of other figures."""
+
+
+class Weights(Spec):
+    """Bytes of a language model's weights in some format, all GPUs together."""
+
+    kind: Literal["weights"]
+    model: str
+    quantization: str = "none"
+    """Id in data/quantizations; none: the model's own dtype."""
+    per: Positive = 1e9
+    """What the bytes are divided by: 1e9 for GB, 1073741824 for GiB."""
+
+
+class Memory(Spec):
+    """How a fleet's first pool lies in memory; nothing is simulated."""
+
+    kind: Literal["memory"]
+    fleet: str
+    value: Literal["fits", "kv_tokens", "gpus", "reserved_gb"]
+    """fits: 1 where the model and at least one request fit, else 0; reserved_gb: what the engine holds of all GPUs of
+    a replica for weights, cache and itself."""
+    set: Values = Field(default_factory=dict)
+
+
+class Run(Spec):
+    """A column of summary.csv for one fleet, at one point."""
+
+    kind: Literal["run"]
+    fleet: str
+    metric: Label
+    set: Values = Field(default_factory=dict)
+
+
+class LedgerLine(Spec):
+    """What one component of the bill costs per hour [USD], for one fleet at one point."""
+
+    kind: Literal["ledger"]
+    fleet: str
+    component: Label
+    """As in costs.csv: hosting, energy, staff, ..."""
+    set: Values = Field(default_factory=dict)
+
+
+class Capacity(Spec):
+    """A column of capacity.csv for one fleet: what it does at the highest load within the service level."""
+
+    kind: Literal["capacity"]
+    fleet: str
+    metric: Label = "load"
+    """load: the capacity itself."""
+    set: Values = Field(default_factory=dict)
+    relative: Positive = 0.05
+    """Width of the last bracket of the search."""
+
+
+class Cheapest(Spec):
+    """What the cheapest fleet that `size` finds costs per month; of one kind of GPU, or of all."""
+
+    kind: Literal["size"]
+    gpu: str | None = None
+    """Id of the only GPU in the fleet; left out: any."""
+    value: Literal["usd_per_month", "gpus"] = "usd_per_month"
+    set: Values = Field(default_factory=dict)
+
+
+FigureSpec = Annotated[
+    Catalogued | Arithmetic | Weights | Memory | Run | LedgerLine | Capacity | Cheapest,
+    Field(discriminator="kind"),
+]
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+Text = Annotated[str, Field(min_length=1)]
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(?::([,.0-9a-z%+]*))?\}")
+"""`{name}` or `{name:.1f}` in a text: the figure of that name."""
+
+
+class HasName(Protocol):
+    """A fleet of any kind of scenario."""
+
+    @property
+    def name(self) -> str:
+        """In the outputs."""
+
+
+class Rule(Spec):
+    """What a figure has to be for its part of the claim to hold; exactly one key."""
+
+    within: Positive | None = None
+    """At most this fraction off the claimed figure."""
+    at_least: Number | None = None
+    at_most: Number | None = None
+    between: tuple[Number, Number] | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if len(self.model_dump(exclude_none=True)) != 1:
+            raise ValueError("exactly one of within, at_least, at_most and between is needed")
+        if self.between is not None and self.between[0] > self.between[1]:
+            raise ValueError("between: the lower end comes first")
+        return self
+
+
+class Part(Spec):
+    """One thing that the claim says, and the figure that shows whether it is so."""
+
+    says: Text
+    figure: Name | None = None
+    """The figure that decides; or `cases`."""
+    cases: dict[Text, Name] = Field(default_factory=dict)
+    """Condition that the claim leaves open -> the figure under it."""
+    claimed: Number | None = None
+    """The article's own number, in `unit`; left out: it names none."""
+    unit: str = ""
+    """Of the figure; `yes/no` for one that is 1 or 0."""
+    holds: Rule
+    own_arithmetic: bool = False
+    """The figure is the article's own formula with the article's own inputs: where it fails, the article has
+    miscalculated."""
+
+    @model_validator(mode="after")
+    def _figure_or_cases(self) -> Self:
+        if (self.figure is None) == (not self.cases):
+            raise ValueError("figure or cases is needed, and not both")
+        if self.holds.within is not None and not self.claimed:
+            raise ValueError("holds.within is a fraction of `claimed`, which is missing or 0")
+        return self
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Condition -> figure; one without a condition stands under an empty text."""
+        return dict(self.cases) if self.figure is None else {"": self.figure}
+
+
+class Claim(Spec):
+    """A statement, figures, and rules. The first part is the headline: its figure is the one in claims.csv."""
+
+    article: Literal["000", "001", "002", "003", "004"]
+    statement: Text
+    """What the article says, in our words."""
+    figures: Annotated[dict[Name, FigureSpec], Field(min_length=1)]
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    reason: Text
+    """One sentence that explains the verdict, with `{figure}` where a figure stands."""
+    notes: tuple[Text, ...] = ()
+    """What the verdict rests on, what the article leaves open, and where it contradicts itself or another."""
+
+    def order(self) -> list[str]:
+        """Names of the figures, each behind those that it is computed from. Raises CycleError."""
+        return list(TopologicalSorter({name: needs(spec) for name, spec in self.figures.items()}).static_order())
+
+
+def needs(spec: Any) -> list[str]:
+    """Names of the figures that a figure is computed from."""
+    if not isinstance(spec, Arithmetic):
+        return []
+    arguments = spec.of.values() if isinstance(spec.of, dict) else spec.of
+    return [one for one in arguments if isinstance(one, str)]
+
+
+def claim_complaints(claim: Claim) -> Iterator[Complaint]:
+    """Names of figures that are not there, circles, and placeholders without a figure."""
+    known = claim.figures
+    for name, spec in known.items():
+        for other in needs(spec):
+            if other not in known:
+                yield Complaint(("claim", "figures", name, "of"), _unknown(other, known))
+    for index, part in enumerate(claim.parts):
+        for name in part.named.values():
+            if name not in known:
+                yield Complaint(("claim", "parts", index), _unknown(name, known))
+    texts: list[tuple[tuple[str | int, ...], str]] = [(("claim", "reason"), claim.reason)]
+    texts += [(("claim", "notes", index), note) for index, note in enumerate(claim.notes)]
+    for place, text in texts:
+        for found in PLACEHOLDER.finditer(text):
+            if found[1] not in known:
+                yield Complaint(place, _unknown(found[1], known))
+    try:
+        claim.order()
+    except CycleError as error:
+        yield Complaint(("claim", "figures"), f"figures rest on each other: {' on '.join(error.args[1])}")
+
+
+def _unknown(name: str, known: Any) -> str:
+    return f"there is no figure {name!r}{did_you_mean(name, known)}"
+
+
+def fleet_complaints(claim: Claim, fleets: Iterable[HasName]) -> Iterator[Complaint]:
+    """Figures of fleets that the scenario does not have."""
+    names = [fleet.name for fleet in fleets]
+    for name, spec in claim.figures.items():
+        fleet = getattr(spec, "fleet", None)
+        if fleet is not None and fleet not in names:
+            place = ("claim", "figures", name, "fleet")
+            yield Complaint(place, f"there is no fleet {fleet!r}{did_you_mean(fleet, names)}")
+
+
+def _check(claim: Claim, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+    yield from fleet_complaints(claim, scenario.fleets)
+
+
+def _check_terms(claim: Claim, _: Experiment, __: Catalog) -> Iterator[Complaint]:
+    yield from claim_complaints(claim)
+
+
+CLAIM = Section(command="claims", of_fleets=True, check=_check, check_terms=_check_terms)

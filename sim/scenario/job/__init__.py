@@ -1,1 +1,0 @@
-"""Scenarios that ask for work to be done instead of requests to be answered: a training job on each fleet."""

@@ -1,1 +1,0 @@
-"""Scenarios that ask how a queue of jobs fares on a cluster."""

@@ -1,0 +1,292 @@
+"""The hardware of a fleet: what its pools occupy and draw, and the links between GPUs, servers and pools.
+
+Machines: GPUs and slices of them, servers, power. Links within a replica: lanes of its server's slots, and network
+adapters between servers. Links between pools with roles: the rate and latency of a KV transfer, and who shares the
+ports of a server.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from math import inf
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.link import Link
+from sim.catalogue.model import kv_bytes_per_token
+from sim.catalogue.quantization import kv_element_bytes
+from sim.catalogue.server import Server
+from sim.catalogue.value import Value
+from sim.cost import Cost, PoolFacts
+from sim.cost.hardware import boxes_needed
+from sim.power import PoolPower, pool_power
+from sim.routing.kv_transfer import Ports, TransferPlan
+from sim.scenario.experiment import Fleet
+from sim.scenario.resolving.bind import BoundPool, host_link_of, power_coefficients
+from sim.scenario.resolving.resolved import PoolPlan, Slices, placed
+from sim.steptime.collective import Network
+from sim.steptime.pcie_lanes import Lanes, Ring
+from sim.units import SECONDS_PER_HOUR
+
+
+def joined_gpus(server: Server) -> int:
+    """GPUs that the link of *server* joins: its own, or those of a domain of several servers."""
+    return int((server.linked_gpus or server.gpu_slots).value)
+
+
+def spread(pool: BoundPool) -> int:
+    """GPUs of a replica that exchange with one another, within layers or from stage to stage."""
+    layout = pool.layout
+    return layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size * layout.pipeline_parallel_size
+
+
+def lanes_of(pool: BoundPool, catalog: Catalog) -> Lanes | None:
+    """The lanes of the pool's server; None where nobody knows them."""
+    if pool.server is None or not pool.server.pcie:
+        return None
+    return Lanes.of(pool.server, partial(_x16_bytes_per_s, catalog))
+
+
+def lanes_stretch(pool: BoundPool, catalog: Catalog) -> float:
+    """Rate of the link over what the narrowest lanes leave of it to each ring of a server; at least 1."""
+    lanes = lanes_of(pool, catalog)
+    if lanes is None or pool.link is None or not pool.link.over_pcie:
+        return 1.0
+    share = lanes.ring_bytes_per_s(_rings(pool), staged=not pool.link.peer_to_peer)
+    return max(1.0, pool.link.theoretical_bytes_per_s.value / share)
+
+
+def link_of(pool: BoundPool) -> Link | None:
+    """The link as the GPUs of a replica meet it: where some of them hang on another CPU, what they sum crosses over."""
+    if pool.link is None or pool.server is None or not pool.link.over_pcie:
+        return pool.link
+    cpus = [group.cpu for group in pool.server.pcie for _ in range(group.slots)]
+    crossed = any(len({cpus[slot] for slot in ring if slot < len(cpus)}) > 1 for ring in _rings(pool))
+    return pool.link.across_sockets() if crossed else pool.link
+
+
+def host_bytes_per_s(pool: BoundPool, catalog: Catalog) -> float:
+    """What the lanes leave to each GPU of a server, to or from host memory, while all do the same; inf if not known."""
+    lanes = lanes_of(pool, catalog)
+    return inf if lanes is None else lanes.host_bytes_per_s(frozenset(range(_used_slots(pool))))
+
+
+def host_stretch(pool: BoundPool, catalog: Catalog) -> float:
+    """Rate of a GPU's own lanes over what is left of them while all GPUs of a server load; at least 1."""
+    own = host_link_of(pool.gpu, catalog)
+    return 1.0 if own is None else max(1.0, own.theoretical_bytes_per_s.value / host_bytes_per_s(pool, catalog))
+
+
+def network_of(pool: BoundPool, catalog: Catalog) -> Network | None:
+    """The adapters between the servers of a replica; None where one server, or one link, joins all of its GPUs."""
+    spec, server = pool.spec.network, pool.server
+    if spec is None or server is None or spread(pool) <= joined_gpus(server):
+        return None
+    slots = int(server.gpu_slots.value)
+    link = catalog.link(spec.link)
+    adapters = spec.adapters or (int(server.nics.value) if server.nics is not None else 1)
+    direct = link.peer_to_peer if spec.gpudirect is None else spec.gpudirect
+    own = host_link_of(pool.gpu, catalog)
+    stretch = 1.0
+    if own is not None:
+        lane = own.theoretical_bytes_per_s.value if direct else own.bulk_bytes_per_s.value / host_stretch(pool, catalog)
+        stretch = max(1.0, adapters * link.bulk_bytes_per_s.value / (slots * lane))
+    return Network(link, slots, adapters, spec.oversubscription, stretch)
+
+
+def network_facts(pool: BoundPool, catalog: Catalog) -> Iterator[tuple[str, Value]]:
+    """What exchanges between servers rest on: name and value."""
+    network = network_of(pool, catalog)
+    if network is None:
+        return
+    link = network.link
+    yield "bytes_per_s", link.bulk_bytes_per_s
+    yield "allreduce_latency_s.2", link.allreduce_latency_s[2]
+    yield "allreduce_bus_bytes_per_s.2", link.allreduce_bus_bytes_per_s[2]
+
+
+def _x16_bytes_per_s(catalog: Catalog, generation: int) -> float:
+    return catalog.link(f"pcie{generation}-x16").theoretical_bytes_per_s.value
+
+
+def _used_slots(pool: BoundPool) -> int:
+    """Slots of a server that the pool fills."""
+    slots = int(pool.server.gpu_slots.value) if pool.server is not None else 0
+    return min(slots, pool.spec.most_replicas * pool.layout.gpus)
+
+
+def _rings(pool: BoundPool) -> list[Ring]:
+    """Slots of a full server, by who exchanges with whom: within layers, else from stage to stage."""
+    layout, used = pool.layout, _used_slots(pool)
+    together = layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size
+    size = min(used, together if together > 1 else spread(pool))
+    return [frozenset(range(first, first + size)) for first in range(0, used - size + 1, size)]
+
+
+def slices_of(bound: Sequence[BoundPool], fleet: Fleet, names: Sequence[str]) -> list[Slices | None]:
+    """The MIG slices of each pool, cut from the same GPUs as those of pools of the same server, GPU and cost."""
+    groups: list[tuple[tuple[Server | None, Gpu, Cost | None], list[int]]] = []
+    for position, (pool, cost) in enumerate(zip(bound, fleet.costs, strict=True)):
+        if pool.slicing is not None:
+            key = (pool.server, pool.slicing.card, cost)
+            members = next((members for known, members in groups if known == key), None)
+            if members is None:
+                groups.append((key, members := []))
+            members.append(position)
+    found: list[Slices | None] = [None] * len(bound)
+    for _, members in groups:
+        wanted = [(str(bound[i].spec.mig), bound[i].spec.most_replicas) for i in members]
+        for i in members:
+            slicing = bound[i].slicing
+            assert slicing is not None
+            found[i] = placed(slicing, wanted, ", ".join(names[j] for j in members))
+    return found
+
+
+def servers_per_replica(bound: Sequence[BoundPool], fleet: Fleet, slices: Sequence[Slices | None]) -> list[float]:
+    """Each replica's share of the servers that its pool fills, together with pools of the same server, GPU and cost."""
+    shares = []
+    each = [gpus_per_replica(*one) for one in zip(bound, slices, strict=True)]
+    for pool, cost, own in zip(bound, fleet.costs, each, strict=True):
+        if pool.server is None:
+            shares.append(0.0)
+            continue
+        shared = cost is not None and cost.share
+        gpus = sum(
+            its_gpus * other.spec.most_replicas
+            for other, its, its_gpus in zip(bound, fleet.costs, each, strict=True)
+            if (other.server, _card(other), its) == (pool.server, _card(pool), cost)
+        )
+        boxes = boxes_needed(int(gpus), int(pool.server.gpu_slots.value), shared)
+        shares.append(float(boxes * own / gpus))
+    return shares
+
+
+def gpus_per_replica(pool: BoundPool, slices: Slices | None) -> int | Fraction:
+    """All ranks' GPUs; of a slice the part of a GPU that it stands for."""
+    return pool.layout.gpus if slices is None else slices.gpus_per_slice
+
+
+def power_of(pool: BoundPool, slices: Slices | None, servers: float, catalog: Catalog) -> PoolPower | None:
+    """Of one replica, with its share of *servers*; None where the power of GPU or server is not known."""
+    card = _card(pool)
+    if card is None:
+        return None
+    gpus, reach = gpus_per_replica(pool, slices), 1.0 if slices is None else slices.reach
+    return pool_power(pool.power, card, power_coefficients(catalog), gpus, pool.server, servers, reach)
+
+
+def facts_of(pool: BoundPool, plan: PoolPlan) -> PoolFacts:
+    """The hardware of a pool as its bill sees it."""
+    card = _card(pool)
+    tdp_w = card.tdp_w.value if card and card.tdp_w else None
+    return PoolFacts(
+        plan.name,
+        plan.gpu,
+        plan.gpus_per_replica,
+        plan.replicas,
+        pool.server,
+        nameplate_w=_nameplate_w(pool),
+        gpu_tdp_w=tdp_w,
+        scheduled=plan.scaled,
+        fails=plan.failures is not None,
+        gpu_mtbf_h=_gpu_mtbf_h(plan),
+    )
+
+
+def _gpu_mtbf_h(plan: PoolPlan) -> float | None:
+    """As its `failures` have it; a slice fails with its GPU."""
+    domains = plan.failures.domains if plan.failures is not None else ()
+    return next((one.law.mtbf_s / SECONDS_PER_HOUR for one in domains if one.name.startswith("gpu ")), None)
+
+
+def _card(pool: BoundPool) -> Gpu | None:
+    """The whole GPU."""
+    return pool.slicing.card if pool.slicing else pool.gpu
+
+
+def _nameplate_w(pool: BoundPool) -> float | None:
+    """One server with all its slots filled, at the wall [W]: as set, as its maker says, or the sum of its parts."""
+    if pool.power.nameplate_w is not None:
+        return pool.power.nameplate_w
+    if pool.server is None:
+        return None
+    if pool.server.max_power_w is not None:
+        return pool.server.max_power_w.value
+    card = _card(pool)
+    if card is None or card.tdp_w is None:
+        return None
+    if pool.server.base_power_w is None:
+        return None
+    gpus_w = pool.server.gpu_slots.value * card.tdp_w.value
+    return (gpus_w + pool.server.base_power_w.value) / pool.server.psu_efficiency.value
+
+
+def kv_bytes(pool: BoundPool) -> float:
+    """Bytes of KV that a token of *pool*'s model leaves in all layers, once; 0 where nobody says it."""
+    if pool.model is not None:
+        return kv_bytes_per_token(pool.model, float(kv_element_bytes(pool.kv_cache_dtype)))
+    return pool.spec.kv_bytes_per_token or 0.0
+
+
+def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> TransferPlan | None:
+    """How KV moves between the pools of *fleet*; None where none has a role. Raises UnknownId."""
+    spec = fleet.kv_transfer
+    if spec is None:
+        return None
+    latency_s = spec.latency_s or 0.0
+    pools = tuple(Ports(spec.bytes_per_s or 0.0, _engines(pool)) for pool in bound)
+    if spec.link is not None:
+        link = catalog.link(spec.link)
+        pools = tuple(_within_lanes(_ports(pool, link), pool, catalog) for pool in bound)
+        if spec.latency_s is None:
+            latency_s = link.allreduce_latency_s[min(link.allreduce_latency_s)].value
+    return TransferPlan(
+        pools=pools,
+        sends=tuple(pool.spec.role == "prefill" for pool in bound),
+        latency_s=latency_s,
+        concurrent=spec.concurrent,
+        oversubscription=spec.oversubscription,
+        min_prompt_tokens=spec.min_prompt_tokens,
+        routing=spec.routing,
+        overlaps=spec.overlap == "layers",
+        layers=tuple(pool.model.layers if pool.model is not None else None for pool in bound),
+    )
+
+
+def _engines(pool: BoundPool) -> int:
+    """Engines of a replica, which share its port."""
+    layout = pool.layout
+    return 1 if layout.enable_expert_parallel and layout.data_parallel_size > 1 else layout.data_parallel_size
+
+
+def _ports(pool: BoundPool, link: Link) -> Ports:
+    """The ports of *pool*: those of its servers are shared out evenly among the GPUs. What joins GPUs inside a server
+    is each GPU's own.
+    """
+    server, gpus, engines, rate = pool.server, pool.layout.gpus, _engines(pool), link.bulk_bytes_per_s.value
+    if link.over_pcie or (server is not None and link.id == server.link):
+        return Ports(rate * gpus, engines)
+    if server is None or server.nics is None:
+        return Ports(rate, engines)
+    slots, nics = int(server.gpu_slots.value), int(server.nics.value)
+    own = gpus * nics // slots
+    return Ports(rate * own, engines) if own else Ports(rate, max(1, slots // (nics * gpus)) * engines)
+
+
+def _within_lanes(ports: Ports, pool: BoundPool, catalog: Catalog) -> Ports:
+    """*ports*, no faster than the lanes to the GPUs that share a port, while all GPUs of their server send."""
+    most_bytes_per_s = host_bytes_per_s(pool, catalog) * pool.layout.gpus * ports.replicas_per_port
+    return replace(ports, bytes_per_s=min(ports.bytes_per_s, most_bytes_per_s))
+
+
+def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]]:
+    """What the transfers rest on: path below the fleet, and value."""
+    if fleet.kv_transfer is None or fleet.kv_transfer.link is None:
+        return
+    link = catalog.link(fleet.kv_transfer.link)
+    path = f"kv_transfer.link.{link.id}"
+    yield f"{path}.bytes_per_s", link.bulk_bytes_per_s
+    if fleet.kv_transfer.latency_s is None:
+        yield f"{path}.latency_s", link.allreduce_latency_s[min(link.allreduce_latency_s)]

@@ -1,1 +1,0 @@
-"""What happens to replicas while a fleet runs: how they start, what fails."""

@@ -1,0 +1,241 @@
+"""The scheduler of a pool, as its engine sets what the scenario leaves open.
+
+Limits such as max_num_seqs, switches such as asynchronous scheduling, the cache of recurrent states beside the KV
+cache, and the model that drafts for speculative decoding.
+"""
+
+from dataclasses import dataclass, replace
+from sys import maxsize
+
+from sim.batching import PrefillFirst, Reserve, Scheduler, Vllm
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.engine import Engine, default_limit, default_share
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.kernel import Kernel
+from sim.catalogue.model import Model
+from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quantization, padded
+from sim.catalogue.value import Value
+from sim.memory import DraftMemory, Layout, MemoryFit, StateCache
+from sim.spec import Spec
+from sim.steptime import RooflineInputs
+
+OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
+"""Limits that the engine sets where the scenario is silent."""
+
+
+def with_defaults(
+    batching: Scheduler, engine: Engine, gpu: Gpu | None, max_model_len: int | None, model: Model | None
+) -> Scheduler:
+    """*batching* with the engine's own limits on *gpu* where it leaves them open.
+
+    `model_copy` does not validate: whether the token budget covers max_num_seqs is checked where a
+    message can say so.
+    """
+    filled: dict[str, int | float | None] = {"max_model_len": max_model_len}
+    if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is None:
+        usual = default_limit(engine, gpu, "schedule_conservativeness")
+        filled["schedule_conservativeness"] = usual.value if usual is not None else None
+    for name in OPEN_LIMITS:
+        usual = default_limit(engine, gpu, name)
+        if usual is not None and name in type(batching).model_fields:
+            filled[name] = getattr(batching, name) or int(usual.value)
+    longest = max_model_len or (model.max_context if model else None)
+    if batching.max_num_batched_tokens is None and isinstance(batching, PrefillFirst):
+        filled["max_num_batched_tokens"] = _whole_prompts(engine, filled.get("max_num_batched_tokens"), longest)
+    if engine.memory is not None and gpu is not None:
+        share = batching.gpu_memory_utilization
+        filled["gpu_memory_utilization"] = default_share(engine, engine.memory, gpu) if share is None else share
+    if isinstance(batching, Reserve) and batching.enable_chunked_prefill is None:
+        filled["enable_chunked_prefill"] = engine.prefill == "chunked"
+    return batching.model_copy(update=filled)
+
+
+def _whole_prompts(engine: Engine, budget: float | None, longest: int | None) -> float | None:
+    """*budget*, or the *longest* request where the engine makes room for whole prompts of that length."""
+    most = engine.limits.whole_prompts_up_to if engine.limits else None
+    if budget is None or longest is None or most is None or longest > most.value:
+        return budget
+    return max(budget, longest)
+
+
+def slot_tokens(engine: Engine, model: Model | None) -> int | None:
+    """The context of a slot where it is not stated: the engine's usual one, at most what the model allows."""
+    usual = engine.limits.max_model_len if engine.limits else None
+    known = [int(usual.value)] if usual else []
+    return min([*known, model.max_context] if model else known, default=None)
+
+
+STATE_LIMITS = ("mamba_full_memory_ratio", "states_per_request", "states_ahead")
+"""What an engine with such a cache says of it."""
+OPTION_OF = {"state_bits": "mamba_ssm_dtype"}
+"""Option that takes the place of a limit, where it is called otherwise."""
+STATE_OPTIONS = ("mamba_full_memory_ratio", "max_mamba_cache_size", "mamba_ssm_dtype")
+"""What an operator may set."""
+
+
+def with_state_bits(model: Model | None, batching: Scheduler, engine: Engine) -> Model | None:
+    """*model* with states in the precision that *batching* asks for, else in that of *engine*, else its own."""
+    usual = default_limit(engine, None, "state_bits")
+    if not isinstance(batching, PrefillFirst) or model is None or model.linear_attention is None:
+        return model
+    dtype = batching.mamba_ssm_dtype
+    if dtype is None and usual is None:
+        return model
+    bits = int(usual.value) if dtype is None and usual is not None else 32 if dtype == "float32" else 16
+    states = model.linear_attention.model_copy(update={"state_bits": bits})
+    return model.model_copy(update={"linear_attention": states})
+
+
+def overlaps(engine: Engine) -> bool:
+    """Whether *engine* forms a step while one runs where the prefix cache holds states, if nobody says otherwise."""
+    switches = (default_limit(engine, None, name) for name in ("overlap_schedule", "overlap_with_states"))
+    return all(usual is None or bool(usual.value) for usual in switches)
+
+
+def state_cache(batching: Scheduler, engine: Engine, model: Model | None, given: Spec) -> StateCache | None:
+    """That of *model* on *engine*; None where there is none. *given*: `batching` as the operator has it."""
+    ratio, places, ahead = (default_limit(engine, None, name) for name in STATE_LIMITS)
+    if not isinstance(batching, PrefillFirst) or model is None or model.linear_attention is None:
+        return None
+    if ratio is None or places is None or ahead is None:
+        return None
+    kv_ratio = batching.mamba_full_memory_ratio or ratio.value
+    if not batching.enable_prefix_caching:
+        return StateCache(kv_ratio, 1, batching.max_mamba_cache_size or getattr(given, "max_num_seqs", None))
+    asked = getattr(given, "overlap_schedule", None)
+    per_request = int(places.value + ahead.value * (overlaps(engine) if asked is None else asked))
+    return StateCache(kv_ratio, per_request, batching.max_mamba_cache_size)
+
+
+def seated(batching: Scheduler, cache: StateCache | None, memory: MemoryFit | None) -> Scheduler:
+    """*batching* with no more sequences than the places of *cache* in *memory* allow."""
+    if cache is None or memory is None or not memory.fits:
+        return batching
+    most = cache.requests(memory.state_places)
+    return batching.model_copy(update={"max_num_seqs": min(batching.max_num_seqs or most, most)})
+
+
+def state_note(model: Model | None, cache: StateCache | None, memory: MemoryFit | None, wanted: int | None) -> str:
+    """That states keep requests below the *wanted* number; empty if they do not."""
+    if cache is None or model is None or memory is None or not memory.fits:
+        return ""
+    most = cache.requests(memory.state_places)
+    if wanted is not None and wanted <= most:
+        return ""
+    return (
+        f"{model.id}: recurrent states limit a rank to {most} requests at once: "
+        f"{memory.state_places} places, {cache.per_request} a request"
+    )
+
+
+AHEAD = ("async_scheduling", "overlap_schedule")
+"""Switches of engines that form a step while one runs."""
+DRAFTED_AHEAD = ("eagle", "mtp")
+"""Who may draft where `async_drafts` is on: n-grams are looked up on the host, in tokens that it must have."""
+OPEN_SWITCHES = {"enable_prefix_caching": False, **dict.fromkeys(AHEAD, False), "scheduler_reserve_full_isl": True}
+"""What is on or off as the engine has it where the scenario is silent, and what it is where the engine says nothing;
+a pool with a step time of its own has no engine."""
+
+
+def switched(batching: Scheduler, engine: Engine | None, able: tuple[str, ...], states: bool) -> Scheduler:
+    """*batching* with what *engine* has on where it leaves that open.
+
+    Steps are formed ahead by default where the pool is *able* to; with drafts, and with *states* in the prefix cache,
+    where the engine can.
+    """
+    filled: dict[str, bool] = {}
+    for name, otherwise in OPEN_SWITCHES.items():
+        if getattr(batching, name, False) is None:
+            usual = default_limit(engine, None, name) if engine else None
+            can = name not in AHEAD or (name in able and _with_drafts(batching, engine))
+            filled[name] = (otherwise if usual is None else bool(usual.value)) and can
+    if states and engine and "overlap_schedule" in filled and not overlaps(engine):
+        caches = filled.get("enable_prefix_caching", getattr(batching, "enable_prefix_caching", False))
+        filled["overlap_schedule"] = filled["overlap_schedule"] and not caches
+    return batching.model_copy(update=filled)
+
+
+def _with_drafts(batching: Scheduler, engine: Engine | None) -> bool:
+    """Whether *engine* forms steps ahead with the drafts of *batching*, also where it has none."""
+    drafts = getattr(batching, "speculative", None)
+    if drafts is None:
+        return True
+    usual = default_limit(engine, None, "async_drafts") if engine else None
+    return drafts.method in DRAFTED_AHEAD and usual is not None and bool(usual.value)
+
+
+def host_beside(batching: Scheduler, engine: Engine) -> bool:
+    """Whether *engine* works on the host beside the GPU: where it forms steps ahead, and as TensorRT-LLM does."""
+    usual = default_limit(engine, None, "overlap_scheduler") if isinstance(batching, Reserve) else None
+    return any(getattr(batching, name, False) for name in AHEAD) or (usual is not None and bool(usual.value))
+
+
+def padded_tokens(batching: Scheduler, engine: Engine, gpu: Gpu | None) -> int | None:
+    """Tokens of the largest step in which ranks that step together are padded to the fullest one of them; None: they
+    are where all decode.
+    """
+    most = default_limit(engine, gpu, "padded_tokens")
+    if most is None:
+        return None
+    seats = getattr(batching, "max_num_seqs", None) or 0
+    return min(int(most.value), 2 * seats) or maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModelPlan:
+    """A model that drafts, in its own dtype."""
+
+    model: Model
+    quantization: Quantization
+    kernel: Kernel
+
+    def inputs(self, target: RooflineInputs) -> RooflineInputs:
+        """What its step time is built from, beside the *target* on the same GPUs."""
+        return replace(
+            target,
+            model=padded(self.quantization, self.model),
+            quantization=self.quantization,
+            kernel=self.kernel,
+            load=None,
+            host=None,
+            forms_ahead=False,
+        )
+
+
+def bind_drafts(
+    batching: Scheduler, unquantized: str, catalog: Catalog
+) -> tuple[Scheduler, DraftModelPlan | None, Value | None]:
+    """*batching* with a number in place of a measured acceptance; the model that drafts; the measurement.
+
+    Raises UnknownId.
+    """
+    drafts = batching.speculative if isinstance(batching, Vllm) else None
+    if drafts is None:
+        return batching, None, None
+    plan = None
+    if drafts.draft_model is not None:
+        model = catalog.model(drafts.draft_model)
+        stored = native_quantization(catalog.quantization(unquantized), model, catalog.quantization)
+        plan = DraftModelPlan(model, stored, catalog.kernel(stored.kernel))
+    if not isinstance(drafts.acceptance, str):
+        return batching, plan, None
+    drafter, task = catalog.accepted(drafts.acceptance)
+    drafts = drafts.model_copy(update={"acceptance": drafter.acceptance(task)})
+    return batching.model_copy(update={"speculative": drafts}), plan, drafter.accepted_per_step[task]
+
+
+def draft_memory(
+    batching: Scheduler,
+    drafter: DraftModelPlan | None,
+    model: Model | None,
+    quantization: Quantization | None,
+    layout: Layout,
+    dtype: KvCacheDtype,
+) -> DraftMemory | None:
+    """Weights and KV cache of what drafts for *model*; None where nothing does."""
+    drafts = batching.speculative if isinstance(batching, Vllm) else None
+    if drafts is None or drafts.method == "ngram" or model is None or quantization is None:
+        return None
+    if drafter is None:
+        return DraftMemory.of_heads(model, quantization, layout, dtype)
+    return DraftMemory.of_model(drafter.model, drafter.quantization, layout, dtype)

@@ -1,0 +1,196 @@
+"""Which fleets are compared, and over which time: the sections `compare`, `breakeven` and `plan`.
+
+`compare` ranks fleets, `breakeven` asks where one candidate becomes cheaper than another, `plan` follows several years
+month by month (its keys are those of `sim.cost.MultiYear`). Checked is whether the scenario has the
+fleets, prices and terms that each comparison needs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import Cost, CostError, MultiYear, token_api
+from sim.cost.buying import Buy
+from sim.cost.multi_year import ExistingUnits
+from sim.cost.rental import Rent
+from sim.scenario.experiment import Experiment, Fleet, nearest
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.sections import Everything, Section
+from sim.spec import Count, Positive, Spec
+
+
+class Compare(Spec):
+    """Which fleets are ranked as one product."""
+
+    across_models: bool = False
+    """Whether fleets that serve different models are ranked against each other, as if a token of one model were worth
+    a token of the other. Default: verdicts rank the fleets of each model on their own."""
+
+
+def models_of(scenario: Experiment, compare: Compare | None) -> Mapping[str, str]:
+    """Return the model of every fleet (several are joined by commas) where fleets that serve different models are to be
+    ranked apart; empty where one ranking holds for all.
+    """
+    if compare is not None and compare.across_models:
+        return {}
+    found = {fleet.name: model_of(fleet, scenario) for fleet in scenario.fleets}
+    return found if len(set(found.values())) > 1 else {}
+
+
+def model_of(fleet: Fleet, scenario: Experiment) -> str:
+    """Return the id of the model that *fleet* serves, of several all of them; empty without a model."""
+    models = {
+        nearest(pool.model, service, fleet.model, scenario.model)
+        for pool in fleet.pools
+        for service in [one.model for one in scenario.services if one.name in pool.served] or [None]
+    }
+    return ", ".join(sorted(model for model in models if model))
+
+
+COMPARE: Section[Compare] = Section(
+    repriced=True,
+    of_fleets=True,
+    example="# compare: {across_models: true}   # rank fleets that serve different models as one product",
+)
+
+
+OWN_WAY = {"buy": "bought", "rent": "rented"}
+"""What a fleet's own way to pay is called where it has others."""
+
+
+def candidate_names(fleet: Fleet, ways: Iterable[str]) -> list[str]:
+    """One for each way to pay for *fleet*: its own, then those of `also`."""
+    if fleet.cost is None:
+        return [fleet.name]
+    labels = list(ways)
+    own = f"{fleet.name} {OWN_WAY[fleet.cost.acquisition]}" if labels else fleet.name
+    return [own, *(f"{fleet.name} {label}" for label in labels)]
+
+
+class Breakeven(Spec):
+    """Ways to pay for the same hardware, and for how long. Every section is optional."""
+
+    also: dict[str, dict[Annotated[str, Field(min_length=1)], Cost]] = Field(default_factory=dict)
+    """Fleet -> label -> another `cost` of the same hardware: {a: {rented: {acquisition: rent, ...}}}."""
+    load: Positive | None = None
+    """Load of the months and of the verdict, in the workload's own unit (requests per second, clients, or the trace's
+    speed); left out: the workload's. With a `load_profile` it is the mean over the year, to which the profile is
+    scaled; left out: the profile's own."""
+    months: Count = 60
+    """How far the cash flows reach."""
+
+
+def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+    """Ways to pay for fleets that are not there, and names that would stand for two candidates."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for name in asked.also:
+        if name not in names:
+            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+    taken = {token_api.NAME} if scenario.api is not None else set()
+    for fleet in scenario.fleets:
+        for candidate in candidate_names(fleet, asked.also.get(fleet.name, {})):
+            if candidate in taken:
+                told = f"two candidates are called {candidate!r}: choose another label, or name the fleet otherwise"
+                yield Complaint(("breakeven", "also", fleet.name), told)
+            taken.add(candidate)
+
+
+def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+    """Ways to pay that cannot be billed."""
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    for name, ways in asked.also.items():
+        for label, cost in ways.items() if name in fleets else ():
+            try:
+                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
+            except CostError as error:
+                for path, text in error.problems:
+                    steps: Place = tuple(path.split("."))
+                    inside = steps[0] == "cost"
+                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
+
+
+BREAKEVEN = Section(
+    command="breakeven",
+    repriced=True,
+    of_fleets=True,
+    check=_check_breakeven,
+    check_bills=_check_breakeven_bills,
+    months=("months", lambda asked: asked.months),
+    example="""\
+# other ways to pay for a fleet, for `gpufleet breakeven`
+# breakeven: {also: {2x RTX 4090: {rented: {acquisition: rent, quotes: {rtx-4090: 0.4}}}}}""",
+)
+
+
+def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+    """Fleets without a cost, names of fleets that do not exist, and a missing discount rate."""
+    names = [fleet.name for fleet in scenario.fleets]
+    for i, fleet in enumerate(scenario.fleets):
+        if fleet.has_own_costs:
+            yield Complaint(("fleets", i, "pools"), "a plan over years orders whole fleets: give the fleet one cost")
+        elif fleet.cost is None:
+            yield Complaint(("fleets", i, "cost"), "is missing: a plan over years needs to know what a unit costs")
+        elif plan.discount_rate is None and fleet.finance is None and scenario.finance is None:
+            yield Complaint(("plan", "discount_rate"), "is missing: no finance section gives one")
+            break
+    for name in plan.bridge:
+        if name not in names:
+            yield Complaint(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
+        elif not isinstance(scenario.fleets[names.index(name)].cost, Buy):
+            yield Complaint(("plan", "bridge", name), "rents already: nothing is on the way that could be bridged")
+    for index, entry in enumerate(plan.existing):
+        for key, text in _existing_problems(scenario, plan, entry):
+            yield Complaint(("plan", "existing", index, key), text)
+
+
+def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUnits) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong) of an entry of `plan.existing`."""
+    fleet = next((one for one in scenario.fleets if one.name == entry.fleet), None)
+    if fleet is None:
+        names = [one.name for one in scenario.fleets]
+        yield "fleet", f"unknown fleet {entry.fleet!r}{did_you_mean(entry.fleet, names)}"
+    elif isinstance(fleet.cost, Rent):
+        yield "fleet", f"{entry.fleet} rents: what exists is owned; name a fleet that buys"
+    age = plan.age_months(entry.bought)
+    if age < 0:
+        yield "bought", f"{entry.bought} is after the plan starts, {plan.starts}: what comes later is an order"
+    finance = (fleet.finance or scenario.finance) if fleet is not None else None
+    if finance is not None and age >= finance.whole_life_months:
+        life = f"a life of {finance.life_years:g} years is over"
+        yield "bought", f"{entry.bought} is {age} months before the plan starts: {life}"
+
+
+def _check_plan_bills(plan: MultiYear, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+    """Prices that are missing for renting what a fleet buys."""
+    for fleet in scenario.fleets:
+        bridged = bridged_fleet(plan, fleet)
+        if bridged is None or not isinstance(fleet.cost, Buy):
+            continue
+        try:
+            resolve_fleet(scenario, bridged, catalog)
+        except CostError as error:
+            for path, text in error.problems:
+                place = ("plan", "bridge", fleet.name, *path.split(".")[1:])
+                yield Complaint(place, text.replace("cost.", f"plan.bridge.{fleet.name}."))
+
+
+def bridged_fleet(plan: MultiYear, fleet: Fleet) -> Fleet | None:
+    """*fleet* as it is rented until its own hardware comes; None where the *plan* has no such terms."""
+    terms = plan.bridge.get(fleet.name)
+    return None if terms is None else fleet.model_copy(update={"cost": terms})
+
+
+PLAN = Section(
+    command="plan",
+    of_fleets=True,
+    check=_check_plan,
+    check_bills=_check_plan_bills,
+    months=("years", lambda plan: plan.months),
+    example="""\
+# months and years to come, for `gpufleet plan`; also reserve_units, rental_term_months, bridge (rent while orders come)
+# plan: {years: 4, starts: 2027-01, demand: {growth_per_year: 0.5}, peak_to_mean: 2, lead_time_months: 3,
+#   price_decline_per_year: 0.1, existing: [{fleet: 2x RTX 4090, units: 1, bought: 2025-03, book_value_usd: 3000}]}""",
+)

@@ -1,0 +1,155 @@
+"""The service level objective: limits of each request, and limits of percentiles over all requests.
+
+`with_limits` gives a service level with some of its limits replaced, as `--set slo.ttft_s=2` says them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
+
+from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, did_you_mean, dotted
+from sim.spec import Fraction, Spec
+
+LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
+LOWEST_PERCENT, HIGHEST_PERCENT = 1.0, 99.9
+NUMBER_AND_PERCENTILES = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "patternProperties": {r"^p[0-9]+(\.[0-9]+)?$": {"type": "number", "exclusiveMinimum": 0}},
+        },
+    ]
+}
+
+
+def _limit(value: Any) -> float | dict[str, float]:
+    if isinstance(value, Mapping):
+        if not value:
+            raise ValueError("names no percentile: {p99: 2.0}, or a plain number as the limit of each request")
+        return {_percentile(name): _seconds(limit, f"{name}: ") for name, limit in value.items()}
+    return _seconds(value)
+
+
+def _seconds(value: Any, where: str = "") -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{where}a number of seconds above 0 is needed, or {{p99: seconds}}, not {value!r}")
+    return float(value)
+
+
+def _percentile(name: Any) -> str:
+    found = re.fullmatch(r"p(\d+(?:\.\d+)?)", str(name))
+    if found is None or not LOWEST_PERCENT <= float(found[1]) <= HIGHEST_PERCENT:
+        raise ValueError(f"{name!r} is no percentile: write p50, p95, p99 or another one from p1 to p99.9")
+    return f"p{float(found[1]):g}"
+
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+Limit = Annotated[
+    float | dict[str, float],
+    PlainValidator(_limit),
+    PlainSerializer(lambda limit: limit, return_type=Any),
+    WithJsonSchema(NUMBER_AND_PERCENTILES),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PercentileLimit:
+    """A limit on one percentile of a latency."""
+
+    latency: str
+    """ttft_s, tpot_s or e2e_s."""
+    percent: float
+    limit_s: float
+
+    @property
+    def column(self) -> str:
+        """Its column of summary.csv: `ttft_s_p99`."""
+        return f"{self.latency}_p{self.percent:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """So large a share of the requests keeps to all of these limits."""
+
+    share: float
+    limits: Mapping[str, float]
+    """ttft_s, tpot_s, e2e_s -> seconds."""
+    percentile: PercentileLimit | None = None
+    """What the goal says in other words; None: of the limits of each request."""
+
+
+class Level(Spec):
+    """Limits of some requests, and how many of them must keep to these."""
+
+    ttft_s: Limit | None = None
+    """Time to first token, queueing included: 3.0, or {p50: 0.5, p99: 2.0}."""
+    tpot_s: Limit | None = None
+    """Time per output token after the first; one-token outputs meet it, and no percentile counts them."""
+    e2e_s: Limit | None = None
+    """Arrival to last token."""
+    attainment: Fraction = 0.95
+    """Share of the requests that must keep to the limits of each request."""
+
+    @property
+    def per_request(self) -> dict[str, float]:
+        """The limits of each request: ttft_s, tpot_s, e2e_s -> seconds."""
+        limits = {name: getattr(self, name) for name in LATENCIES}
+        return {name: limit for name, limit in limits.items() if isinstance(limit, float)}
+
+    @property
+    def percentiles(self) -> tuple[PercentileLimit, ...]:
+        """The limits on percentiles, in order."""
+        limits = {name: getattr(self, name) for name in LATENCIES}
+        return tuple(
+            PercentileLimit(name, float(key[1:]), seconds)
+            for name, limit in limits.items()
+            if isinstance(limit, dict)
+            for key, seconds in limit.items()
+        )
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """All of it as shares of requests: a percentile is within its limit if that share of the requests is."""
+        whole = (Goal(self.attainment, self.per_request),) if self.per_request else ()
+        return (*whole, *(Goal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
+
+
+class Slo(Level):
+    """Service level. A number is a limit of each request: a request is good when all such limits hold, and
+    `attainment` is the share of requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
+    """
+
+    availability: Share | None = None
+    """The same share over years of failures, which `capacity` and `size` then ask for, too: 0.999. Left out: failures
+    do not count there beyond those of the simulated window."""
+    tenants: dict[str, Level] | None = None
+    """Tenant -> limits of its requests, in place of these; all must be kept. Left out: the same for everybody."""
+
+
+def with_limits(slo: Slo, values: Mapping[str, Any]) -> Slo:
+    """*slo* with *values*: `ttft_s`, or `ttft_s.p99` for one of its percentiles, -> limit. Raises ScenarioErrors.
+
+    >>> with_limits(Slo(ttft_s=3.0), {"tpot_s.p99": 0.1, "attainment": 0.9}).model_dump(exclude_none=True)
+    {'ttft_s': 3.0, 'tpot_s': {'p99': 0.1}, 'attainment': 0.9}
+    """
+    data = slo.model_dump(exclude_unset=True)
+    wrong = []
+    for path, value in values.items():
+        name, _, percentile = path.partition(".")
+        if name not in Slo.model_fields:
+            wrong.append(InputError(f"--set slo.{path}", 0, "", f"is no limit{did_you_mean(name, Slo.model_fields)}"))
+        held = data.get(name)
+        data[name] = {**(held if isinstance(held, dict) else {}), percentile: value} if percentile else value
+    if wrong:
+        raise ScenarioErrors(wrong)
+    try:
+        return Slo.model_validate(data)
+    except ValidationError as error:
+        told = complaints(error, Slo, data)
+        raise ScenarioErrors(InputError(f"--set slo.{dotted(one.place)}", 0, "", one.message) for one in told) from None

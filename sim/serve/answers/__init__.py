@@ -1,1 +1,0 @@
-"""What a finished run answers, and the files that it can be taken along as."""

@@ -1,0 +1,152 @@
+"""Properties that make one fleet dearer than another: as `gpufleet sensitivity` leaves it, or for it to compute."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route
+
+from sim.deliver.folder import Question, manifest_of, question_of
+from sim.infile import opened
+from sim.report.words.money import showing, shown
+from sim.report.words.text import name_told
+from sim.scenario.reading.layers import options
+from sim.serve.finished_runs import HeldRuns, asked_for, values_of
+from sim.serve.jobs import Queue, question_text
+from sim.serve.knobs import knobs
+from sim.serve.page_data import WorkAnswer
+from sim.serve.refusals import Refused
+from sim.serve.scenario_checks import CHECKS, Wanted
+from sim.study.loaded_runs import SLO, Answer
+from sim.study.reprice import SCENARIO_FILE
+
+COMMAND = "sensitivity"
+GAP_FILE = "gap.csv"
+BESIDE = frozenset({COMMAND, SLO})
+"""Parts of a scenario that a gap does not rest on."""
+
+
+class Asked(NamedTuple):
+    """A question about two fleets of a run, under other prices or its own."""
+
+    run: str
+    values: dict[str, Any]
+    between: tuple[str, str]
+    found: Answer
+
+
+class CauseRoutes:
+    """Routes of the difference between two fleets."""
+
+    def __init__(self, runs: HeldRuns, queue: Queue) -> None:
+        self.runs, self.queue = runs, queue
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of the difference, keyed by URL path."""
+        return [
+            Route("/api/causes", self.stored),
+            Route("/api/causes", self.start, methods=["POST"]),
+        ]
+
+    def stored(self, request: Request) -> JSONResponse:
+        """The parts of the gap, in the shown currency; none where nobody has asked `gpufleet sensitivity` for them."""
+        asked = self._asked(request)
+        with showing(asked.found.scenario):
+            return JSONResponse({"gaps": self._gaps(asked)})
+
+    async def start(self, request: Request) -> JSONResponse:
+        """Has `gpufleet sensitivity` compute them: the address says of what, as it does when they are read."""
+        return await run_in_threadpool(self._start, request)
+
+    def _start(self, request: Request) -> JSONResponse:
+        asked = self._asked(request)
+        section = json.dumps({"between": asked.between, "inputs": self._cheapest_input(asked)}, ensure_ascii=False)
+        first, second = asked.between
+        question = f"Why does a token of {first} not cost what one of {second} costs?"
+        sets = [*options(asked.values), f"{COMMAND}={section}", f"question={json.dumps(question, ensure_ascii=False)}"]
+        file = f"{asked.run}/{SCENARIO_FILE}"
+        workspace, scenario = self.runs.workspace, asked.found.scenario
+        told = question_text(question_of(COMMAND, scenario), sets)
+        found = CHECKS.ask(Wanted(workspace.root, workspace.file(file), None, sets))
+        if found.errors:
+            return JSONResponse({"errors": found.errors}, 422)
+        job = self.queue.add(file, f"{scenario.name}-{COMMAND}", told, sets, 0, found.frozen, COMMAND)
+        return JSONResponse({"job": job.as_data()})
+
+    def _cheapest_input(self, asked: Asked) -> dict[str, Any] | None:
+        """An input that costs no simulation: the gap is what is asked for."""
+        moved = knobs(asked.found.scenario, self.runs.catalog, {})
+        path = next((one.path for one in moved if not one.path.startswith(SLO)), None)
+        return {path: {"relative": 0.1}} if path else None
+
+    def _asked(self, request: Request) -> Asked:
+        run, between = asked_for(request, "run"), request.query_params.getlist("between")
+        values = {path: value for path, value in values_of(request).items() if path.partition(".")[0] != SLO}
+        found = self.runs.answer(run, values)
+        if isinstance(found, WorkAnswer):
+            raise Refused(400, "a job's cost is not divided among causes")
+        known = {fleet.name for fleet in found.scenario.fleets}
+        if len(set(between)) != 2 or not known >= set(between):
+            raise Refused(400, "the address needs two different fleets of the run: between=...&between=...")
+        return Asked(run, values, (between[0], between[1]), found)
+
+    def _gaps(self, asked: Asked) -> list[dict[str, Any]]:
+        """Return the gaps of the newest answer to the same question, about the two fleets in any order."""
+        wanted = question_of(COMMAND, asked.found.scenario)
+        for one in self.runs.workspace.listed().runs:
+            if one["finished"] and one["command"] == COMMAND:
+                folder = self.runs.workspace.folder(one["path"])
+                if _is_the_same((manifest_of(folder) or {}).get("question") or {}, wanted, asked.between):
+                    rows = list(_rows(folder, asked.between))
+                    if rows:
+                        return [{"folder": one["path"], **gap} for gap in _by_load(rows)]
+        return []
+
+
+def _is_the_same(stored: Question, wanted: Question, between: tuple[str, str]) -> bool:
+    def values(question: Question) -> dict[str, str]:
+        return {key: value for key, value in question.get("values", {}).items() if key not in BESIDE}
+
+    fleets = stored.get("fleets", {})
+    alike = all(fleets.get(name) == wanted["fleets"][name] for name in between)
+    return alike and values(stored) == values(wanted) and stored.get("replications", 0) >= wanted["replications"]
+
+
+def _rows(folder: Path, between: tuple[str, str]) -> Iterator[dict[str, Any]]:
+    """Return the rows of gap.csv, with the sign of the first of *between* less the second."""
+    if not (folder / GAP_FILE).is_file():
+        return
+    with opened(folder / GAP_FILE, "r", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            pair = (row["first"], row["second"])
+            if pair in (between, between[::-1]):
+                yield row | {"sign": 1.0 if pair == between else -1.0}
+
+
+def _by_load(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for load in dict.fromkeys(row["load"] for row in rows):
+        mine = [row for row in rows if row["load"] == load]
+        gap_usd = mine[0]["sign"] * float(mine[0]["gap_usd"])
+        yield {
+            "load": load,
+            "clients": int(mine[0]["clients"] or 0),
+            "gap": shown(gap_usd),
+            "half": _half(mine[0]["gap_usd_ci95"]),
+            "parts": [
+                {
+                    "group": name_told(row["group"]),
+                    "part": shown(row["sign"] * float(row["part_usd"])),
+                    "half": _half(row["part_usd_ci95"]),
+                }
+                for row in mine
+            ],
+        }
+
+
+def _half(text: str) -> float | None:
+    return shown(float(text)) if text else None

@@ -1,0 +1,228 @@
+"""Files of a finished answer to take along, also under prices and limits that the page has changed.
+
+They are downloaded, never shown within our pages.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from sim.catalogue.catalog import Catalog
+from sim.deliver.export import BILLED, exported, why_no_export
+from sim.deliver.folder import is_finished, manifest_of
+from sim.deliver.jobs import run_work
+from sim.deliver.run import price_run
+from sim.infile import confined_also, opened
+from sim.language import N_, _
+from sim.report.charts.drawing import curves
+from sim.report.charts.fonts import settings
+from sim.report.charts.panels import Panel, in_words, panels_of
+from sim.report.prediction_accuracy import worths_by_key
+from sim.report.run.key_figures import blocks
+from sim.report.run.report import render
+from sim.report.run.tables import write_requests, write_summary
+from sim.report.run.verdict import Verdict, verdict_of
+from sim.report.words.money import showing
+from sim.report.words.precision import precision_notes
+from sim.report.words.text import question_of
+from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.reading.layers import options
+from sim.scenario.sweep import as_data
+from sim.serve.finished_runs import HeldRuns, asked_for, values_of
+from sim.serve.page_data import WorkAnswer
+from sim.serve.refusals import Refused
+from sim.serve.workspace import WITH_PAGE
+from sim.study.comparison import differences, of_one_model
+from sim.study.execution.cases import resolved_plans
+from sim.study.loaded_runs import SLO, Answer, Judged
+from sim.study.points import sweep_of
+from sim.study.year import year_of
+from sim.yamlio import dump
+
+COMMAND = ("gpufleet", "serve")
+METADATA: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+"""Of pictures: the same picture is the same bytes."""
+LEFT_OUT = "The Monte Carlo draws are left out of this page: gpufleet price writes them."
+
+
+def write_file(
+    form: str, file: Path, run: Path, found: Answer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
+) -> None:
+    """Writes *file*, the answer *found* of *run* under *values* in a form of export. Raises Refused."""
+    if form == "yaml":
+        file.write_text(dump(as_data(found.scenario)), encoding="utf-8")
+    elif form in ("xlsx", "focus"):
+        exported(_billed(file.parent / run.name, run, found, values, catalog), form, file)
+    elif isinstance(found, WorkAnswer):
+        _write_work(form, file, found, catalog)
+    else:
+        _write_run(form, file, found, values, catalog)
+
+
+def _billed(folder: Path, run: Path, found: Answer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog) -> Path:
+    """*folder* with the whole answer, as a command leaves it."""
+    command = [*COMMAND, *(word for one in options(values) for word in ("--set", one))]
+    if isinstance(found, WorkAnswer):
+        run_work(found.scenario, catalog, folder, report=False, command=command)
+        return folder
+    cases = price_run(run, found.scenario, catalog, folder, report=False, command=command)
+    if any(path.partition(".")[0] == SLO for path in values):
+        write_summary(folder / "summary.csv", found.points, found.axes)
+        judged = [Judged.of(case, found.scenario.slo) for case in cases]
+        write_requests(folder, judged, found.axes, found.scenario.requests)
+    return folder
+
+
+def _write_work(form: str, file: Path, found: WorkAnswer, catalog: Catalog) -> None:
+    kind, scenario, rows = found.kind, found.scenario, found.rows
+    if form in METADATA:
+        if not kind.panels(rows):
+            raise Refused(404, "no fleet can do the work, and there is no picture of it")
+        _draw(kind.figure(scenario, rows), form, file)
+        return
+    kind.write(file.parent, scenario, rows, kind.described(rows, catalog), form == "html")
+    (file.parent / {"csv": "summary.csv", "html": "report.html"}[form]).replace(file)
+
+
+def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], catalog: Catalog) -> None:
+    if form == "csv":
+        write_summary(file, found.points, found.axes)
+        return
+    panels = [in_words(panel) for panel in panels_of(found.points, found.axes, found.slo)]
+    told = verdict_of(found.scenario, catalog, found.points, _notes(found, values, catalog), found.disputes)
+    if form == "html":
+        file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
+    else:
+        sweep = sweep_of(found.points, found.axes)
+        _draw(curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note), form, file)
+
+
+def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
+    changed = ", ".join(f"{path}={value}" for path, value in values.items())
+    moved = [f"Moved since the run: {changed}."] if changed else []
+    beyond = [LEFT_OUT] if found.scenario.futures else []
+    return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
+
+
+def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -> str:
+    scenario, points, axes, slo = found.scenario, found.points, found.axes, found.slo
+    plans = resolved_plans(scenario, catalog)
+    compared = blocks(of_one_model(differences(points), told.models), axes, slo)
+    worths = worths_by_key(scenario, catalog, points)
+    year = year_of(scenario, catalog, points, axes)
+    return render(
+        points, panels, told, plans, scenario.name, scenario.question, axes, slo, year, compared, worths=worths
+    )
+
+
+def _draw(figure: Any, form: str, file: Path) -> None:
+    with settings():
+        figure.savefig(file, format=form, metadata=METADATA[form])
+
+
+LOCKED = "sandbox; default-src 'none'"
+
+
+class Kind(NamedTuple):
+    """Form of an export."""
+
+    name: str
+    ending: str
+    media: str
+    stored: str = ""
+    """File in the folder of the answer; empty where it is written on request."""
+
+
+KINDS = {
+    "xlsx": Kind(N_("Workbook"), ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    "csv": Kind(N_("Table, CSV"), ".csv", "text/csv; charset=utf-8", "summary.csv"),
+    "focus": Kind(N_("FOCUS rows, CSV"), "-focus.csv", "text/csv; charset=utf-8"),
+    "png": Kind(N_("Picture, PNG"), ".png", "image/png", "curves.png"),
+    "svg": Kind(N_("Picture, SVG"), ".svg", "image/svg+xml"),
+    "html": Kind(N_("Page, HTML"), ".html", "text/html; charset=utf-8", "report.html"),
+    "yaml": Kind(N_("Scenario, YAML"), ".yaml", "application/yaml; charset=utf-8", "scenario.yaml"),
+}
+OF_BILLS = ("xlsx", "focus")
+
+
+class ExportRoutes:
+    """Routes of the exports of answers."""
+
+    def __init__(self, runs: HeldRuns) -> None:
+        self.runs = runs
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of the exports, keyed by URL path."""
+        return [Route("/api/exports", self.listed), Route("/export", self.export)]
+
+    def listed(self, request: Request) -> JSONResponse:
+        """The forms that the answer in *run* has."""
+        folder = self._answer(request)
+        found = [{"format": name, "name": _(kind.name)} for name, kind in KINDS.items() if not _why_not(folder, name)]
+        return JSONResponse({"exports": found})
+
+    def export(self, request: Request) -> Response:
+        """Return one file under the values `set`. Raises Refused where the answer has no such form; ScenarioErrors."""
+        folder, form, values = self._answer(request), asked_for(request, "format"), values_of(request)
+        if form not in KINDS:
+            raise Refused(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
+        if reason := _why_not(folder, form):
+            raise Refused(404, reason)
+        kind, stored = KINDS[form], folder / _stored(folder, form)
+        as_it_was = stored.is_file() and not values
+        if as_it_was:
+            with opened(stored) as file:
+                content = file.read()
+        else:
+            content = self._made(request, folder, form, values)
+        headers = {
+            "content-disposition": f"attachment; filename*=utf-8''{quote(folder.name + kind.ending, safe='')}",
+            "content-security-policy": LOCKED,
+        }
+        return Response(content, media_type=kind.media, headers=headers)
+
+    def _made(self, request: Request, folder: Path, form: str, values: Mapping[str, Any]) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="gpufleet-") as aside:
+            file = Path(aside) / f"export{KINDS[form].ending}"
+            if form in OF_BILLS and not values:  # of the folder alone, also of a run of an earlier version
+                with self.runs.turn():
+                    exported(folder, form, file)
+                return file.read_bytes()
+            found = self.runs.answer(asked_for(request, "run"), values)
+            with self.runs.turn(), confined_also(Path(aside)), showing(found.scenario):
+                write_file(form, file, folder, found, values, self.runs.catalog)
+            return file.read_bytes()
+
+    def _answer(self, request: Request) -> Path:
+        name = asked_for(request, "run")
+        folder = self.runs.workspace.folder(name)
+        if not is_finished(folder):
+            raise Refused(404, f"{name}: has not finished yet")
+        return folder
+
+
+def _command(folder: Path) -> str:
+    """Return the command that wrote the answer in *folder*."""
+    return str(((manifest_of(folder) or {}).get("question") or {}).get("command", ""))
+
+
+def _stored(folder: Path, form: str) -> str:
+    """The file of *form* in *folder*; empty where it is made when asked for."""
+    command = _command(folder)
+    return f"{command}.html" if form == "html" and command in WITH_PAGE else KINDS[form].stored
+
+
+def _why_not(folder: Path, form: str) -> str:
+    if form in OF_BILLS:
+        with tempfile.TemporaryDirectory() as aside:
+            return why_no_export(folder, form, Path(aside) / "file")
+    stored = _stored(folder, form)
+    if _command(folder) in BILLED or (stored and (folder / stored).is_file()):
+        return ""
+    return f"{folder.name} has no {stored or 'picture of that form'}"

@@ -1,0 +1,221 @@
+"""Finished runs: kept in memory while somebody looks at them, and the routes under which they answer."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from sim.catalogue.catalog import Catalog
+from sim.deliver.folder import is_finished
+from sim.language import _
+from sim.report.diff import diff_document, in_words
+from sim.report.json_document import as_json
+from sim.report.prediction_accuracy import ring_key, worth_told, worths_by_key
+from sim.report.run.verdict import verdict_of
+from sim.report.words.money import showing
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.scenario.reading.load import has_job
+from sim.serve.page_data import (
+    WorkAnswer,
+    WorkAnswers,
+    answer_data,
+    capacity_data,
+    gap_data,
+    work_data,
+    work_gap,
+    work_verdict,
+)
+from sim.serve.refusals import Refused
+from sim.serve.workspace import Workspace
+from sim.study.confidence import MARKS
+from sim.study.diff import StoredRun, compare
+from sim.study.execution.cases import MANIFEST
+from sim.study.loaded_runs import Answer, Answers
+from sim.study.points import sweep_of
+from sim.study.reprice import SCENARIO_FILE
+from sim.yamlio import YamlError, parse
+
+MOST_HELD = 4
+"""Runs at once; the one that nobody has looked at for longest goes."""
+MOST_WAITING = 16
+"""Requests that may wait for their answer; further ones are asked to come again."""
+
+LONGEST_WAIT_S = 60
+"""Time that a request waits for its turn [s]."""
+
+
+class HeldRuns:
+    """Answers of one workspace."""
+
+    def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
+        self.workspace, self.catalog = workspace, catalog
+        self._held: OrderedDict[tuple[Path, int], Answers | WorkAnswers] = OrderedDict()
+        self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
+
+    def answer(self, run: str, values: Mapping[str, Any]) -> Answer | WorkAnswer:
+        """Return the answer of the finished run in the folder *run* under *values*.
+
+        Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
+        """
+        with self.turn():
+            return self._answers(run).under(values)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until nothing else is computed in this process. Raises Refused where too many wait, or for too long."""
+        busy = Refused(503, "too many requests at once; ask again in a second")
+        if not self._waiting.acquire(blocking=False):
+            raise busy
+        try:
+            if not self._one_at_a_time.acquire(timeout=LONGEST_WAIT_S):
+                raise busy
+            try:
+                yield
+            finally:
+                self._one_at_a_time.release()
+        finally:
+            self._waiting.release()
+
+    def stored(self, run: str) -> StoredRun:
+        """The finished run in the folder *run* as it lies on the disk. Raises Refused, ScenarioErrors."""
+        self._finished(run)
+        with self.turn():
+            return StoredRun.read(self.workspace.folder(run), self.catalog)
+
+    def _finished(self, run: str) -> Path:
+        folder = self.workspace.path(run)
+        if not is_finished(folder):
+            text = "has not finished yet" if folder.is_dir() else "is gone; reload the page for what there is"
+            raise Refused(404, f"{run}: {text}")
+        return folder
+
+    def _answers(self, run: str) -> Answers | WorkAnswers:
+        folder = self._finished(run)
+        key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
+        if key not in self._held:
+            self.workspace.folder(run)
+            read = WorkAnswers if has_job(folder / SCENARIO_FILE) else Answers
+            self._held[key] = read(folder, self.catalog)
+        self._held.move_to_end(key)
+        while len(self._held) > MOST_HELD:
+            self._held.popitem(last=False)
+        return self._held[key]
+
+
+MOST_VALUES = 60
+"""Overrides in one address."""
+
+
+class AnswerRoutes:
+    """Routes of the answers of runs."""
+
+    def __init__(self, runs: HeldRuns) -> None:
+        self.runs = runs
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of the answers, keyed by URL path."""
+        return [
+            Route("/api/answer", self.answer),
+            Route("/api/verdict", self.verdict),
+            Route("/api/capacity", self.capacity),
+            Route("/api/gap", self.gap),
+            Route("/api/diff", self.diff),
+            Route("/api/marks", self.marks),
+        ]
+
+    def answer(self, request: Request) -> JSONResponse:
+        """Everything that the page shows of a run."""
+        return self._answered(
+            request,
+            lambda found: answer_data(found, self.runs.catalog),
+            lambda found: work_data(found, self.runs.catalog),
+        )
+
+    def verdict(self, request: Request) -> JSONResponse:
+        """The sentence alone, and what qualifies it."""
+        return self._answered(request, self._verdict, work_verdict)
+
+    def capacity(self, request: Request) -> JSONResponse:
+        """Return the capacity of every fleet within the sweep."""
+        return self._answered(request, _capacity, lambda _: {"capacity": []})
+
+    def gap(self, request: Request) -> JSONResponse:
+        """Return the components of the cost of every point."""
+        return self._answered(
+            request,
+            lambda found: {"gap": gap_data(sweep_of(found.points, found.axes))},
+            lambda found: {"gap": work_gap(found)},
+        )
+
+    def marks(self, request: Request) -> JSONResponse:
+        """How near each point of a run is to what was measured, by its key. Prices and limits do not change that; where
+        they are those of the page, its answer is not computed twice.
+        """
+        found = self.runs.answer(asked_for(request, "run"), values_of(request))
+        if isinstance(found, WorkAnswer):
+            return JSONResponse({"marks": {}, "key": []})
+        with showing(found.scenario):
+            worths = worths_by_key(found.scenario, self.runs.catalog, found.points)
+            marks = {
+                key: {"mark": one.mark, "far": MARKS.index(one.mark), "name": _(one.mark), "text": worth_told(one)}
+                for key, one in worths.items()
+            }
+            return JSONResponse({"marks": marks, "key": ring_key(worths.values())})
+
+    def diff(self, request: Request) -> Response:
+        """The runs `a` and `b` beside each other."""
+        runs = [self.runs.stored(asked_for(request, name)) for name in ("a", "b")]
+        with showing(runs[1].scenario):
+            document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
+            return Response(as_json(in_words(document)), media_type="application/json")
+
+    def _verdict(self, found: Answer) -> dict[str, Any]:
+        told = verdict_of(found.scenario, self.runs.catalog, found.points, disputes=found.disputes)
+        return {"headline": told.headline, "findings": list(told.findings)}
+
+    def _answered(
+        self,
+        request: Request,
+        shape: Callable[[Answer], dict[str, Any]],
+        of_work: Callable[[WorkAnswer], dict[str, Any]],
+    ) -> JSONResponse:
+        found = self.runs.answer(asked_for(request, "run"), values_of(request))
+        with showing(found.scenario):
+            return JSONResponse(of_work(found) if isinstance(found, WorkAnswer) else shape(found))
+
+
+def _capacity(found: Answer) -> dict[str, Any]:
+    sweep = sweep_of(found.points, found.axes)
+    lines = sweep.lines if sweep.numeric else ()
+    return {"capacity": [capacity_data(line, sweep, found.scenario.slo) for line in lines]}
+
+
+def asked_for(request: Request, name: str) -> str:
+    """The value of *name* in the address. Raises Refused without one."""
+    given = request.query_params.getlist(name)
+    if len(given) != 1 or not given[0]:
+        raise Refused(400, f"the address needs {name}=..., once")
+    return given[0]
+
+
+def values_of(request: Request) -> dict[str, Any]:
+    """The overrides in the address: `set=site.pue=1.2`, as often as needed. Raises Refused, ScenarioErrors."""
+    given = request.query_params.getlist("set")
+    if len(given) > MOST_VALUES:
+        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
+    found: dict[str, Any] = {}
+    for item in given:
+        path, equals, text = item.partition("=")
+        if not equals or not path.strip():
+            raise ScenarioErrors([InputError(f"set={item[:60]}", 0, "", "path=value is needed")])
+        try:
+            found[path.strip()] = parse(text)
+        except YamlError as error:
+            raise ScenarioErrors([InputError(f"--set {path}", 0, "", error.message)]) from None
+    return found

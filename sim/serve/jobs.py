@@ -1,0 +1,514 @@
+"""Queue of the workspace's runs, and its routes: one job after the other, each a command in a process of its own.
+
+A job lies on the disk: the scenario as it was checked, its state, and what its process said. A process holds the lock
+of its job until it ends, so a server that is started after another was killed finds what still runs. Finished
+points stay on the disk, whichever process is killed: the same run goes on from them when it is started again.
+"""
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from sim.deliver.folder import is_finished
+from sim.infile import ROOTS, confined
+from sim.language import current, retold
+from sim.language.catalogue import OWN
+from sim.serve.refusals import Refused
+from sim.serve.scenario_checks import CHECKS, Wanted
+from sim.serve.scenarios import Sent, sent_scenario
+from sim.serve.workspace import Workspace, program_folders
+from sim.study.execution.cases import POINTS
+from sim.study.execution.durable import write_whole
+
+WAITING, RUNNING, DONE = "waiting", "running", "done"
+FAILED, CANCELLED, INTERRUPTED = "failed", "cancelled", "interrupted"
+OPEN = frozenset({WAITING, RUNNING})
+AGAIN = frozenset({FAILED, CANCELLED, INTERRUPTED})
+"""States from which a job can be started again."""
+MOST_WAITING = 20
+MOST_KEPT = 100
+"""Jobs that are remembered; finished ones are forgotten first, their results stay."""
+LOOKS_S = 0.3
+"""Interval at which a running job is checked [s]."""
+GRACE_S = 10.0
+"""Time that a process has to end after SIGTERM before it is killed [s]."""
+SIGNALLED = 128
+"""Exit codes of a shell above this say that a signal has ended the command."""
+LAST_CHARACTERS = 2000
+LONGEST_SHOWN = 1000
+"""Most characters of a value that was set, in the list of jobs."""
+OUTPUTS = "outputs"
+KEPT = ".gpufleet/queue"
+"""Folder of the jobs in the workspace, one folder each."""
+SCENARIO, JOB, SAID, LOCK, PID, CODE = "scenario.yaml", "job.json", "said", "lock", "run.pid", "run.code"
+COMMAND = (sys.executable, "-P", "-m", "sim")
+"""Start of the command of a run; -P: a folder called sim in the workspace is not the program."""
+OPTIONS = ("--quiet",)
+NOTED = ("/bin/sh", "-c", 'echo $$ >"$0.pid"; "$@"; echo $? >"$0.code"')
+"""Wrapper of the command of a run that records its process group and its exit code in files."""
+STOPPED = "finished points are kept; the same run goes on from them"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a run's time and memory."""
+
+    hours: float = 24.0
+    """Time on the clock [h]."""
+    gigabytes: float = field(default_factory=lambda: round(0.75 * _machine_bytes() / 1e9, 1))
+    """Resident memory of all its processes [GB]; 0: any. Left out: three quarters of the machine's."""
+
+
+@dataclass(slots=True)
+class Job:
+    """Run of a gpufleet command in the queue."""
+
+    id: str
+    scenario: str
+    """Name of the file in the workspace."""
+    sets: list[str]
+    folder: str
+    """Name of the folder of its results."""
+    cases: int
+    """Cases to simulate; 0 where that is not known before."""
+    command: str = "run"
+    """Command of gpufleet: run, size, ..."""
+    state: str = WAITING
+    done: int = 0
+    message: str = ""
+    began: float = 0.0
+    """Start of the job's process, in seconds since 1970; 0 before."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the job as JSON data for the page."""
+        data = {name: value for name, value in asdict(self).items() if name != "began"}
+        return data | {"message": retold(self.message), "again": self.state in AGAIN}
+
+
+class Queue:
+    """The jobs of one workspace. `version` grows with every change."""
+
+    def __init__(self, workspace: Workspace, limits: Limits) -> None:
+        self.workspace, self.limits = workspace, limits
+        self.root, self.kept = workspace.root, workspace.root / KEPT
+        self.language = current()
+        """Language of the messages of runs: that of the page."""
+        self.version = 0
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._changed = threading.Condition(threading.RLock())
+        self._ends = False
+        self._mine: int | None = None
+        """Descriptor of the lock that makes this server the one that works on the queue."""
+        self._worker: threading.Thread | None = None
+
+    def resume(self) -> None:
+        """Go on with the jobs that an earlier server has left, unless another server does."""
+        with suppress(Refused, OSError):
+            if self.kept.is_dir():
+                self._claim()
+
+    def add(
+        self,
+        scenario: str,
+        name: str,
+        question: str,
+        sets: Sequence[str],
+        cases: int,
+        frozen: str,
+        command: str = "run",
+    ) -> Job:
+        """Return the job that gives the text *frozen* to the *command*: a new one, unless it waits or runs already.
+
+        *name* and *question* name its folder: another question never meets the results of this one. *scenario* and
+        *sets* say where the text comes from. Raises Refused.
+        """
+        folder = f"{OUTPUTS}/{_safe(name)}-{hashlib.sha256(question.encode()).hexdigest()[:8]}"
+        self.workspace.path(folder)
+        with self._changed:
+            self._claim()
+            for job in self._jobs.values():
+                if job.folder == folder and job.state in OPEN:
+                    return job
+            self._refuse_crowd()
+            shown = [one[:LONGEST_SHOWN] for one in sets]
+            job = Job(f"{time.time_ns()}-{os.urandom(3).hex()}", scenario, shown, folder, cases, command)
+            self._place(job).mkdir(mode=0o700)
+            write_whole(self._place(job) / SCENARIO, frozen)
+            self._keep(job)
+            self._jobs[job.id] = job
+            self._forget()
+            self._tell()
+        return job
+
+    def again(self, name: str) -> Job:
+        """Put the job *name*, which did not end well, into the queue again. Raises Refused where there is none."""
+        with self._changed:
+            job = self._job(name)
+            if job.state in AGAIN:
+                if any(one.folder == job.folder and one.state in OPEN for one in self._jobs.values()):
+                    raise Refused(409, "the same run is in the queue already")
+                self._refuse_crowd()
+                self._set(job, WAITING, "")
+        return job
+
+    def cancel(self, name: str) -> Job:
+        """Stop the job *name*; what it has finished is kept. Raises Refused where there is none."""
+        with self._changed:
+            job = self._job(name)
+            if job.state in OPEN:
+                self._set(job, CANCELLED, STOPPED)
+        return job
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return all jobs as JSON data, the newest first."""
+        with self._changed:
+            return [job.as_data() for job in reversed(self._jobs.values())]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is about to end."""
+        return self._ends
+
+    def close(self) -> None:
+        """End the running job; it waits for the next server."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify_all()
+        if self._worker is not None:
+            self._worker.join(GRACE_S + 5)
+        if self._mine is not None:
+            os.close(self._mine)
+            self._mine = None
+
+    def _job(self, name: str) -> Job:
+        job = self._jobs.get(name)
+        if job is None:
+            raise Refused(404, "there is no such run in the queue any more")
+        return job
+
+    def _refuse_crowd(self) -> None:
+        if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
+            raise Refused(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
+
+    def _claim(self) -> None:
+        """Become the server that works on the queue, and find its jobs. Raises Refused where another one does."""
+        if self._mine is not None:
+            return
+        for folder in (self.kept.parent, self.kept):
+            if folder.is_symlink():
+                raise Refused(403, f"{KEPT}: is a link, or lies behind one, and links are not followed")
+            folder.mkdir(mode=0o700, exist_ok=True)
+        lock = _locked(self.kept / LOCK)
+        if lock is None:
+            raise Refused(409, "another gpufleet serve works on the runs of this folder: start them there")
+        self._mine = lock
+        for folder in sorted(path for path in self.kept.iterdir() if path.is_dir()):
+            if (found := _read(folder)) is not None:
+                self._jobs[found.id] = found
+        self._worker = threading.Thread(target=self._work, daemon=True)
+        self._worker.start()
+
+    def _work(self) -> None:
+        """Follow what an earlier server has started, then start one waiting job after the other."""
+        with self._changed:
+            left = [one for one in self._jobs.values() if one.state == RUNNING]
+        for running in left:
+            self._guarded(running, False)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ends or self._next() is not None)
+                job = self._next()
+                if self._ends or job is None:
+                    return
+                for name in (PID, CODE):
+                    with suppress(OSError):
+                        (self._place(job) / name).unlink()
+                self._set(job, RUNNING, "", time.time())
+            self._guarded(job, True)
+
+    def _guarded(self, job: Job, starts: bool) -> None:
+        """Follow *job* to its end, started first; whatever fails is said in the job, and the queue goes on."""
+        try:
+            with confined(self.root, *program_folders()):
+                process = self._started(job) if starts else None
+                self._follow(job)
+                if process is not None:
+                    process.wait(GRACE_S)
+        except Exception as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            with self._changed:
+                self._set(job, FAILED, f"it could not be started: {str(reason)[:LONGEST_SHOWN]}")
+
+    def _next(self) -> Job | None:
+        return next((job for job in self._jobs.values() if job.state == WAITING), None)
+
+    def _started(self, job: Job) -> "subprocess.Popen[bytes]":
+        self.workspace.path(job.folder)  # the folder may have become a link
+        place, workers = self._place(job), str(os.cpu_count() or 1)
+        roots = json.dumps([str(folder.resolve()) for folder in (self.root, place, *program_folders())])
+        command = [*COMMAND, job.command, *OPTIONS, str(place / SCENARIO), "--out", job.folder, "--workers", workers]
+        lock = _locked(place / LOCK)
+        if lock is None:
+            raise Refused(409, "its process still runs")
+        try:
+            with (place / SAID).open("wb") as said:
+                return subprocess.Popen(
+                    [*NOTED, str(place / "run"), *command], cwd=self.root, start_new_session=True,
+                    env=_environment(self.language) | {ROOTS: roots}, pass_fds=(lock,),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                )  # fmt: skip
+        finally:
+            os.close(lock)
+
+    def _follow(self, job: Job) -> None:
+        """Watch *job* until its process has ended, whichever server has started it."""
+        place, told_at, why = self._place(job), 0.0, ""
+        while _is_locked(place / LOCK):
+            with self._changed:
+                self._changed.wait_for(lambda: self._ends or job.state != RUNNING, 0.0 if told_at else LOOKS_S)
+                done, stops = _points(self.root / job.folder), self._ends or job.state != RUNNING
+                if done != job.done:
+                    job.done = done
+                    self._tell()
+            pid, now = _number(place / PID), time.monotonic()
+            if pid and not told_at:
+                why = self._exceeded(job, pid)
+                if stops or why:
+                    told_at = now
+                    _stop(pid, signal.SIGTERM)
+            elif told_at:
+                time.sleep(LOOKS_S)
+                if pid and now - told_at > GRACE_S:
+                    _stop(pid, signal.SIGKILL)
+        with self._changed:
+            job.done, code = _points(self.root / job.folder), _number(place / CODE)
+            if job.state != RUNNING:
+                self._tell()
+            elif code == 0 and is_finished(self.root / job.folder):
+                self._set(job, DONE, "")
+            elif why:
+                self._set(job, FAILED, f"{why}; {STOPPED}")
+            elif self._ends or (code is None and not (place / PID).exists()):  # stopped, or not started before a kill
+                self._set(job, WAITING, "")
+            elif code is None or code > SIGNALLED:
+                self._set(job, INTERRUPTED, f"its process was killed; {STOPPED}")
+            else:
+                self._set(job, FAILED, _said(place) or "it ended before it was done")
+
+    def _exceeded(self, job: Job, pid: int) -> str:
+        """Return the limit that the processes of *job* exceed, as a message; empty where none."""
+        if time.time() - job.began > 3600 * self.limits.hours:
+            return f"it ran for longer than {self.limits.hours:g} h (--run-hours) and was stopped"
+        if self.limits.gigabytes and _resident_bytes(pid) > 1e9 * self.limits.gigabytes:
+            return f"it needed more than {self.limits.gigabytes:g} GB of memory (--run-gb) and was stopped"
+        return ""
+
+    def _place(self, job: Job) -> Path:
+        return self.kept / job.id
+
+    def _set(self, job: Job, state: str, message: str, began: float | None = None) -> None:
+        """Change the state of *job*, on the disk, too."""
+        job.state, job.message = state, message
+        if began is not None:
+            job.began = began
+        with suppress(OSError):  # a full disk does not end the queue
+            self._keep(job)
+        self._tell()
+
+    def _keep(self, job: Job) -> None:
+        write_whole(self._place(job) / JOB, json.dumps(asdict(job)))
+
+    def _forget(self) -> None:
+        closed = [job for job in self._jobs.values() if job.state not in OPEN]
+        for job in closed[: max(0, len(self._jobs) - MOST_KEPT)]:
+            del self._jobs[job.id]
+            shutil.rmtree(self._place(job), ignore_errors=True)
+
+    def _tell(self) -> None:
+        self.version += 1
+        self._changed.notify_all()
+
+
+def question_text(data: Any, sets: Sequence[str]) -> str:
+    """Return the text that identifies a run: all that its scenario states."""
+    return json.dumps([data, sorted(sets)], sort_keys=True, default=str)
+
+
+def _read(folder: Path) -> Job | None:
+    """Return the job in *folder*; None where it holds none, as after a crash while it was written."""
+    try:
+        told = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        job = Job(**{one.name: told[one.name] for one in fields(Job)})
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return job if job.id == folder.name and (folder / SCENARIO).is_file() else None
+
+
+def _locked(path: Path) -> int | None:
+    """Take the lock *path* and return its descriptor; None where another process holds it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock *path*."""
+    handle = _locked(path)
+    if handle is not None:
+        os.close(handle)
+    return handle is None
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in the file *path*; None where there is none yet."""
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _said(place: Path) -> str:
+    """Return the end of what the process has written to its stderr."""
+    with suppress(OSError), (place / SAID).open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_CHARACTERS))
+        return file.read().decode("utf-8", "replace").strip()
+    return ""
+
+
+def _points(folder: Path) -> int:
+    with suppress(OSError), os.scandir(folder / POINTS) as found:
+        return sum(not one.name.startswith(".") for one in found)
+    return 0
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.")[:80] or "run"
+
+
+def _stop(pid: int, how: signal.Signals) -> None:
+    """Send *how* to the processes of a run. SIGTERM is what a batch system sends when the time is up: the command keeps
+    what it has finished, and ends.
+    """
+    with suppress(OSError):
+        os.killpg(pid, how)
+
+
+def _machine_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0
+
+
+def _resident_bytes(group: int) -> int:
+    """Return the resident memory of all processes of the *group* [bytes]; 0 on systems other than Linux."""
+    pages = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            values = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            pages += int(values[21]) if int(values[2]) == group else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _environment(language: str) -> dict[str, str]:
+    """Return the environment in which the same program runs, wherever the server was started, in *language*."""
+    above = str(Path(__file__).resolve().parents[2])
+    found = os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": found, OWN: language}
+
+
+MOST_WATCHERS = 20
+WATCHER_LOOKS_S = 0.25
+"""Interval at which a watcher's connection looks for changes [s]; it holds no thread."""
+BEATS = 60
+"""Looks without a change after which a watcher gets a sign of life."""
+
+
+class JobRoutes:
+    """Routes of the queue."""
+
+    def __init__(self, workspace: Workspace, queue: Queue) -> None:
+        self.workspace, self.queue = workspace, queue
+        self._watchers = 0
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of the queue, keyed by URL path."""
+        return [
+            Route("/api/jobs", self.listed),
+            Route("/api/jobs", self.start, methods=["POST"]),
+            Route("/api/jobs/{name}", self.cancel, methods=["DELETE"]),
+            Route("/api/jobs/{name}", self.again, methods=["POST"]),
+            Route("/api/events", self.events),
+        ]
+
+    def listed(self, _: Request) -> JSONResponse:
+        """Return all jobs, the newest first."""
+        return JSONResponse({"jobs": self.queue.listed()})
+
+    async def start(self, request: Request) -> JSONResponse:
+        """Start a run of the scenario file `path` with the values `set`; no run is in the queue twice."""
+        return await run_in_threadpool(self._start, await sent_scenario(request))
+
+    def _start(self, sent: Sent) -> JSONResponse:
+        path = self.workspace.file(sent.path)
+        found = CHECKS.ask(Wanted(self.workspace.root, path, None, sent.sets))
+        if found.errors:
+            return JSONResponse({"errors": found.errors}, 422)
+        question = question_text(found.data, sent.sets)
+        job = self.queue.add(sent.path, found.name, question, sent.sets, found.cases, found.frozen)
+        return JSONResponse({"job": job.as_data()})
+
+    def again(self, request: Request) -> JSONResponse:
+        """Start a job that did not end well once more: as it was checked, from what it has finished."""
+        return JSONResponse({"job": self.queue.again(request.path_params["name"]).as_data()})
+
+    def cancel(self, request: Request) -> JSONResponse:
+        """Stop a job; its finished points are kept."""
+        return JSONResponse({"job": self.queue.cancel(request.path_params["name"]).as_data()})
+
+    async def events(self, request: Request) -> StreamingResponse:
+        """Return all jobs, now and whenever one of them changes, as server-sent events."""
+        if self._watchers >= MOST_WATCHERS:
+            raise Refused(503, "too many pages watch the queue; close some")
+        return StreamingResponse(self._news(request), media_type="text/event-stream")
+
+    async def _news(self, request: Request) -> AsyncIterator[str]:
+        self._watchers += 1
+        try:
+            version, quiet = -1, 0
+            while not self.queue.closed and not await request.is_disconnected():
+                now = self.queue.version
+                quiet = 0 if now != version else quiet + 1
+                if now != version:
+                    listed = await run_in_threadpool(self.queue.listed)
+                    yield f"data: {json.dumps({'jobs': listed})}\n\n"
+                elif quiet % BEATS == 0:
+                    yield ": still here\n\n"
+                version = now
+                await asyncio.sleep(WATCHER_LOOKS_S)
+        finally:
+            self._watchers -= 1

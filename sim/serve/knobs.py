@@ -1,0 +1,155 @@
+"""Inputs that the page can change without a simulation: limits, prices and terms of the scenario, each a number."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+from sim.catalogue.catalog import Catalog
+from sim.cost.buying import Buy
+from sim.cost.rental import Rent
+from sim.jobs.load import AnyScenario
+from sim.language import N_, _
+from sim.scenario.reading.layers import place_of
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.slo import LATENCIES
+from sim.scenario.sweep import as_data, points
+from sim.study.breakeven import booked_inputs, in_stated_currency, number_of
+from sim.training.schema import JobFleet
+
+USD = "USD"
+LIMITS = {"ttft_s": N_("TTFT at most"), "tpot_s": N_("TPOT at most"), "e2e_s": N_("E2E at most")}
+AROUND = 3.0
+"""A slider reaches from the value over this to the value times this."""
+SPANS = {"discount_rate": (0.0, 0.25), "residual_fraction": (0.0, 1.0), "life_years": (1.0, 10.0)}
+"""Term -> where its slider begins and ends, whatever the value."""
+
+Paid = Mapping[str, Collection[str]]
+"""Fleet -> components of its bill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """Input that the page can change."""
+
+    path: str
+    """Dotted path of the input, as in `--set`."""
+    label: str
+    unit: str
+    value: float | None
+    """Value of the scenario; None where it states none, as of a limit that it does not have."""
+    least: float
+    most: float
+
+
+def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[Knob]:
+    """Return the inputs of *scenario* that its sweep does not vary."""
+    data = as_data(scenario)
+    swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
+    limits = _limits(scenario) if isinstance(scenario, Scenario) else ()
+    found = [*limits, *_terms(data), *_prices(scenario, catalog, paid)]
+    places = [(one, place_of(data, one.path) if not one.path.startswith("slo.") else ("slo",)) for one in found]
+    return [one for one, place in places if not any(place[: len(axis)] == axis[: len(place)] for axis in swept)]
+
+
+def _limits(scenario: Scenario) -> Iterator[Knob]:
+    if scenario.services:
+        return  # each has limits of its own
+    for name in LATENCIES:
+        limit = getattr(scenario.slo, name)
+        if not isinstance(limit, dict):
+            most = 3 * limit if limit else 10.0
+            yield Knob(f"slo.{name}", _(LIMITS[name]), "s", limit, most / 300, most)
+    if scenario.slo.per_request:
+        yield Knob("slo.attainment", _("for at least"), _("of the requests"), scenario.slo.attainment, 0.5, 1.0)
+
+
+def _terms(data: dict[str, Any]) -> Iterator[Knob]:
+    for usual, (name, unit, low, high) in booked_inputs(data).items():
+        held = number_of(data, usual)
+        if held is not None:
+            path, now = held
+            yield _around(path, _(name), in_stated_currency(data, path, _(unit) if unit else ""), now, low, high)
+
+
+def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[Knob]:
+    fleets: Sequence[Fleet | JobFleet] = scenario.fleets
+    for position, fleet in enumerate(fleets):
+        cost, finance = fleet.cost, fleet.finance or scenario.finance
+        fx = {USD: 1.0, **(finance.rates if finance is not None else {})}
+        if isinstance(cost, Buy | Rent):
+            for item in _items(fleet, cost, catalog, paid.get(fleet.name, ())):
+                price = _quoted(cost, item) if item in cost.quotes else _listed(cost, item, catalog, fx)
+                if price is not None and "." not in item:
+                    path = f"fleets.{position}.cost.quotes.{item}{price.key}"
+                    yield _around(path, _price_of(cost, item, fleet.name), _unit(price), price.value, 0.0, inf)
+
+
+class _Price(NamedTuple):
+    """Price of one item now."""
+
+    value: float
+    currency: str
+    unit: str
+    key: str = ""
+    """What follows the item in the path of the number."""
+
+
+def _items(fleet: Fleet | JobFleet, cost: Buy | Rent, catalog: Catalog, paid: Collection[str]) -> list[str]:
+    """What a quote may be about: what is quoted, the GPUs that are paid for one by one, and the servers."""
+    pools = [pool for pool in fleet.pools if pool.gpu and not getattr(pool, "mig", None)]
+    by_gpu = isinstance(cost, Rent) or "gpu_capital" in paid
+    gpus = [str(pool.gpu) for pool in pools if by_gpu]
+    servers = [
+        pool.server
+        for pool in pools
+        if pool.server and "server_capital" in paid and (not by_gpu or _is_bare(pool.server, catalog))
+    ]
+    return list(dict.fromkeys([*cost.quotes, *gpus, *servers]))
+
+
+def _is_bare(server: str, catalog: Catalog) -> bool:
+    """Whether the catalogue's price of *server* is one without GPUs, as a quote beside that of a GPU would be."""
+    held = catalog.prices(server)
+    offer = held.offers.get(held.default_purchase or "") if held else None
+    return offer is not None and not offer.includes_gpus
+
+
+def _quoted(cost: Buy | Rent, item: str) -> _Price:
+    quote = cost.quotes[item]
+    unit = quote.unit or ("each" if isinstance(cost, Buy) else "gpu_hour")
+    more_is_said = quote.model_fields_set - {"price"}
+    return _Price(quote.price, quote.currency, unit, ".price" if more_is_said else "")
+
+
+def _listed(cost: Buy | Rent, item: str, catalog: Catalog, fx: Mapping[str, float]) -> _Price | None:
+    """The catalogue's price of *item* in dollars, by the rates *fx*; None where no quote could stand in place of it."""
+    if isinstance(cost, Rent):
+        list_id, _slash, offer = (cost.price or "").partition("/")
+        unit = "gpu_hour"
+    else:
+        list_id, offer, unit = item, "", "each"
+    held = catalog.prices(list_id) if list_id else None
+    found = held.offers.get(offer or held.default_purchase or "") if held else None
+    if found is None or found.unit != unit or found.currency not in fx:
+        return None
+    return _Price(found.price.value * fx[found.currency], USD, unit)
+
+
+def _price_of(cost: Buy | Rent, item: str, fleet: str) -> str:
+    if isinstance(cost, Buy):
+        return _("price of {item}, {fleet}", item=item, fleet=fleet)
+    return _("rent of {item}, {fleet}", item=item, fleet=fleet)
+
+
+def _unit(price: _Price) -> str:
+    if price.unit == "each":
+        return _("{currency} each", currency=price.currency)
+    if price.unit == "gpu_hour":
+        return _("{currency} per GPU-hour", currency=price.currency)
+    return f"{price.currency}/{price.unit}"
+
+
+def _around(path: str, label: str, unit: str, now: float, low: float, high: float) -> Knob:
+    least, most = SPANS.get(path.rpartition(".")[2], (now / AROUND, now * AROUND if now else 1.0))
+    return Knob(path, label, unit, now, max(low, min(least, now)), min(high, max(most, now)))

@@ -1,0 +1,350 @@
+"""Answers as the page gets them: plain data, money in the currency that is shown.
+
+The answer of a job, or of a queue of jobs, takes a moment and is computed each time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.jobs.kinds import WorkKind, asked, kind_of
+from sim.jobs.load import AnyScenario, load_job
+from sim.language import N_, _, retold
+from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, key_of, panels_of, style
+from sim.report.charts.vega_lite import on_black
+from sim.report.page.page import Table
+from sim.report.run.key_figures import columns_for, figure, interval, limited_by, standing
+from sim.report.run.verdict import verdict_of
+from sim.report.words.money import cash, in_code, money_mark, shown
+from sim.report.words.service_level import percentiles_shown
+from sim.report.words.text import axis_label, name_told, place, places, question_of, short
+from sim.scenario.reading.layers import options
+from sim.scenario.slo import Slo
+from sim.serve.knobs import Knob, knobs
+from sim.study.loaded_runs import Answer
+from sim.study.points import Line, Point, Sweep, sweep_of
+from sim.study.reprice import load_repriced_work
+from sim.training.schema import JobScenario
+from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
+
+COST = "usd_per_million_output_tokens"
+USD = "USD"
+READINGS = (
+    ("gpu_busy_fraction", N_("GPUs busy"), "share"),
+    ("slo_attainment", N_("requests within the SLO"), "share"),
+    ("ttft_s_p95", N_("TTFT p95 [s]"), "s"),
+    ("tpot_s_p95", N_("TPOT p95 [s]"), "s"),
+    ("cost_usd_per_h", N_("cost [USD/h]"), USD),
+    (COST, N_("USD per million output tokens"), USD),
+)
+"""Column of summary.csv, what the page calls it, unit."""
+
+
+def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
+    """Verdict, charts, table, gap and what can be moved."""
+    scenario, points = answer.scenario, answer.points
+    told, sweep = verdict_of(scenario, catalog, points, disputes=answer.disputes), sweep_of(points, answer.axes)
+    along = sweep.numeric and not sweep.single
+    panels = panels_of(points, answer.axes, answer.slo)
+    paid = {point.fleet: point.mean_shares("component_usd_per_h") for point in points if point.ok}
+    return {
+        "name": scenario.name,
+        "question": question_of(scenario),
+        "symbol": money_mark(0).removesuffix("0"),
+        "judged": True,
+        "verdict": {"headline": told.headline, "findings": list(told.findings)},
+        "fleets": [
+            {"name": name, "color": color, "dark": on_black(color), "glyph": GLYPHS[marker]}
+            for name, (color, marker) in style(sweep.fleets).items()
+        ],
+        "charts": [
+            chart_data(panel) | {"limit": way} for panel, way in zip(panels, _ways(answer, panels), strict=True)
+        ],
+        "table": table_data(answer),
+        "tables": [],
+        "capacity": [capacity_data(line, sweep, scenario.slo) for line in sweep.lines] if sweep.numeric else [],
+        "gap": gap_data(sweep),
+        "gapOf": _("per million output tokens"),
+        "partNames": {name: name_told(name) for parts in paid.values() for name in parts},
+        "readings": [reading_data(line, sweep, scenario.slo) for line in sweep.lines] if along else [],
+        "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
+    }
+
+
+def chart_data(panel: Panel) -> dict[str, Any]:
+    """A chart as data; None stands for what is not finite."""
+    return {
+        "title": panel.title,
+        "subtitle": panel.subtitle,
+        "xLabel": panel.x_label,
+        "money": "money" in panel.y_format.__name__,
+        "share": panel.y_share,
+        "anchored": panel.x_anchored,
+        "ticks": list(panel.x_ticks),
+        "tickNames": list(panel.x_names),
+        "xLimit": panel.x_limit and {"at": panel.x_limit.at, "text": panel.x_limit.text},
+        "yLimit": panel.y_limit and {"at": panel.y_limit.at, "text": panel.y_limit.text},
+        "curves": [
+            {
+                "name": curve.name,
+                "fleet": curve.fleet or curve.name,
+                "color": curve.color,
+                "dark": on_black(curve.color),
+                "marker": curve.marker,
+                "dashed": curve.dash != "-",
+                "filled": curve.filled,
+                "x": [_plain(value) for value in curve.x],
+                "y": [_plain(value) for value in curve.y],
+                "band": [band and [_plain(end) for end in band] for band in curve.bands],
+                "good": list(curve.good),
+                "steady": list(curve.steady),
+                "keys": list(curve.keys),
+                "tags": list(curve.tags),
+            }
+            for curve in panel.curves
+        ],
+    }
+
+
+def _ways(answer: Answer, panels: Sequence[Panel]) -> list[dict[str, Any] | None]:
+    """For every panel what its limit line sets when it is dragged; None where it has none.
+
+    Panels of one kind stand in the order of the percentiles that are shown.
+    """
+    level = answer.scenario.slo
+    names = ["ttft_s", "tpot_s", *(["e2e_s"] if level.e2e_s is not None else [])]
+    each = [(name, part) for name in names for part, limit in percentiles_shown(level, name).items()]
+    left: dict[str, list[tuple[str, str]]] = {"cost_vs_latency": [*each], "latency_vs_load": [*each]}
+    found: list[dict[str, Any] | None] = []
+    for panel in panels:
+        waiting = left.get(panel.kind) or []
+        name, part = waiting.pop(0) if waiting else ("", "")
+        has_line = panel.x_limit is not None or panel.y_limit is not None
+        if panel.kind == "attainment_vs_load" and has_line and not answer.scenario.services:
+            found.append({"path": "slo.attainment", "percentile": "", "scale": 1.0})
+        elif name and has_line:
+            stated = getattr(level, name)
+            found.append(
+                {
+                    "path": f"slo.{name}",
+                    "percentile": part if isinstance(stated, dict) else "",
+                    "scale": LATENCIES[name][1],
+                }
+            )
+        else:
+            found.append(None)
+    return found
+
+
+def table_data(answer: Answer) -> dict[str, Any]:
+    """The key figures of every point, as text."""
+    columns = columns_for(answer.points, answer.slo, brief=True)
+    heads = [
+        _("fleet"),
+        *map(axis_label, answer.axes),
+        _("meets SLO"),
+        *(in_code(_(one.brief)) for one in columns),
+        _("limited by"),
+    ]
+    rows = []
+    for point in answer.points:
+        front = [point.fleet, *(short(point.axes.get(axis)) for axis in answer.axes)]
+        if point.ok:
+            cells = [f"{figure(point, one)} {interval(point, one)}".strip() for one in columns]
+            rows.append([*front, standing(point), *cells, limited_by(point)])
+        else:
+            rows.append([*front, _("cannot run"), *[""] * len(columns), retold(str(point.row["reason"]))])
+    return {"heads": heads, "rows": rows}
+
+
+def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
+    """Return the capacity of a fleet: the highest load within the SLO below the first load beyond it, both simulated.
+
+    `about` is where attainment crosses the target on the straight line between the two.
+    """
+    good = [point.good for point in line.points]
+    reach = good.index(False) if False in good else len(good)
+    met = line.points[reach - 1] if reach else None
+    missed = line.points[reach] if reach < len(good) else None
+    about = None
+    if met is not None and missed is not None and slo.per_request and not slo.percentiles:
+        low, high = met.number("slo_attainment"), missed.number("slo_attainment")
+        if low is not None and high is not None and low >= slo.attainment > high:
+            share = (low - slo.attainment) / (low - high)
+            about = sweep.x(met) + share * (sweep.x(missed) - sweep.x(met))
+    met_at, missed_at = (None if one is None else sweep.x(one) for one in (met, missed))
+    return {
+        "fleet": line.fleet,
+        "setting": places(line.setting),
+        "met": met_at,
+        "missed": missed_at,
+        "about": about,
+        "text": _capacity_text(sweep.axis, met_at, missed_at, about),
+    }
+
+
+def _capacity_text(axis: str, met: float | None, missed: float | None, about: float | None) -> str:
+    """In words, with what each figure rests on."""
+    if met is None:
+        return _("misses the SLO from {place} on (simulated)", place=place(axis, missed))
+    if missed is None:
+        return _("meets the SLO up to {place}, the highest that was simulated", place=place(axis, met))
+    between = _("capacity between {met} and {missed} (simulated)", met=short(met), missed=place(axis, missed))
+    if about is None:
+        return between
+    return _("{between}, about {about} (interpolated)", between=between, about=place(axis, float(f"{about:.3g}")))
+
+
+def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
+    """Figures of a fleet along the axis, for what lies between the simulated loads; None where there is no figure.
+
+    Utilisation is the load over `capacity`, the highest load within the SLO; None where the fleet meets it nowhere.
+    """
+    reach = capacity_data(line, sweep, slo)
+    return {
+        "capacity": reach["met"] if reach["about"] is None else reach["about"],
+        "fleet": line.fleet,
+        "setting": places(line.setting),
+        "axis": axis_label(sweep.axis),
+        "x": [sweep.x(point) for point in line.points],
+        "good": [point.good for point in line.points],
+        "keys": [key_of(point) for point in line.points],
+        "figures": [
+            {
+                "label": in_code(_(label)),
+                "share": unit == "share",
+                "y": [_plain(_in_unit(point.number(name), unit)) for point in line.points],
+            }
+            for name, label, unit in READINGS
+            if any(point.number(name) is not None for point in line.points)
+        ],
+    }
+
+
+def _in_unit(value: float | None, unit: str) -> float | None:
+    return shown(value) if unit == USD and value is not None else value
+
+
+def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
+    """Return the cost of a million output tokens in every point, and its components, which sum to it."""
+    return [
+        {
+            "fleet": line.fleet,
+            "setting": places(line.setting),
+            "at": place(sweep.axis, sweep.value(point)) if sweep.axis else "",
+            "good": point.good,
+            "total": shown(total),
+            "perHour": shown(point.number("cost_usd_per_h") or 0.0),
+            "tokensPerHour": (point.number("output_tokens_per_s") or 0.0) * SECONDS_PER_HOUR,
+            "parts": {name: shown(usd) for name, usd in _parts(point).items()},
+            "text": cash(total),
+        }
+        for line in sweep.lines
+        for point in line.points
+        if (total := point.number(COST)) is not None and isfinite(total)
+    ]
+
+
+def _parts(point: Point) -> dict[str, float]:
+    """Component -> its part of a million output tokens' cost [USD]: sums over replications, as the total is."""
+    cases = [case.metrics for case in point.cases]
+    millions = sum(one.traffic.output_tokens for one in cases) / 1e6
+    found: dict[str, float] = {}
+    for one in cases:
+        for name, usd_per_h in (one.money.component_usd_per_h if one.money else {}).items():
+            found[name] = found.get(name, 0.0) + usd_per_h * one.machines.window_h / millions
+    return found
+
+
+def knob_data(knob: Knob) -> dict[str, Any]:
+    """As the page takes it."""
+    return asdict(knob)
+
+
+def _plain(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAnswer:
+    """One answer."""
+
+    scenario: AnyScenario
+    kind: WorkKind
+    rows: Sequence[Any]
+
+
+class WorkAnswers:
+    """All answers of one finished job or queue."""
+
+    def __init__(self, run: Path, catalog: Catalog) -> None:
+        self.run, self.catalog = run, catalog
+        self._last: tuple[str, WorkAnswer] | None = None
+
+    def under(self, values: Mapping[str, Any]) -> WorkAnswer:
+        """The answer with *values*, dotted path -> value: prices and terms. Raises ScenarioErrors."""
+        key = repr(sorted(values.items()))
+        if self._last is None or self._last[0] != key:
+            scenario = load_repriced_work(self.run, options(values), self.catalog, load_job)
+            kind = kind_of(scenario)
+            self._last = (key, WorkAnswer(scenario, kind, kind.rows(scenario, self.catalog)))
+        return self._last[1]
+
+
+def work_data(answer: WorkAnswer, catalog: Catalog) -> dict[str, Any]:
+    """Verdict, charts, tables, bills and what can be moved."""
+    kind, rows, scenario = answer.kind, answer.rows, answer.scenario
+    first, *others = kind.page_tables(rows)
+    paid = {row.fleet: row.outcome.ledger.by_component() for row in rows if row.outcome.ledger is not None}
+    return {
+        "name": scenario.name,
+        "question": asked(scenario),
+        "symbol": money_mark(0).removesuffix("0"),
+        "judged": False,
+        "verdict": work_verdict(answer),
+        "fleets": [
+            {"name": mark.name, "color": mark.color, "dark": on_black(mark.color), "glyph": mark.glyph}
+            for mark in kind.key(rows)
+        ],
+        "charts": [chart_data(panel) | {"limit": None} for panel in kind.panels(rows)],
+        "table": _table(first),
+        "tables": [_table(one) | {"title": one.title, "note": one.note} for one in others],
+        "capacity": [],
+        "gap": work_gap(answer),
+        "gapOf": _("for the whole job") if isinstance(scenario, JobScenario) else _("for the whole queue"),
+        "partNames": {name: name_told(name) for parts in paid.values() for name in parts},
+        "readings": [],
+        "knobs": [knob_data(one) for one in knobs(scenario, catalog, paid)],
+    }
+
+
+def work_verdict(answer: WorkAnswer) -> dict[str, Any]:
+    """The sentence, and what qualifies it."""
+    told = answer.kind.verdict(answer.rows)
+    return {"headline": told.headline, "findings": list(told.findings)}
+
+
+def work_gap(answer: WorkAnswer) -> list[dict[str, Any]]:
+    """What the whole work costs on every fleet at every point, and the components that it consists of."""
+    return [
+        {
+            "fleet": row.fleet,
+            "setting": "",
+            "at": ", ".join(f"{axis} {short(value)}" for axis, value in row.outcome.plan.axes.items()),
+            "good": True,
+            "total": shown(ledger.total_nano_usd / NANO_PER_USD),
+            "perHour": shown(ledger.usd_per_h),
+            "tokensPerHour": None,
+            "parts": {name: shown(nano_usd / NANO_PER_USD) for name, nano_usd in ledger.by_component().items()},
+            "text": cash(ledger.total_nano_usd / NANO_PER_USD),
+        }
+        for row in answer.rows
+        if (ledger := row.outcome.ledger) is not None
+    ]
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {"heads": list(table.heads), "rows": [list(row) for row in table.rows]}

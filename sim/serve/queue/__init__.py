@@ -1,1 +1,0 @@
-"""Queue of the workspace's runs, and its routes."""

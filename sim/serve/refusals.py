@@ -1,0 +1,62 @@
+"""Requests that are answered with a sentence instead of a result."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from sim.catalogue.catalog import CatalogError, UnknownId
+from sim.cost import CostError
+from sim.deliver.folder import FolderBusy, FolderRefused
+from sim.infile import Outside
+from sim.language import retold
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.yamlio import YamlError
+
+WRONG_INPUT = (ScenarioErrors, UnknownId, CatalogError, YamlError, CostError, FolderRefused, OSError)
+"""Mistakes that the caller can mend: status 422."""
+
+
+class Refused(Exception):
+    """An answer other than a result: *status*, and a sentence for each thing that is wrong."""
+
+    def __init__(self, status: int, *texts: str) -> None:
+        self.status, self.texts = status, texts
+        super().__init__("; ".join(texts))
+
+
+async def refused(_: Request, error: Exception) -> JSONResponse:
+    """What is wrong, as `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
+    if isinstance(error, Refused):
+        again = {"retry-after": "1"} if error.status == 503 else None
+        return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status, again)
+    if isinstance(error, FolderBusy):
+        return JSONResponse({"errors": [{"message": retold(str(error))}]}, 409)
+    return JSONResponse({"errors": told(error)}, 403 if isinstance(error, Outside) else 422)
+
+
+async def broken(_: Request, error: Exception) -> JSONResponse:
+    """Say that the server itself is at fault; its terminal has the traceback."""
+    text = f"the server could not answer this ({type(error).__name__}); its terminal shows why"
+    return JSONResponse({"errors": [{"message": retold(text)}]}, 500)
+
+
+def told(error: Exception) -> list[dict[str, str | int]]:
+    """Every mistake in *error*, with the line and the place that it is about."""
+    if isinstance(error, ScenarioErrors):
+        return [_as_data(one) for one in error.errors]
+    if isinstance(error, YamlError):
+        return [_as_data(InputError(error.path, error.line, "", error.message))]
+    if isinstance(error, OSError):
+        return [{"message": retold(f"{Path(str(error.filename or '')).name}: {(error.strerror or 'gone').lower()}")}]
+    return [{"message": retold(str(error))}]
+
+
+def _as_data(error: InputError) -> dict[str, str | int]:
+    return {"message": retold(error.message), "line": error.line, "where": error.where, "path": error.path}
+
+
+def sentences(errors: Sequence[InputError]) -> list[str]:
+    """*errors* without the file that the page shows anyway."""
+    return [": ".join(part for part in (one.where, retold(one.message)) if part) for one in errors]

@@ -1,0 +1,250 @@
+"""Checks of the page's scenarios: read, checked and described in a process apart, with the fields of a form.
+
+A check that takes too long cannot outlive its process, which reads nothing outside of the workspace.
+"""
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.infile import confined
+from sim.jobs.load import load_job
+from sim.language import N_, _, current, retold, speaking
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.reading.load import has_job, load
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, cases
+from sim.serve.refusals import WRONG_INPUT, Refused, told
+from sim.serve.workspace import program_folders
+from sim.yamlio import Document, YamlError, dump, read_text
+
+USUAL = (
+    ("model", N_("Model"), "models"),
+    ("quantization", N_("Precision of the weights"), "quantizations"),
+    ("workload.arrivals.rate_rps", N_("Requests per second"), ""),
+    ("workload.lengths.prompt.mean", N_("Prompt, mean [tokens]"), ""),
+    ("workload.lengths.output.mean", N_("Answer, mean [tokens]"), ""),
+    ("slo.ttft_s", N_("TTFT at most [s]"), ""),
+    ("slo.tpot_s", N_("TPOT at most [s]"), ""),
+    ("site.electricity_usd_per_kwh", N_("Electricity [USD/kWh]"), ""),
+    ("horizon_s", N_("Simulated time [s]"), ""),
+    ("replications", N_("Replications"), ""),
+)
+"""Path, label, and the shelf of the catalogue that has the values."""
+OF_POOLS = (
+    ("gpu", N_("GPU"), "gpus"),
+    ("replicas", N_("replicas"), ""),
+    ("tensor_parallel_size", N_("tensor parallel"), ""),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the form."""
+
+    path: str
+    """As `--set` calls it."""
+    label: str
+    value: Any
+    choices: list[str] = field(default_factory=list)
+    """Empty: any number or text."""
+
+
+def fields_of(data: dict[str, Any], catalog: Catalog) -> list[Field]:
+    """Those that the scenario *data* has; a load that is swept is the list of its values."""
+    found = [_field(data, path, _(label), shelf, catalog) for path, label, shelf in USUAL]
+    for i, fleet in enumerate(data.get("fleets") or []):
+        pools = fleet.get("pools") if isinstance(fleet, dict) else None
+        for j, _pool in enumerate(pools if isinstance(pools, list) else []):
+            name = f"{fleet.get('name', i)}"
+            if len(pools or []) > 1:
+                name = _("{fleet}, pool {number}", fleet=name, number=j + 1)
+            for key, label, shelf in OF_POOLS:
+                place = f"fleets.{i}.pools.{j}.{key}"
+                found.append(_field(data, place, _("{name}: {label}", name=name, label=_(label)), shelf, catalog))
+    return [one for one in found if one is not None]
+
+
+def _field(data: dict[str, Any], path: str, label: str, shelf: str, catalog: Catalog) -> Field | None:
+    sweep = data.get("sweep")
+    swept = sweep.get(path) if isinstance(sweep, dict) else None
+    if isinstance(swept, list):
+        of_all = _("{label}, values of the sweep", label=label)
+        return Field(f"sweep.{path}", of_all, swept)
+    try:
+        value = value_at(data, place_of(data, path))
+    except LookupError:
+        return None
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return None
+    return Field(path, label, value, catalog.ids(shelf) if shelf else [])
+
+
+MOST_AT_ONCE = min(4, os.cpu_count() or 1)
+"""Checks that run beside one another."""
+MOST_WAITING = 8
+"""Checks that may wait for their turn; further ones are asked to come again."""
+LONGEST_S = 30
+"""Time that a check may take [s]."""
+MOST_BYTES = 4 << 30
+"""Memory that a check may reserve, beyond that of the program [bytes]. Linux only."""
+TOO_LONG = f"the check took longer than {LONGEST_S} s and was stopped: name a smaller trace or fewer points"
+TOO_LARGE = f"the check needs more than {MOST_BYTES >> 30} GB of memory: name a smaller trace or fewer points"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A scenario to check."""
+
+    root: Path
+    """Folder of the workspace."""
+    path: Path
+    """Path of the scenario's file, which need not exist."""
+    text: str | None
+    """Text of the scenario; None: as the file has it."""
+    sets: Sequence[str]
+    language: str = field(default_factory=current)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Answer of a check."""
+
+    errors: list[dict[str, str | int]] = field(default_factory=list)
+    fields: list[dict[str, Any]] = field(default_factory=list)
+    """The usual fields, for a form."""
+    cases: int = 0
+    """Cases to simulate; 0 where the kind of scenario does not say."""
+    name: str = ""
+    data: Any = None
+    """All that the scenario says, with its bases and values that are set; None where it has errors."""
+
+    @property
+    def frozen(self) -> str:
+        """The checked scenario as one file that rests on no other."""
+        return dump(self.data)
+
+
+def document_of(text: str, path: Path) -> Document:
+    """*text* as the file *path* would have it. Raises ScenarioErrors."""
+    try:
+        document = read_text(text, str(path), patient=True)
+    except YamlError as error:
+        raise ScenarioErrors([InputError(error.path, error.line, "", error.message)]) from None
+    if not isinstance(document.data, dict):
+        raise ScenarioErrors([InputError(str(path), 0, "", "a scenario is a mapping: name: ..., fleets: ...")])
+    return document
+
+
+def checked(wanted: Wanted, catalog: Catalog) -> Checked:
+    """The answer to *wanted*, computed in this process."""
+    fields: list[dict[str, Any]] = []
+    try:
+        given: Path | Document = wanted.path
+        if wanted.text is not None:
+            given = document_of(wanted.text, wanted.path)
+            fields = [asdict(one) for one in fields_of(given.data, catalog)]
+        read_as = load_job if has_job(given) else load
+        scenario: Any = read_as(given, wanted.sets, catalog=catalog)
+    except WRONG_INPUT as error:
+        return Checked(told(error), fields)
+    except MemoryError:
+        return Checked([{"message": TOO_LARGE}], fields)
+    except Exception as error:
+        text = f"the check failed ({type(error).__name__}): a file may have changed meanwhile; check again"
+        return Checked([{"message": retold(text)}], fields)
+    count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
+    return Checked([], fields, count, scenario.name, as_data(scenario))
+
+
+class Checks:
+    """Processes that check scenarios, started when they are needed and kept for the next check."""
+
+    def __init__(self, longest_s: float = LONGEST_S) -> None:
+        self.longest_s = longest_s
+        self._context = multiprocessing.get_context("forkserver")
+        self._places, self._turns = BoundedSemaphore(MOST_AT_ONCE + MOST_WAITING), BoundedSemaphore(MOST_AT_ONCE)
+        self._free: list[tuple[Any, Connection]] = []
+
+    def ask(self, wanted: Wanted) -> Checked:
+        """The answer to *wanted*. Raises Refused where the check takes too long, or where too many wait."""
+        if not self._places.acquire(blocking=False):
+            raise Refused(503, "too many requests at once; ask again in a second")
+        try:
+            with self._turns:
+                return self._answer(wanted)
+        finally:
+            self._places.release()
+
+    def _answer(self, wanted: Wanted) -> Checked:
+        process, pipe = self._worker()
+        try:
+            pipe.send(wanted)
+            if not pipe.poll(self.longest_s):
+                raise Refused(422, TOO_LONG)
+            answer: Checked = pipe.recv()
+        except (OSError, EOFError):
+            _end(process, pipe)
+            raise Refused(422, TOO_LARGE) from None
+        except BaseException:
+            _end(process, pipe)
+            raise
+        self._free.append((process, pipe))
+        return answer
+
+    def _worker(self) -> tuple[Any, Connection]:
+        while self._free:
+            process, pipe = self._free.pop()
+            if process.is_alive():
+                return process, pipe
+            _end(process, pipe)
+        self._context.set_forkserver_preload([__name__])
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(theirs, self.longest_s), daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
+
+
+CHECKS = Checks()
+"""The processes of this server."""
+
+
+def _end(process: Any, pipe: Connection) -> None:
+    process.kill()
+    process.join(5)
+    pipe.close()
+
+
+def _work(pipe: Connection, longest_s: float) -> None:
+    """Answer one check after the other until the server closes the pipe. A check that outlives its server ends, too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the server
+    os.nice(5)
+    _bound_memory()
+    catalog = load_catalog()
+    with suppress(EOFError, OSError):
+        while True:
+            wanted: Wanted = pipe.recv()
+            signal.alarm(int(longest_s) + 5)
+            os.chdir(wanted.root)
+            with speaking(wanted.language), confined(wanted.root, *program_folders()):
+                pipe.send(checked(wanted, catalog))
+            signal.alarm(0)
+
+
+def _bound_memory() -> None:
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * resource.getpagesize() + MOST_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))

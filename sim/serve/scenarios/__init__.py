@@ -1,1 +1,0 @@
-"""Scenario files: read, checked, described, kept."""

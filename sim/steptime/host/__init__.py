@@ -1,1 +1,0 @@
-"""The host's part of a step: weights in its memory, and the kernels that it launches."""

@@ -1,0 +1,112 @@
+"""The parallel parts of one replica: what its ranks, experts and stages exchange, and what each stage works on.
+
+Links join tensor-parallel ranks, the ranks that share the experts, and pipeline stages. A stage has its share of the
+model's layers, of the LM head and of the host's work.
+"""
+
+from dataclasses import dataclass
+from math import log2
+
+from sim.steptime.collective import AcrossServers, AllReduce, Send
+from sim.steptime.gemm import ACTIVATION_BYTES
+from sim.steptime.inputs import RooflineInputs
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Equal messages between the GPUs of a replica in one step; with pipeline parallelism, of the mean stage."""
+
+    what: str
+    """all-reduce: of partial sums; experts: tokens to the experts of other ranks and back; stage: to the next one."""
+    own: bool
+    """The engine's own kernel does it, not the library (NCCL)."""
+    calls: float
+    message_bytes: float
+    """Of each GPU; for experts, of all that exchange."""
+    each_s: float
+    over: tuple[str, ...]
+    """Names of the link, and of the network where the GPUs stand in several servers."""
+
+
+Links = tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]
+
+
+def links_of(inputs: RooflineInputs) -> Links:
+    """What ranks exchange: (tensor-parallel ranks; those that share the experts; one stage with the next).
+
+    Data-parallel ranks gather their tokens before the experts and scatter the sums after.
+    """
+    factor, network = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value, inputs.network
+
+    def here(ranks: int) -> int:
+        return ranks if network is None else min(ranks, network.gpus_per_server)
+
+    def all_reduce(ranks: int) -> AllReduce | AcrossServers:
+        own_bytes = inputs.own_all_reduce_bytes(ranks)
+        inside = AllReduce.over(inputs.link, here(ranks), factor, inputs.lanes_stretch, own_bytes)
+        return inside if network is None else network.all_reduce(inside, ranks)
+
+    def exchange(ranks: int) -> AllReduce | AcrossServers:
+        inside = AllReduce.exchange(inputs.link, here(ranks), factor, inputs.lanes_stretch)
+        return inside if network is None else network.exchange(inside, ranks)
+
+    gathers = inputs.expert_ranks > inputs.tensor_parallel_size
+    return (
+        all_reduce(inputs.tensor_parallel_size),
+        (exchange if gathers else all_reduce)(inputs.expert_ranks),
+        Send.over(inputs.link, inputs.lanes_stretch, inputs.boundary_s),
+    )
+
+
+def exchanges_of(
+    inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int
+) -> tuple[Exchange, ...]:
+    """What goes over *links* in a step of *tokens* new tokens, on a stage with *layers_share* of the layers; see
+    `Batch.replica_tokens`.
+    """
+    model, ranks, expert_ranks = inputs.model, inputs.tensor_parallel_size, inputs.expert_ranks
+    all_reduce, exchange, send = links
+    message = tokens * model.hidden * ACTIVATION_BYTES
+    gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (expert_ranks // ranks)
+    blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
+    own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
+    sums_s, experts_s, sent = all_reduce.time_s(message), exchange.time_s(gathered), message / ranks
+    after = ("experts", False) if apart else ("all-reduce", own)
+    there, stages = inputs.way(expert_ranks), inputs.pipeline_parallel_size
+    return (
+        Exchange("all-reduce", own, blocks * layers_share, message, sums_s, inputs.way(ranks)),
+        Exchange(*after, model.expert_layers * layers_share, gathered, experts_s, there),
+        Exchange("stage", False, int(stages > 1), sent, _send_s(inputs, send, sent), inputs.way(inputs.stage_ranks)),
+    )
+
+
+def _send_s(inputs: RooflineInputs, send: Send, message: float) -> float:
+    """*message* of every rank of a stage to the next one; to another server where any stage sends there [s]."""
+    if inputs.pipeline_parallel_size == 1:
+        return 0.0
+    if inputs.network is None or inputs.network.servers(inputs.stage_ranks) == 1:
+        return send.time_s(message)
+    return inputs.network.send_s(message, inputs.tensor_parallel_size)
+
+
+def stage_shares(inputs: RooflineInputs) -> tuple[float, float, int]:
+    """(share of the layers that the fullest stage has; share of all else, in the mean of the stages; stages).
+
+    The head, the sampling and the host's work lie on one stage alone, and the others wait for it. The number of stages
+    is 0 where they do not: one stage, or only one batch on its way through all of them.
+    """
+    stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
+    factor = 1.0 if inputs.serial_stages else inputs.coefficients.pipeline_time_factor_per_doubling.value
+    slowdown = factor ** log2(stages)
+    waiting = stages if stages > 1 and not inputs.serial_stages else 0
+    return -(-layers // stages) / layers * slowdown, slowdown / stages, waiting
+
+
+def others_turns_load(inputs: RooflineInputs) -> float:
+    """Load of waiting for the other stages, where one works after the other, per stage's time of work.
+
+    Pieces of a prompt keep all stages at work.
+    """
+    if inputs.load is None or not inputs.serial_stages:
+        return 0.0
+    return (inputs.pipeline_parallel_size - 1) * inputs.load(0.0, 0.0, 0.0, 1.0, 1.0)

@@ -1,1 +1,0 @@
-"""What joins GPUs, and how long they talk over it."""

@@ -1,0 +1,345 @@
+"""Rent, buy or API at the scenario's load: the cheapest candidate, and the tipping points where another one is cheaper.
+
+A tipping point is the value of one input beyond which another candidate is the cheapest, found by bisection on the
+ledger.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, exp, log
+from typing import Any
+
+import numpy as np
+
+from sim.cost import token_api
+from sim.cost.time_value import Horizon
+from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.comparison import Breakeven, models_of
+from sim.scenario.sections.sensitivity import number_at
+from sim.scenario.sweep import as_data
+from sim.study.breakeven_costs import Candidate, Cost, Ledgers, Month, months
+from sim.study.capacity import Capacity
+
+API = token_api.NAME
+SPAN = 20.0
+"""Largest factor that an input is changed by, either way."""
+STEPS = 12
+"""Values tried on either side before the bisection; a verdict that tips twice in between is missed."""
+HALVINGS = 24
+"""Steps of the bisection."""
+LOAD = "load"
+REFINEMENTS = 6
+"""Most times that a load at which the verdict tips is simulated and looked for again."""
+INPUTS = {
+    "site.electricity_usd_per_kwh": ("electricity", "USD/kWh", 0.0, float("inf")),
+    "site.pue": ("PUE", "", 1.0, float("inf")),
+    "site.hosting.usd": ("hosting", "USD per kW and month", 0.0, float("inf")),
+    "site.hosting.usd_per_month": ("rent of a rack", "USD per month", 0.0, float("inf")),
+    "finance.discount_rate": ("discount rate", "per year", 0.0, 1.0),
+    "finance.life_years": ("life", "years", 0.5, 15.0),
+    "finance.residual_fraction": ("residual value", "of the price", 0.0, 1.0),
+}
+"""Path -> (name, unit, lowest, highest) of the scenario's own inputs; those it does not have are passed over. A
+price in another currency is moved in that currency."""
+
+
+def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, float]]:
+    """Return the inputs that change the ledger of `run`: no discount rate where purchases carry no interest."""
+    finance = data.get("finance")
+    free = isinstance(finance, dict) and finance.get("method") == "straight_line"
+    return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}
+
+
+@dataclass(frozen=True, slots=True)
+class Tipping:
+    """Tipping points of one input."""
+
+    name: str
+    unit: str
+    now: float
+    below: float | None
+    """Nearest value under which another candidate is the cheapest; None: there is none in range."""
+    above: float | None
+    """Nearest value over which another candidate is the cheapest; None: there is none in range."""
+    searched: tuple[float, float]
+    then_below: str = ""
+    """Cheapest candidate just below `below`."""
+    then_above: str = ""
+    """Cheapest candidate just above `above`."""
+
+
+Costs = Callable[[float], dict[str, float]]
+"""Value of the input -> candidate -> cost of the load [USD/h]; empty where the value is not allowed."""
+ANY = (0.0, float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class TippingInput:
+    """Input whose break-even value is searched for."""
+
+    name: str
+    unit: str
+    now: float
+    allowed: tuple[float, float]
+    costs: Costs
+
+
+def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
+    """Return the cost of *load* with every candidate that serves it, and with the API where there is one [USD/h]."""
+    able = [one for one in ledgers.candidates if ledgers.carries(one, load)]
+    found = {one.name: ledgers.cost(one, load, overrides) for one in able}
+    api = ledgers.api(list(found.values()))
+    return {name: cost.usd_per_h for name, cost in found.items()} | ({API: api.usd_per_h} if api is not None else {})
+
+
+def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:
+    """Yield the tipping points of one input after the other, at the scenario's load, the other inputs unchanged.
+
+    Without the API the machines are compared among themselves.
+    """
+    if ledgers.candidates and (with_api or len(ledgers.candidates) > 1):
+        for one in _inputs(ledgers):
+            found = _tipping(one, with_api)
+            yield _simulated(ledgers, one, found, with_api) if one.name == LOAD else found
+
+
+def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
+    data = as_data(ledgers.scenario)
+    for usual, (name, unit, low, high) in INPUTS.items():
+        found = number_of(data, usual)
+        if found is not None and found[1] > 0:
+            path, now = found
+            told = in_stated_currency(data, path, unit)
+            yield TippingInput(name, told, float(now), (low, high), _by_override(ledgers, path))
+    usd_per_h = costs_at(ledgers, ledgers.load)
+    for one in ledgers.candidates:
+        cost = ledgers.cost(one, ledgers.load)
+        flows = cost.flows
+        if flows.resold_usd:
+            moved = _scaled(usd_per_h, one, flows.resold_usd, cost.hardware_usd_per_h)
+            yield TippingInput(f"hardware price of {one.name}", "USD", flows.resold_usd, ANY, moved)
+        if flows.rent_usd_per_h:
+            moved = _scaled(usd_per_h, one, flows.rent_usd_per_h, cost.rent_usd_per_h)
+            yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
+    most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
+    yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
+
+
+def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
+    """Return the number at *path* and its own path, which ends in `price` where a currency is stated."""
+    try:
+        return number_at(path, value_at(data, place_of(data, path)))
+    except LookupError:
+        return None
+
+
+def in_stated_currency(data: Mapping[str, Any], path: str, unit: str) -> str:
+    """Return *unit*, written for US dollars, in the currency that is stated beside the number at *path*."""
+    place = place_of(data, path)
+    held = value_at(data, place[:-1]) if place[-1] == "price" else None
+    return unit.replace("USD", held.get("currency", "USD")) if isinstance(held, dict) else unit
+
+
+def _by_override(ledgers: Ledgers, path: str) -> Costs:
+    def costs(value: float) -> dict[str, float]:
+        try:
+            return costs_at(ledgers, ledgers.load, {path: value})
+        except ValueError:  # no such price, or no such value
+            return {}
+
+    return costs
+
+
+def _scaled(now: dict[str, float], one: Candidate, paid: float, part_usd_per_h: float) -> Costs:
+    """Return the costs *now* with the hardware of *one*, or its rent, at another price than *paid*.
+
+    *part_usd_per_h* of its levelised cost is proportional to that price.
+    """
+    return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
+
+
+def _tipping(one: TippingInput, with_api: bool) -> Tipping:
+    def costs(value: float) -> dict[str, float]:
+        return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
+
+    winner = _cheapest(costs(one.now))
+    # today's value may lie beyond the range: then only the way back is searched
+    low = min(one.now, max(one.allowed[0], one.now / SPAN))
+    high = max(one.now, min(one.allowed[1], one.now * SPAN))
+    below, then_below = _tips(one.now, low, winner, costs)
+    above, then_above = _tips(one.now, high, winner, costs)
+    return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
+
+
+def _simulated(ledgers: Ledgers, one: TippingInput, found: Tipping, with_api: bool) -> Tipping:
+    """Return *found*, the tipping of the load *one*, where all fleets are simulated at the loads that tip."""
+    for _ in range(REFINEMENTS):
+        new = [ledgers.simulate_at(load) for load in (found.below, found.above) if load is not None]
+        if not any(new):
+            break
+        found = _tipping(one, with_api)
+    return found
+
+
+def _tips(now: float, end: float, winner: str, costs: Costs) -> tuple[float | None, str]:
+    """Return the value nearest to *now*, towards *end*, at which *winner* loses, and the cheapest candidate there."""
+    before = now
+    for step in range(1, STEPS + 1):
+        value = exp(log(now) + (log(max(end, now / SPAN)) - log(now)) * step / STEPS)
+        found = costs(value)
+        if found and _cheapest(found) != winner:
+            return _bisected(before, value, winner, costs), _cheapest(found)
+        before = value
+    return None, ""
+
+
+def _bisected(holds: float, fails: float, winner: str, costs: Costs) -> float:
+    for _ in range(HALVINGS):
+        middle = (holds * fails) ** 0.5
+        found = costs(middle)
+        if found and _cheapest(found) == winner:
+            holds = middle
+        else:
+            fails = middle
+    return fails
+
+
+def _cheapest(costs: dict[str, float]) -> str:
+    return min(costs, key=lambda name: costs[name])
+
+
+LOADS_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class BreakevenAnswer:
+    """All of the answer."""
+
+    axis: str
+    load: float
+    capacities: Sequence[Capacity]
+    candidates: Sequence[Candidate]
+    curves: Mapping[str, Sequence[tuple[float, Cost]]]
+    """Candidate -> (utilisation, cost of one unit)."""
+    cheaper: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+    """Candidate -> other way to get its tokens -> utilisations of one unit at which the candidate costs less."""
+    by_load: Mapping[str, Sequence[tuple[float, float]]]
+    """Candidate, or API -> (load, USD/h), whole units sharing the load."""
+    at_load: Mapping[str, Cost]
+    usd_per_h: Mapping[str, float]
+    """Candidate, or API -> cost of the load."""
+    cash: Mapping[str, Sequence[Month]]
+    """Candidate, or API -> months from delivery on, to the end of the horizon and of `breakeven.months`."""
+    shown_months: int
+    """`breakeven.months`."""
+    horizon: Horizon
+    """Horizon over which net present costs are compared: the life of the hardware."""
+    api: Cost | None
+    """The API at the load; None without one."""
+    tipping: Sequence[Tipping]
+    """Input values at which another candidate, or the API, becomes the cheapest."""
+    tipping_of_machines: Sequence[Tipping]
+    """Input values at which another machine becomes the cheapest machine, where the API is cheaper than all."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
+    nothing tips from one to another."""
+    uncertain: bool = False
+    """Whether inputs of the scenario are distributions; all costs are those of their central values."""
+
+    @property
+    def api_usd_per_million(self) -> float | None:
+        """Cost of a million output tokens and their prompts at the API [USD]; None without an API."""
+        return self.api.usd_per_million_output_tokens if self.api is not None else None
+
+    @property
+    def months(self) -> Mapping[str, Sequence[Month]]:
+        """The months that are shown."""
+        return {name: path[: self.shown_months + 1] for name, path in self.cash.items()}
+
+    @property
+    def products(self) -> list[list[str]]:
+        """Candidates that are ranked against each other, the API among them, each list by cost."""
+        ranked = sorted(self.usd_per_h, key=lambda name: self.usd_per_h[name])
+        models = dict.fromkeys(self.models.get(name, "") for name in self.usd_per_h)
+        return [[name for name in ranked if self.models.get(name, "") == model] for model in models]
+
+    @property
+    def winner(self) -> str:
+        """The cheapest at the load; empty where no fleet meets the service level at any."""
+        return min(self.usd_per_h, key=lambda name: self.usd_per_h[name], default="")
+
+    @property
+    def best_machine(self) -> str:
+        """The cheapest at the load, without the API."""
+        return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
+
+
+def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> BreakevenAnswer:
+    """Costs, months and tipping points of all candidates."""
+    terms = scenario.breakeven or Breakeven()
+    rate, span = ledgers.horizon.discount_rate, max(terms.months, ceil(ledgers.horizon.months))
+    at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
+    api = ledgers.api(list(at_load.values()))
+    every = at_load | ({API: api} if api is not None else {})
+    usd_per_h = {name: cost.usd_per_h for name, cost in every.items()}
+    models = _models(scenario, ledgers.candidates, api is not None)
+    api_wins = API in usd_per_h and min(usd_per_h, key=lambda name: usd_per_h[name]) == API
+    # first, as they simulate the loads at which the verdict tips: what follows reads these, too
+    tipping = [] if models else list(tipping_points(ledgers))
+    tipping_of_machines = list(tipping_points(ledgers, with_api=False)) if api_wins and not models else []
+    return BreakevenAnswer(
+        axis=ledgers.axis.label,
+        load=ledgers.load,
+        capacities=found,
+        candidates=ledgers.candidates,
+        curves={one.name: ledgers.curve(one) for one in ledgers.candidates},
+        cheaper={one.name: ledgers.cheaper(one) for one in ledgers.candidates if at_load[one.name].flows.capex_usd},
+        by_load=_by_load(ledgers),
+        at_load=at_load,
+        usd_per_h=usd_per_h,
+        cash={name: months(cost.flows, cost.finance, rate, span) for name, cost in every.items()},
+        shown_months=terms.months,
+        horizon=ledgers.horizon,
+        api=api,
+        tipping=tipping,
+        tipping_of_machines=tipping_of_machines,
+        models=models,
+        uncertain=scenario.futures is not None,
+    )
+
+
+def _models(scenario: Scenario, candidates: Sequence[Candidate], api: bool) -> dict[str, str]:
+    """Model of every candidate, and of the API, which is asked for the tokens of the first; empty where one ranking
+    holds for all.
+    """
+    of_fleet = models_of(scenario, scenario.compare)
+    if not of_fleet or not candidates:
+        return {}
+    found = {one.name: of_fleet[one.fleet] for one in candidates}
+    if len(set(found.values())) < 2:
+        return {}
+    return found | ({API: of_fleet[candidates[0].fleet]} if api else {})
+
+
+def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
+    """Costs from a thirtieth of the verdict's load, or of the least capacity, to twice the greater of them."""
+    if not ledgers.candidates:
+        return {}
+    ends = [ledgers.load, *(one.capacity for one in ledgers.candidates)]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for load in np.geomspace(min(ends) / 30, 2 * max(ends), LOADS_SHOWN):
+        for name, usd_per_h in costs_at(ledgers, float(load)).items():
+            found.setdefault(name, []).append((float(load), usd_per_h))
+    return found
+
+
+def why_no_breakeven(scenario: Scenario) -> list[str]:
+    """Return the reasons why the fleets of *scenario* cannot be compared, one line each; empty where they can."""
+    refusals = []
+    for position, fleet in enumerate(scenario.fleets):
+        if fleet.has_own_costs:
+            refusals.append(f"fleets.{position}.pools: ways to pay are compared for whole fleets, not for pools")
+        elif fleet.cost is None:
+            refusals.append(f"fleets.{position}.cost: is missing: what {fleet.name} costs is the question")
+    return refusals

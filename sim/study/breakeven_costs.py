@@ -1,0 +1,457 @@
+"""Rent, buy or API: what the same tokens cost under each, over utilisation and over months.
+
+Utilisation is the offered load over the fleet's capacity under its service level. Every candidate (a fleet and a way
+to pay for it) is simulated at fractions of its own capacity; ways to pay share the simulations, as money changes no
+quantity. Beyond one unit's capacity whole units are added, each with an even share of the load. Where the load is that
+of one service beside others that hold theirs, a fleet is one unit: another would share the others' load.
+
+Prices are those of the whole calendar, not of the simulated hours. With a `load_profile` the load is its mean, each of
+its hours is billed at its own load and price, and the units carry its peak. Hours without load are those of the idle
+fleet, which is simulated, too.
+
+Cash follows month by month, with its net present cost and the month in which a purchase has paid for itself.
+docs/money.md has the convention: purchases are paid at delivery, all else at the end of every month.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from math import ceil, fsum, inf, isfinite, nan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostPlan, token_api
+from sim.cost.cash_flow import Flows, mean_flows, with_peak
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.time_value import Horizon, discount_factor, price_in
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.comparison import Breakeven, candidate_names
+from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import (
+    ALL_HOURS,
+    YEAR,
+    Calendar,
+    around,
+    hours_of,
+    loads_within,
+    parts_of_year,
+    peak_to_mean,
+    usual_load,
+)
+from sim.study.capacity import Capacity, LoadAxis
+from sim.study.discounting import horizon_of, levelised
+from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.expected_load import held_tokens_per_s, mean_tokens, rate_per_load
+from sim.study.rebill import Bill, Rebilling
+from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+
+UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
+"""Utilisations at which a fleet's cost is simulated; between two of them it is a straight line."""
+API = "api"
+"""Component of the API in a bill."""
+SAME_LOAD = 1e-4
+"""Relative distance of two loads of which one is simulated."""
+HALVINGS = 40
+"""Steps of a bisection: enough for the last digit of a float."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Fleet and a way to pay for it."""
+
+    name: str
+    fleet: str
+    overrides: dict[str, Any]
+    """Dotted path -> value that makes the scenario's own bill this candidate's; empty: the fleet's own `cost`."""
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cost of a candidate at one load, means over replications."""
+
+    load: float
+    units: int
+    flows: Flows
+    """Flows of all units."""
+    finance: Annuity | StraightLine | None
+    horizon: Horizon
+    output_tokens_per_h: float
+    api_usd_per_h: float | None
+
+    @property
+    def usd_per_h(self) -> float:
+        """Levelised cost: purchases spread over their life, inflation levelled out [USD/h]."""
+        return self.flows.levelised_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def capital_usd_per_h(self) -> float:
+        """Purchases and removals at the equal payment over their life [USD/h]."""
+        return self.flows.usd_per_h - self.flows.opex_usd_per_h
+
+    @property
+    def lines_usd_per_h(self) -> Mapping[str, float]:
+        """Levelised cost of each component [USD/h]; `usd_per_h` is their sum."""
+        return self.flows.levelised_lines(self.finance, self.horizon)
+
+    @property
+    def rent_usd_per_h(self) -> float:
+        """Part of the levelised cost that is proportional to the rent [USD/h]."""
+        return self.flows.levelised_rent_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def hardware_usd_per_h(self) -> float:
+        """Part of the levelised cost that is proportional to the price of hardware [USD/h]."""
+        return self.flows.levelised_hardware_usd_per_h(self.finance, self.horizon)
+
+    @property
+    def usd_per_million_output_tokens(self) -> float:
+        """Levelised cost per million output tokens [USD]; infinite without output tokens."""
+        return 1e6 * self.usd_per_h / self.output_tokens_per_h if self.output_tokens_per_h else float("inf")
+
+
+class Tokens(NamedTuple):
+    """Tokens per hour, of all units."""
+
+    prompt: float
+    """Computed prompt tokens."""
+    cached: float
+    output: float
+
+
+Overrides = Mapping[str, Any]
+
+
+class Ledgers:
+    """Costs of all candidates at any load, under any prices, from one set of simulations."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        found: Sequence[Capacity],
+        progress: Progress = lambda *_: None,
+    ) -> None:
+        """Simulate the points that are not yet in *out*/points."""
+        self.scenario, self.axis = scenario, LoadAxis.of(scenario)
+        self.hours = hours_of(scenario)
+        self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
+        self.load = (scenario.breakeven or Breakeven()).load or usual_load(scenario, self.axis.start)
+        self.beside_others = bool(self.axis.whose)
+        self.candidates = [one for one in _candidates(scenario, found) if self.carries(one, self.load)]
+        capacity_of = {one.fleet: one.capacity for one in self.candidates}
+        loads = {
+            name: sorted({*(u * most for u in UTILISATIONS), *loads_within(self.hours, self.share(most))})
+            for name, most in capacity_of.items()
+        }
+        self._simulate = partial(_simulated, scenario, self.axis, catalog, out, workplace, progress)
+        self._rebilling = partial(Rebilling, scenario, catalog, terms=levelised)
+        self._billing = {place: self._rebilling(cases) for place, cases in self._simulate(loads).items()}
+        self._loads = loads
+        if not self.beside_others:  # others that hold their load leave a fleet busy at a load of 0
+            self._loads = {name: [0.0, *values] for name, values in loads.items()}
+            self._billing |= {(name, 0.0): self._rebilling([(Case(name, {}, {}, 0), None)]) for name in loads}
+        self._priced: dict[tuple[str, int, Calendar, str], CostPlan] = {}
+        self._tokens_per_h, self._held_per_h = _tokens_per_h(scenario), _held_per_h(scenario)
+
+    def carries(self, candidate: Candidate, load: float) -> bool:
+        """Return whether *candidate* serves a mean *load*: any load in whole units.
+
+        Beside services with a load of their own, a single unit serves loads up to its capacity.
+        """
+        return not self.beside_others or load <= candidate.capacity * (1 + 1e-9)
+
+    def simulate_at(self, load: float) -> bool:
+        """Simulate each fleet where its units share *load*, too. Return whether that is a new place for any of them.
+
+        Where the load changes by the hour, or by whole clients, the straight lines between simulated loads stay.
+        """
+        if len(self.hours) > 1 or self.axis.whole:
+            return False
+        able = [one for one in self.candidates if self.carries(one, load)]
+        shares = {one.fleet: load / self.units(load, one.capacity) for one in able}
+        new = {
+            name: [each]
+            for name, each in shares.items()
+            if all(abs(known / each - 1) > SAME_LOAD for known in self._loads[name])
+        }
+        self._billing |= {place: self._rebilling(cases) for place, cases in self._simulate(new).items()}
+        self._loads |= {name: sorted([*self._loads[name], *values]) for name, values in new.items()}
+        return bool(new)
+
+    def share(self, capacity: float) -> float:
+        """Return the mean load of one unit where whole units share the scenario's load evenly."""
+        return self.load / self.units(self.load, capacity)
+
+    def units(self, load: float, capacity: float) -> int:
+        """Return the number of units that serve the busiest hours of a mean *load*."""
+        return max(1, ceil(load * peak_to_mean(self.hours) / capacity - 1e-9))
+
+    def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
+        """Return the cost over the hours of a year with the mean *load*, which as many units as it needs share."""
+        units = self.units(load, candidate.capacity)
+        wanted, known = {**candidate.overrides, **(overrides or {})}, self._loads[candidate.fleet]
+        parts = parts_of_year(self.hours, known, load / units)
+        cost, prices = self._mean(candidate, load, units, parts, wanted)
+        if len(self.hours) == 1 or not prices.by_peak:
+            return cost
+        busiest = peak_to_mean(self.hours) * load / units
+        there = {(at, YEAR): weight for at, weight in around(known, busiest)}
+        peak, _ = self._mean(candidate, load, units, there, wanted)
+        return replace(cost, flows=with_peak(cost.flows, peak.flows, prices))
+
+    def steady(self, candidate: Candidate, load: float) -> Cost:
+        """Return the cost of one unit at the same *load* in all hours of the year."""
+        parts = parts_of_year(ALL_HOURS, self._loads[candidate.fleet], load)
+        return self._mean(candidate, load, 1, parts, candidate.overrides)[0]
+
+    def _mean(
+        self,
+        candidate: Candidate,
+        load: float,
+        units: int,
+        parts: Mapping[tuple[float, Calendar], float],
+        overrides: Overrides,
+    ) -> tuple[Cost, CostPlan]:
+        """Return the mean cost over *parts*, (simulated load of one unit, hours) -> weight, and the prices."""
+        bills: list[tuple[Bill, float]] = []
+        for (at, hours), weight in parts.items():
+            billing = self._billing[candidate.fleet, at]
+            key = (candidate.fleet, units, hours, repr(overrides))
+            if key not in self._priced:
+                self._priced[key] = billing.costs(overrides, units, hours)
+            found = billing.at(self._priced[key], units)
+            bills += [(bill, weight / len(found)) for bill in found]
+        first = bills[0][0]
+        tokens = self._tokens(bills, load)
+        cost = Cost(
+            load=load,
+            units=units,
+            flows=mean_flows([(bill.flows, weight) for bill, weight in bills]),
+            finance=first.costs.finance,
+            horizon=self._horizon(overrides),
+            output_tokens_per_h=tokens.output,
+            api_usd_per_h=None if first.costs.api is None else first.costs.api.usd(*tokens),
+        )
+        return cost, first.costs
+
+    def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
+        """Return the tokens per hour at *load*: those of the workload, where no simulated request was rejected.
+
+        At a few hundredths of a capacity a window has too few requests for their mean lengths.
+        """
+        simulated = Tokens(
+            *(
+                fsum(weight * getattr(bill, f"{kind}_tokens") / bill.window_h for bill, weight in bills)
+                for kind in Tokens._fields
+            )
+        )
+        if self._tokens_per_h is None or self._held_per_h is None or any(bill.rejected for bill, _ in bills):
+            return simulated
+        known = zip(self._tokens_per_h, self._held_per_h, strict=True)
+        prompt, output = (load * each + held for each, held in known)
+        read = simulated.prompt + simulated.cached
+        cached = prompt * simulated.cached / read if read else 0.0
+        return Tokens(prompt - cached, cached, output)
+
+    def _horizon(self, overrides: Overrides) -> Horizon:
+        if not any(path.split(".")[0] == "finance" or ".finance." in path for path in overrides):
+            return self.horizon
+        return horizon_of(at_point(self.scenario, dict(overrides)), self.horizon.months)
+
+    def cheaper(self, candidate: Candidate) -> dict[str, list[tuple[float, float]]]:
+        """Return the utilisations at which one unit costs less than each other way to get its tokens.
+
+        The other ways are those to pay for the same fleet, and the API. A way without tokens at some load is left out.
+        """
+        others = [one for one in self.candidates if one.fleet == candidate.fleet and one.name != candidate.name]
+        gaps = {other.name: partial(self._gap_usd_per_h, candidate, other) for other in others}
+        if self.api([self.steady(candidate, candidate.capacity)]) is not None:
+            gaps[token_api.NAME] = partial(self._gap_usd_per_h, candidate, None)
+        return {
+            name: below(UTILISATIONS, gap) for name, gap in gaps.items() if all(isfinite(gap(u)) for u in UTILISATIONS)
+        }
+
+    def _gap_usd_per_h(self, candidate: Candidate, other: Candidate | None, utilisation: float) -> float:
+        """Cost of one unit at *utilisation* less that of *other*, or of the API, for the same tokens [USD/h]."""
+        load = utilisation * candidate.capacity
+        mine = self.steady(candidate, load)
+        theirs = self.api([mine]) if other is None else self.steady(other, load)
+        return mine.usd_per_h - theirs.usd_per_h if theirs is not None and mine.output_tokens_per_h else nan
+
+    def curve(self, candidate: Candidate) -> list[tuple[float, Cost]]:
+        """Return (utilisation, cost) of one unit at a steady load."""
+        return [(u, self.steady(candidate, u * candidate.capacity)) for u in UTILISATIONS]
+
+    def api(self, costs: Sequence[Cost]) -> Cost | None:
+        """Return the API's cost for the tokens of the first of *costs*, all at one load; None without an API."""
+        for cost in costs:
+            if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
+                of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
+                line = {API: of_first}
+                flows = Flows(booked_usd_per_h=line, monthly_usd_per_h=line)
+                return Cost(cost.load, 1, flows, cost.finance, cost.horizon, costs[0].output_tokens_per_h, None)
+        return None
+
+
+def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
+    """Return prompt and output tokens that arrive in an hour at a load of 1; None for a closed loop."""
+    rate_rps = rate_per_load(scenario)
+    if rate_rps is None:
+        return None
+    prompt, output = mean_tokens(scenario)
+    return SECONDS_PER_HOUR * rate_rps * prompt, SECONDS_PER_HOUR * rate_rps * output
+
+
+def _held_per_h(scenario: Scenario) -> tuple[float, float] | None:
+    """Return prompt and output tokens per hour of services that hold their load; None for a closed loop."""
+    held = held_tokens_per_s(scenario)
+    return None if held is None else (SECONDS_PER_HOUR * held[0], SECONDS_PER_HOUR * held[1])
+
+
+def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candidate]:
+    also = (scenario.breakeven or Breakeven()).also
+    for position, fleet in enumerate(scenario.fleets):
+        capacity = next(one.at_least for one in found if one.fleet == fleet.name)
+        if not capacity:
+            continue
+        ways = also.get(fleet.name, {})
+        assert fleet.cost is not None  # breakeven_complaints has seen to it
+        own, *others = candidate_names(fleet, ways)
+        yield Candidate(own, fleet.name, {}, capacity)
+        for name, cost in zip(others, ways.values(), strict=True):
+            data = cost.model_dump(mode="json", exclude_unset=True)
+            yield Candidate(name, fleet.name, {f"fleets.{position}.cost": data}, capacity)
+
+
+def _simulated(
+    scenario: Scenario,
+    axis: LoadAxis,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    progress: Progress,
+    loads: Mapping[str, Sequence[float]],
+) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
+    """Return the cases of every fleet at its loads, taken from *out* where they are finished."""
+    plain = scenario.model_copy(update={"sweep": None})
+    found: dict[tuple[str, float], list[Job]] = {}
+    for fleet, values in loads.items():
+        for load in values:
+            value = axis.value(load)
+            point = {axis.label: value}, axis.overrides(value)
+            cases = [Case(fleet, *point, one) for one in range(scenario.replications)]
+            found[fleet, load] = jobs_of(plain, cases, catalog, out)
+    do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
+    return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
+
+
+def below(xs: Sequence[float], gap: Callable[[float], float]) -> list[tuple[float, float]]:
+    """Return the ranges within *xs* in which *gap* is negative; between two of *xs* it changes its sign at most once.
+
+    >>> [(low, high)] = below([1.0, 2.0, 4.0], lambda x: 6 - 2 * x)
+    >>> (round(low, 9), high)
+    (3.0, 4.0)
+    """
+    found: list[tuple[float, float]] = []
+    start = xs[0] if gap(xs[0]) < 0 else None
+    for left, right in pairwise(xs):
+        if (gap(left) < 0) == (gap(right) < 0):
+            continue
+        at = _sign_change(gap, left, right)
+        if start is None:
+            start = at
+        else:
+            found.append((start, at))
+            start = None
+    return found if start is None else [*found, (start, xs[-1])]
+
+
+def _sign_change(gap: Callable[[float], float], left: float, right: float) -> float:
+    negative = gap(left) < 0
+    for _ in range(HALVINGS):
+        middle = (left + right) / 2
+        left, right = (middle, right) if (gap(middle) < 0) == negative else (left, middle)
+    return right
+
+
+Finance = Annuity | StraightLine | None
+LONGEST_MONTHS = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """Cash and net present cost of a candidate after a number of months."""
+
+    months: int
+    cash_usd: float
+    """Paid so far, nothing sold but what was replaced."""
+    net_present_usd: float
+    """Present value of all that was paid, less that of what the hardware would bring now: its resale less its
+    removal."""
+    purchase_usd: float = 0.0
+    """Paid at delivery, in month 0."""
+    operating_usd: float = 0.0
+    """Paid at the end of this month."""
+    brings_usd: float = 0.0
+    """What the hardware would bring at the end of this month."""
+    renewal_usd: float = 0.0
+    """Paid after it where the candidate goes on: new hardware less what the old one brings."""
+
+
+def opex_usd(flows: Flows, finance: Finance, month: int) -> float:
+    """Operating cost of *month*, counted from 1."""
+    total = 0.0
+    for name, usd_per_h in flows.monthly_usd_per_h.items():
+        growth = finance.growth_of(name) if finance is not None else 0.0
+        total += usd_per_h * HOURS_PER_MONTH * price_in(month, growth, flows.held_months.get(name, 0.0))
+    return total
+
+
+def months(flows: Flows, finance: Finance, discount_rate: float, count: int) -> list[Month]:
+    """Cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life."""
+    life = max(1, round(finance.life_months)) if finance is not None else count
+    cash, present = flows.capex_usd, flows.capex_usd
+    brings = _brings(flows, finance, 0)
+    found = [Month(0, cash, present - brings, purchase_usd=flows.capex_usd, brings_usd=brings)]
+    for month in range(1, count + 1):
+        discount = discount_factor(discount_rate, month)
+        age = (month - 1) % life + 1
+        paid = opex_usd(flows, finance, month)
+        cash, present = cash + paid, present + paid * discount
+        brings = _brings(flows, finance, age)
+        renewed = flows.capex_usd - brings if age == life else 0.0
+        found.append(
+            Month(month, cash, present - brings * discount, 0.0, paid, brings, renewed if month < count else 0.0)
+        )
+        cash, present = cash + renewed, present + renewed * discount
+    return found
+
+
+def _brings(flows: Flows, finance: Finance, age_months: int) -> float:
+    """What the machines bring when they go at that age."""
+    value = finance.value_fraction(age_months / 12) if finance is not None else 0.0
+    return flows.resold_usd * value - flows.removal_usd
+
+
+def payback_months(bought: Cost, other: Cost) -> float:
+    """Months until what a purchase saves against *other* has paid for it, nothing discounted; infinite if never within
+    the life of the machines.
+
+    Simple payback = price / saving per month (Short, Packey and Holt, "A Manual for the Economic Evaluation of Energy
+    Efficiency and Renewable Energy Technologies", NREL/TP-462-5173, 1995), month by month where prices rise.
+    """
+    life = bought.finance.life_months if bought.finance is not None else inf
+    left = bought.flows.capex_usd
+    for month in range(1, LONGEST_MONTHS + 1):
+        saved = opex_usd(other.flows, other.finance, month) - opex_usd(bought.flows, bought.finance, month)
+        if 0 < left <= saved:
+            paid = month - 1 + left / saved
+            return paid if paid <= life else inf
+        left -= saved
+    return inf

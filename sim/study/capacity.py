@@ -1,0 +1,726 @@
+"""Capacity of a fleet: the highest rate, or number of clients, at which it still meets its service level.
+
+Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every
+level, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
+interval are the answer, so the noise of the search and that of the traffic are one and the same.
+
+The horizon is doubled until the capacity of a run no longer changes with it. A short window ends before the queue has
+built up, and it meets bursts too rarely, so its capacity is too high. The change of a run's capacity from one horizon
+to the next, on the same requests, shows both this bias and the noise. Where *k* equal parts make up the longer window,
+and its capacity is the mean of theirs, the change from the first part to the whole has the variance (k - 1) sigma^2,
+with sigma^2 the variance of the longer run's capacity. A bias that falls with 1/horizon changes by (k - 1) times what
+is left of it.
+
+Source: W. Whitt, "The efficiency of one long run versus independent replications in steady-state simulation",
+Management Science 37(6), 1991 (few long runs rather than many runs that are short against the relaxation time).
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import ceil, inf, isfinite, log, log2, log10, sqrt
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.resolving.case import resolve
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
+from sim.scenario.sections.sensitivity import ALL_LOADS
+from sim.scenario.slo import HIGHEST_PERCENT, Slo
+from sim.scenario.sweep import Case, is_deterministic
+from sim.study.availability import (
+    Counts,
+    OverFailures,
+    ServingStates,
+    over_failures,
+    pools_as_data,
+    serving_states,
+    why_no_availability,
+)
+from sim.study.execution.cases import POINTS, Job, Progress, Workplace, jobs_of, together
+from sim.study.execution.precision import replications_next
+from sim.study.execution.store import StoredCase, discard_unfinished
+from sim.study.metrics.service_level import standing
+from sim.study.metrics.statistics import half_width, mean
+from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from sim.workload import Profile, Workload
+from sim.workload.tenants import Tenant
+
+ONLY_RAISED = (
+    "tenant: only capacity and breakeven raise the load of one tenant while the others hold theirs: remove `tenant`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAxis:
+    """What is raised until the service level breaks."""
+
+    path: str
+    """Of the load in the scenario; empty where several are raised together."""
+    label: str
+    start: float
+    """The scenario's own load; the search begins at the power of two that is nearest to it."""
+    whole: bool
+    """Clients come in whole numbers."""
+    moves: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Where several numbers of the scenario follow the load: path -> (its value at no load, gain per load)."""
+    whose: str = ""
+    """The service or tenant whose load it is while the others hold theirs; empty: everybody's."""
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "LoadAxis":
+        """Rate of arrivals, number of clients, or speed of a trace; of several services the chosen one's, else those of
+        all in proportion; of several tenants the chosen one's rate, else that of all. Raises ValueError for a burst,
+        which has no rate.
+        """
+        if not scenario.services:
+            return cls._of(scenario.workload, "", scenario.tenant)
+        each = {
+            one.name: cls._of(one.workload, f"services.{i}.", scenario.tenant if one.name == scenario.service else None)
+            for i, one in enumerate(scenario.services)
+        }
+        if scenario.service is not None:
+            chosen = each[scenario.service]
+            return replace(chosen, whose=chosen.whose or scenario.service)
+        if clients := [name for name, axis in each.items() if axis.whole]:
+            raise ValueError(f"{clients[0]} has clients, which do not grow in proportion: choose it with `service`")
+        if still := [one.name for one in scenario.services if not one.workload.mean_rate_rps()]:
+            raise ValueError(f"all requests of {still[0]} come at once, so it has no rate to raise")
+        return cls("", ALL_LOADS, 1.0, False, {axis.path: (0.0, axis.start) for axis in each.values()})
+
+    @classmethod
+    def _of(cls, workload: Workload, before: str, tenant: str | None) -> "LoadAxis":
+        """*before* stands before the workload's key."""
+        if workload.trace is not None:
+            return cls(f"{before}workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
+        loop = workload.closed_loop()
+        if loop is not None:
+            return cls(f"{before}workload.arrivals.concurrency", "concurrency", float(loop.concurrency), True)
+        rate = workload.mean_rate_rps()
+        if rate is None:
+            raise ValueError("a burst has no rate to raise; give arrivals with a rate, a closed loop or a trace")
+        path = f"{before}workload.arrivals.rate_rps"
+        whole = cls(path, "rate_rps", rate, False)
+        return whole if tenant is None else whole._of_tenant(workload.tenants, tenant, before)
+
+    def _of_tenant(self, tenants: Sequence[Tenant], name: str, before: str) -> "LoadAxis":
+        """The rate of one of the *tenants*: that of all grows by as much, its share so that the others keep theirs."""
+        place = next(i for i, one in enumerate(tenants) if one.name == name)
+        others = sum(one.share for one in tenants if one.name != name)
+        own = self.start * tenants[place].share / (others + tenants[place].share)
+        if not others:
+            return replace(self, whose=name)
+        held = self.start - own
+        moves = {self.path: (held, 1.0), f"{before}workload.tenants.{place}.share": (0.0, others / held)}
+        return LoadAxis("", self.label, own, False, moves, name)
+
+    def value(self, load: float) -> float | int:
+        """*load* as the scenario says it."""
+        return max(1, round(load)) if self.whole else load
+
+    def overrides(self, value: float) -> dict[str, float]:
+        """Path -> load of the scenario at *value*."""
+        if self.moves:
+            return {path: still + each * value for path, (still, each) in self.moves.items()}
+        return {self.path: value}
+
+
+def precision_of(scenario: Scenario, relative: float) -> Precision:
+    """How exactly `capacity` finds the capacities: as the scenario says, else by default, which is no more exact than
+    the search of one replication, to within the fraction *relative*.
+    """
+    if scenario.precision is not None:
+        return scenario.precision
+    usual = Precision(max_replications=max(MOST_OF_CAPACITY, scenario.replications))
+    return usual.model_copy(update={"relative": max(usual.relative, relative)})
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The service level, and what there is to meet it with."""
+
+    slo: Slo
+    fleet: Fleet
+    states: ServingStates | None = None
+    """What the fleet has to serve with; None where failures are not asked for."""
+
+    @classmethod
+    def of(cls, scenario: Scenario, fleet: Fleet, catalog: Catalog) -> "Goal":
+        """That of *fleet*; with `availability` its failures are simulated alone."""
+        if scenario.slo.availability is None:
+            return cls(scenario.slo, fleet)
+        plan = resolve(scenario, Case(fleet.name, {}, {}, 0), catalog)
+        return cls(scenario.slo, fleet, None if plan.infeasible else serving_states(plan))
+
+    def undisturbed(self, case: Case) -> Case:
+        """*case* as it is judged first: with all replicas, which never fail where failures are looked at by state."""
+        return case if self.states is None else self._in_state(case, self.states.full)
+
+    def in_all_states(
+        self, case: Case, whole: StoredCase, states: ServingStates
+    ) -> Generator[Case, StoredCase, OverFailures]:
+        """Asks for *case* in one state after the other; *whole* is the undisturbed one."""
+        search = over_failures(states, self.slo.availability or 0.0)
+        try:
+            counts = next(search)
+            while True:
+                stored = whole
+                if counts != states.full:
+                    stored = yield self._in_state(case, counts)
+                counts = search.send([stored.metrics] if stored.status == "ok" else [])
+        except StopIteration as end:
+            found: OverFailures = end.value
+            return found
+
+    def _in_state(self, case: Case, counts: Counts) -> Case:
+        changed = case.overrides | {f"fleets.{self.fleet.name}.pools": pools_as_data(self.fleet, counts)}
+        return replace(case, axes=case.axes | {"serving": sum(counts)}, overrides=changed)
+
+
+MOST_REQUESTS = 20_000
+"""Requests in the window of one run at its capacity, beyond which no horizon is lengthened."""
+LEAST_IN_TAIL = 25
+"""Requests beyond the percentile, or outside the SLO, that a window must have room for."""
+WARMUP = 0.1
+"""Share of a lengthened horizon that is not measured, at least."""
+SINGLE_RUN = 0.7
+"""Largest change of a run's capacity with its horizon, over the precision asked for: with five runs that vary by more,
+replications would have to be added that are all too short.
+"""
+FINEST, COARSEST = 0.05, 0.1
+"""Precision beyond which the horizon is judged no more strictly, and no less: what is left of the bias grows with the
+square of the change.
+"""
+LONGEST_STRIDE = 8
+"""Factor by which a horizon is lengthened at once, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class HorizonCheck:
+    """Change of the capacity of one run of a fleet with its horizon, as fractions of the capacity."""
+
+    horizon_s: float
+    change: float
+    """Standard deviation of the capacity of one run of this horizon, its bias included; inf where it is not known."""
+    bias: float
+    """Change of the capacity up to an endless horizon, extrapolated from the last lengthening."""
+    allowed: float
+    """Largest `change` with which the capacity stands."""
+    requests: float | None
+    """Requests in the window at capacity, mean over the runs; None where no load meets the SLO."""
+    least_requests: int
+    """Requests that the window needs to show a share of the SLO's size."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether a longer horizon would give the same capacity, within the capacity's interval."""
+        enough = self.requests is None or self.requests >= self.least_requests
+        return self.change <= self.allowed and enough
+
+    @property
+    def _short_by(self) -> float:
+        """Requests that the window needs over those in it [1]."""
+        return self.least_requests / self.requests if self.requests else float(LONGEST_STRIDE)
+
+    @property
+    def stride(self) -> int:
+        """Factor to lengthen the horizon by: what noise that falls with its root asks for, a power of two."""
+        factor = self._short_by
+        if isfinite(self.change) and self.allowed:
+            factor = max(factor, (self.change / self.allowed) ** 2)
+        return int(min(LONGEST_STRIDE, max(2, 2 ** ceil(log2(max(factor, 1.0)) - 0.5))))
+
+    @property
+    def needed_s(self) -> float:
+        """Horizon at which the capacity would stand, to two digits [s]."""
+        changes = (self.change / self.allowed) ** 2 if isfinite(self.change) and self.allowed else 0.0
+        longer_s = self.horizon_s * max(2.0, changes, self._short_by)
+        digits = 10 ** (int(log10(longer_s)) - 1)
+        return float(ceil(longer_s / digits) * digits)
+
+
+Runs = Sequence[tuple[float, Sequence[float]]]
+"""(horizon [s], capacity of every run), from the shortest horizon on."""
+
+
+def horizon_check(
+    runs: Runs, requests: float | None, levels: Sequence[Slo], tolerance: float, random: bool
+) -> HorizonCheck:
+    """Judge the longest of the horizons in *runs*, with *requests* in its window, by the SLOs *levels*.
+
+    The capacity stands if one run changes by at most the fraction *tolerance*, by less where there are so few runs that
+    their mean is no better known; a fleet without chance has nothing but its bias.
+    """
+    (horizon_s, last), changes = runs[-1], []
+    for (shorter_s, before), (longer_s, after) in list(pairwise(runs))[-2:]:
+        parts = longer_s / shorter_s
+        scale = longer_s / horizon_s / (parts - 1)
+        changes.append([scale * _change(one, other) ** 2 for one, other in zip(before, after, strict=False)])
+    squares = [square for level in changes for square in level]
+    few = random and len(squares) < 2
+    change = inf if few or not squares else sqrt(sum(squares) / len(squares))
+    bias = inf
+    if changes:
+        (shorter_s, before), (longer_s, after) = runs[-2:]
+        moved = [_change(one, other) for one, other in zip(before, after, strict=False)]
+        bias = abs(sum(moved) / len(moved)) / (longer_s / shorter_s - 1) if all(map(isfinite, moved)) else inf
+    allowed = tolerance
+    if random:
+        allowed = SINGLE_RUN * min(max(tolerance, FINEST), COARSEST) * min(1.0, sqrt(len(last)) / 2)
+    share = max((goal.share for level in levels for goal in level.goals), default=0.0)
+    least = round(LEAST_IN_TAIL / (1 - min(share, HIGHEST_PERCENT / 100))) if random else 0
+    return HorizonCheck(horizon_s, change, bias, allowed, requests, least)
+
+
+def _change(before: float, after: float) -> float:
+    """Return the logarithm of *after* over *before*: 0 where both are 0 or both infinite, inf where one is."""
+    if before == after:
+        return 0.0
+    if not before or not after or inf in (before, after):
+        return inf
+    return log(after / before)
+
+
+def can_be_lengthened(scenario: Scenario) -> bool:
+    """Return whether a longer horizon shows more of the same: not for a trace, a burst, a profile or a schedule."""
+    workload = scenario.workload
+    scheduled = any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
+    return scenario.horizon_s is not None and workload.stationary and workload.needs_horizon and not scheduled
+
+
+def at_horizon(scenario: Scenario, horizon_s: float | None) -> Scenario:
+    """Return *scenario* with another horizon, and a warm-up that grows and shrinks with it."""
+    if horizon_s is None or horizon_s == scenario.horizon_s:
+        return scenario
+    assert scenario.horizon_s is not None
+    warmup = scenario.warmup_s
+    if warmup != "auto":
+        share = warmup / scenario.horizon_s
+        warmup = horizon_s * (share if horizon_s < scenario.horizon_s else max(share, WARMUP))
+    return scenario.model_copy(update={"horizon_s": horizon_s, "warmup_s": warmup})
+
+
+def longest_s(scenario: Scenario, precision: Precision | None, horizon_s: float, requests: float) -> float:
+    """Return the longest horizon allowed [s], where one of *horizon_s* has *requests* in its window at capacity."""
+    assert scenario.horizon_s is not None
+    if precision is not None and precision.max_horizon_s is not None:
+        return precision.max_horizon_s
+    return max(scenario.horizon_s, horizon_s * MOST_REQUESTS / max(requests, 1.0))
+
+
+WIDEST = 4096.0
+"""The search leaves the load at which it begins by at most this factor either way."""
+STEP = 2.0
+"""Factor between the first loads of a search."""
+NEAR_STEP = 1.15
+"""Factor between the first loads of a search that begins at the capacity of a shorter horizon."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedLoad:
+    """Simulated load of a search."""
+
+    load: float
+    slo_attainment: float
+    overloaded: bool
+    meets: bool
+    percentiles: Mapping[str, float | None] = field(default_factory=dict)
+    """Percentiles that the service level names, by column of summary.csv."""
+    idle: bool = False
+    """Whether no request arrives in the window: such a load shows nothing of the fleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Capacity of one fleet in one replication."""
+
+    fleet: str
+    replication: int
+    capacity: float
+    """Load between the highest that met the service level and the lowest that did not, a small fraction apart; of
+    neighbouring numbers of clients the former. 0 if the lowest load tried did not meet it, inf if the highest did."""
+    at: StoredCase | None
+    """Simulated case at that load."""
+    simulated: int
+    tried: tuple[TriedLoad, ...] = ()
+    """Loads simulated during the search, in ascending order."""
+    met: float = 0.0
+    """Highest load tried that met the service level."""
+    over: OverFailures | None = None
+    """Attainment over failures at that load, where the service level asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Capacity of one fleet over replications."""
+
+    fleet: str
+    mean: float
+    half_width: float | None
+    """Half of the 95 % interval, plus the bias left by the finite horizon; None below three replications."""
+    found: tuple[Found, ...]
+    reason: str = ""
+    """Reason where the fleet has no capacity: the model does not fit."""
+    random: bool = True
+    """Whether replications differ; without chance there is a single one."""
+    check: HorizonCheck | None = None
+    """Check of the horizon; None where the load does not go on for ever."""
+    horizon_s: float | None = None
+    """Horizon of the runs [s]; None where the scenario has none."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the horizon is long enough, as far as one can tell."""
+        return self.check is None or self.check.stands
+
+    @property
+    def at_least(self) -> float:
+        """The capacity; where it lies beyond the search, the highest load that every replication met."""
+        return self.mean if self.mean < inf else min(one.met for one in self.found)
+
+    @property
+    def requests_run_out(self) -> bool:
+        """Whether the capacity is not found because at higher loads all requests arrive within the warm-up."""
+        return self.mean == inf and any(load.idle for one in self.found for load in one.tried)
+
+    @property
+    def relative(self) -> float | None:
+        """Half-width over mean; inf below three replications, None where there is no capacity or no chance."""
+        if self.reason or not self.random or self.mean == inf:
+            return None
+        if self.half_width is None:
+            return inf
+        return self.half_width / self.mean if self.mean else 0.0
+
+
+def why_no_capacity(scenario: Scenario) -> str:
+    """Return the reason why the scenario has no capacity, with the key to change; empty if it has one."""
+    levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
+    return _why_no_load(scenario, levels or [("", scenario.slo)])
+
+
+def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
+    """*levels* are the service levels, each with what stands before its key."""
+    try:
+        LoadAxis.of(scenario)
+    except ValueError as error:
+        return f"workload.arrivals: {error}"
+    for place, slo in levels:
+        if place and slo.availability is not None:
+            return f"{place}slo.availability: is not looked at for several services: remove it"
+        if refusal := why_not_its_mean(scenario) or why_no_availability(slo, scenario.fleets, scenario.operations):
+            return refusal
+    missing = next((place for place, slo in levels if not slo.goals), None)
+    if missing is not None:
+        return f"{missing}slo: a capacity needs at least one limit: ttft_s, tpot_s or e2e_s"
+    return ""
+
+
+def why_not_its_mean(scenario: Scenario) -> str:
+    """Return why the window does not cover the mean of a day, a profile or a schedule; empty if it does."""
+    if not _sees_whole_days(scenario):
+        return (
+            "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
+            "measure whole days (horizon_s less warmup_s a multiple of 86400)"
+        )
+    end_s = scenario.horizon_s
+    for workload in [one.workload for one in scenario.services] or [scenario.workload]:
+        arrivals = workload.arrivals
+        if isinstance(arrivals, Profile) and end_s is not None and end_s < arrivals.length_s:
+            hours = arrivals.length_s / SECONDS_PER_HOUR
+            return f"horizon_s: ends before the profile of {hours:g} hours does, so its mean load is never seen"
+    return ""
+
+
+def _sees_whole_days(scenario: Scenario) -> bool:
+    scheduled = any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
+    if not scheduled or scenario.horizon_s is None:
+        return not scheduled
+    measured_s = scenario.horizon_s - (0.0 if scenario.warmup_s == "auto" else scenario.warmup_s)
+    return scenario.warmup_s != "auto" and measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
+
+
+FoundByFleet = dict[str, list[Found]]
+"""Fleet -> capacity in every replication, in order."""
+Steps = Generator[Case, StoredCase, Found]
+"""Search that yields a case to simulate and is sent the finished case."""
+
+
+def capacities(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    relative: float,
+    progress: Progress = lambda *_: None,
+    precision: Precision | None = None,
+) -> list[Capacity]:
+    """Return the capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
+
+    The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
+    The scenario's replications, and with a *precision* as many more as it takes, the same number for every fleet that
+    chance has a part in. *progress* counts the searches, one per fleet, replication and horizon.
+    """
+    search = _Search(scenario, catalog, out, workplace, relative, progress, precision)
+    try:
+        found, checks = search.until_it_stands()
+        while True:
+            known = [search.capacity(name, members, checks[name]) for name, members in found.items()]
+            have = max(len(members) for members in found.values())
+            target = _next_target(precision, known, have)
+            if target <= have:
+                return known
+            further = search.run(search.at, range(have, target), found)
+            found = {name: [*members, *further.get(name, ())] for name, members in found.items()}
+    finally:
+        discard_unfinished(out / POINTS)
+
+
+def _next_target(precision: Precision | None, known: Sequence[Capacity], have: int) -> int:
+    # replications make no answer better whose horizon is too short
+    relatives = [one.relative if one.stands else None for one in known]
+    if precision is None or all(one is None for one in relatives):
+        return have
+    return replications_next(precision, relatives, have)
+
+
+class _Search:
+    """Search for the capacities of all fleets of a scenario, at one horizon after the other."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        relative: float,
+        progress: Progress,
+        precision: Precision | None,
+    ) -> None:
+        self.at = scenario
+        """Scenario at the horizon searched last."""
+        self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
+        self._relative, self._progress, self._precision = relative, progress, precision
+        # brackets wider than the change that is looked for would hide it, or show one of their own
+        self._bracket = min(relative, FINEST) if can_be_lengthened(scenario) else relative
+        self._axis = LoadAxis.of(scenario)
+        self._goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
+        self._random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
+        self._done = self._total = 0
+
+    def run(self, at: Scenario, replications: Iterable[int], near: Mapping[str, Sequence[Found]]) -> FoundByFleet:
+        """Search in *replications* of *at*, each fleet around the capacities that it was *near*."""
+        self.at = at
+        members = [(name, one) for one in replications for name in self._random if one == 0 or self._random[name]]
+        starts = {name: _middle([one.capacity for one in found]) for name, found in near.items()}
+        searches = [
+            _search(self._axis, self._goals[name], name, one, self._bracket, starts.get(name)) for name, one in members
+        ]
+        self._total += len(members)
+        found: FoundByFleet = {}
+        for one in _side_by_side(searches, at, self._catalog, self._out, self._workplace):
+            found.setdefault(one.fleet, []).append(one)
+            self._done += 1
+            self._progress(self._done, self._total, 0)
+        return {name: sorted(each, key=lambda one: one.replication) for name, each in found.items()}
+
+    def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
+        """Lengthen the horizon; return what the last one gave, and how much each capacity still changes with it."""
+        scenario = self._scenario
+        count = scenario.replications if self._precision is None else max(scenario.replications, FEWEST)
+        own_s = scenario.horizon_s
+        if own_s is None or not can_be_lengthened(scenario):
+            return self.run(scenario, range(count), {}), dict.fromkeys(self._random)
+        at, found = at_horizon(scenario, own_s / 2), FoundByFleet()
+        runs: dict[str, list[tuple[float, Sequence[float]]]] = {name: [] for name in self._random}
+        while True:
+            found = self.run(at, range(count), found)
+            horizon_s = at.horizon_s or own_s
+            for name, members in found.items():
+                runs[name].append((horizon_s, [one.capacity for one in members]))
+            if horizon_s < own_s:
+                at = scenario
+                continue
+            checks = {name: self._check(name, runs[name], found[name]) for name in found}
+            longer_s = self._longer_s(horizon_s, [one for one in checks.values() if not one.stands])
+            if longer_s is None:
+                return found, checks
+            at = at_horizon(scenario, longer_s)
+
+    def _check(self, fleet: str, runs: Sequence[tuple[float, Sequence[float]]], found: Sequence[Found]) -> HorizonCheck:
+        precision = self._precision
+        tolerance = precision.relative if precision else max(Precision().relative, self._relative)
+        requests = [one.at.metrics.traffic.requests for one in found if one.at is not None and one.at.status == "ok"]
+        levels = [one.slo for one in self._scenario.services] or [self._scenario.slo]
+        random = self._random[fleet]
+        return horizon_check(
+            runs, mean(requests) if requests else None, levels, tolerance if random else self._relative, random
+        )
+
+    def _longer_s(self, horizon_s: float, short: Sequence[HorizonCheck]) -> float | None:
+        """Return the horizon to search next [s]; None where no check is *short*, or a longer horizon is not allowed."""
+        if not short:
+            return None
+        most = max(one.requests or 0.0 for one in short)
+        factor = longest_s(self._scenario, self._precision, horizon_s, most) / horizon_s
+        return horizon_s * min(max(one.stride for one in short), 2 ** int(log2(factor))) if factor >= 2 else None
+
+    def capacity(self, fleet: str, found: Sequence[Found], check: HorizonCheck | None) -> Capacity:
+        """Return mean and interval of the capacity over the replications *found*."""
+        reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
+        random, horizon_s = self._random[fleet], self.at.horizon_s
+        if reasons:
+            return Capacity(fleet, 0.0, None, tuple(found), reasons[0], random, None, horizon_s)
+        values = [one.capacity for one in found]
+        half = half_width(values)
+        if half is not None and check is not None and isfinite(check.bias):
+            half += check.bias * mean(values)
+        return Capacity(fleet, mean(values), half, tuple(found), "", random, check, horizon_s)
+
+
+def _middle(capacities: Sequence[float]) -> float | None:
+    """Return the median of the *capacities* that are neither 0 nor infinite; None without any."""
+    known = sorted(one for one in capacities if 0 < one < inf)
+    return sqrt(known[(len(known) - 1) // 2] * known[len(known) // 2]) if known else None
+
+
+def _side_by_side(
+    searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
+) -> Iterator[Found]:
+    """Yield the results of the *searches*, in any order; each goes on as soon as its case is simulated."""
+    waiting: dict[Path, Steps] = {}
+    found: list[Found] = []
+
+    def go_on(search: Steps, stored: StoredCase | None) -> Iterator[Job]:
+        """Yield the next job that *search* waits for, if any."""
+        while True:
+            try:
+                case = next(search) if stored is None else search.send(stored)
+            except StopIteration as end:
+                found.append(end.value)
+                return
+            (job,) = jobs_of(scenario, [case], catalog, out)
+            stored = job.found()
+            if stored is None:
+                waiting[job.folder] = search
+                yield job
+                return
+
+    jobs = [job for search in searches for job in go_on(search, None)]
+    while True:
+        for group in together(jobs):
+            workplace.submit(group)
+        yield from found
+        found.clear()
+        if not waiting:
+            return
+        members = workplace.finished().members
+        jobs = [job for one in members for job in go_on(waiting.pop(one.folder), one.stored())]
+
+
+def _search(
+    axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float, near: float | None = None
+) -> Steps:
+    """Double or halve the load until the service level is bracketed, then bisect on the logarithm; begin with small
+    steps where the capacity is known to be *near* a load.
+    """
+    tried: dict[float, TriedLoad] = {}
+    over: dict[float, OverFailures] = {}
+    slo = goal.slo
+
+    def meets(case: StoredCase) -> bool:
+        found = over.get(case.axes[axis.label])
+        good = standing(slo, [case.metrics]).good  # where no requests arrive, too
+        return good and (found is None or found.meets)
+
+    def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
+        value = axis.value(load)
+        stored = yield goal.undisturbed(case := Case(fleet, {axis.label: value}, axis.overrides(value), replication))
+        if stored.status == "ok":
+            if goal.states is not None and standing(slo, [stored.metrics]).good:
+                over[value] = yield from goal.in_all_states(case, stored, goal.states)
+            met = stored.metrics
+            named = {one.column: met[one.column] for one in slo.percentiles}
+            attained, overloaded = met.traffic.slo_attainment or 0.0, met.traffic.overloaded
+            tried[value] = TriedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
+        return stored
+
+    # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it
+    step = STEP if near is None else NEAR_STEP
+    start = (near or STEP ** round(log2(axis.start))) * step ** _offset(replication)
+    best = yield from attempt(start)
+    if best.status != "ok":
+        return Found(fleet, replication, 0.0, best, 1)
+    low, high, kept = yield from _bracket(axis, start, step, attempt, meets, best)
+    while low and high < inf and _apart(axis, low, high, relative):
+        middle = sqrt(low * high)
+        case = yield from attempt(middle)
+        if meets(case):
+            low, kept = middle, case
+        else:
+            high = middle
+    if kept is not None and _idle(kept):
+        low, kept = 0.0, None
+    ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
+    found = over.get(kept.axes[axis.label] if kept is not None else min(over, default=0.0))
+    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low, found)
+
+
+def _offset(replication: int) -> float:
+    """Return an offset of the grid of loads between -1/2 and 1/2 by the golden ratio, 0 for the first replication:
+    replications on the same grid would agree by more than their traffic does.
+    """
+    return (replication * (sqrt(5) - 1) / 2 + 0.5) % 1 - 0.5
+
+
+def _between(axis: LoadAxis, low: float, high: float) -> float:
+    """Return the capacity where *low* meets the service level and *high* does not: their geometric mean."""
+    if not low or high == inf:
+        return high if low else 0.0
+    neighbours = axis.whole and axis.value(high) - axis.value(low) <= 1
+    return float(axis.value(low)) if neighbours else sqrt(low * high)
+
+
+def _bracket(
+    axis: LoadAxis,
+    start: float,
+    step: float,
+    attempt: Callable[[float], Generator[Case, StoredCase, StoredCase]],
+    meets: Callable[[StoredCase], bool],
+    first: StoredCase,
+) -> Generator[Case, StoredCase, tuple[float, float, StoredCase | None]]:
+    """Return a load that meets the goal, one that does not, and the case at the former.
+
+    0 and None stand for no load that meets it, inf for no load that does not.
+    """
+    load = start
+    if meets(first):
+        kept = first
+        while load < start * WIDEST:
+            case = yield from attempt(step * load)
+            if _idle(case) and not _idle(kept):
+                break  # all requests that there are arrive before the window
+            if not meets(case):
+                return load, step * load, kept
+            load, kept, step = step * load, case, min(step**2, STEP)
+        return load, inf, kept
+    while load > start / WIDEST and not (axis.whole and load <= 1):
+        case = yield from attempt(load / step)
+        if _idle(case):
+            break
+        if meets(case):
+            return load / step, load, case
+        load, step = load / step, min(step**2, STEP)
+    return 0.0, load, None
+
+
+def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
+    """Return whether *low* and *high* are further apart than *relative*, or than one client."""
+    if axis.whole and axis.value(high) - axis.value(low) <= 1:
+        return False
+    return high / low > 1 + relative
+
+
+def _idle(case: StoredCase) -> bool:
+    """Return whether no request arrived in the window: such a load shows nothing of the fleet."""
+    return case.metrics.traffic.requests == 0

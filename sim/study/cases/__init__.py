@@ -1,1 +1,0 @@
-"""Cases: which there are, where they are simulated, and how they are kept on disk."""

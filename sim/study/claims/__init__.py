@@ -1,1 +1,0 @@
-"""Claims checked: figures of every kind, rules, verdicts."""

@@ -1,0 +1,184 @@
+"""Fleets compared: differences of every metric, and which fleet is the cheapest along the axis of a sweep.
+
+Differences are paired by seed: request i is the same request in both fleets, so that what they share cancels out.
+Each place on the axis names the cheapest fleet that meets the service level, the next, and whether that is certain.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import isnan
+from typing import Any
+
+from sim.scenario.slo import Slo
+from sim.study.metrics.averages import Ratio
+from sim.study.metrics.columns import PAIRED, column, named_percentiles
+from sim.study.metrics.statistics import differ, mean, paired_difference, ratio, ratio_difference
+from sim.study.points import FinishedCase, Point, Setting, Sweep, fleets_of, replication_costs, sweep_of
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Difference of one metric between two fleets at one point, paired by seed."""
+
+    first: Point
+    second: Point
+    metric: str
+    pairs: int
+    """Replications that both fleets have."""
+    values: tuple[float, float]
+    difference: float
+    """nan where both are infinite."""
+    half_width: float | None
+    """Half of the 95 % interval; None for fewer than three pairs, or where a value is infinite."""
+
+    @property
+    def horizon_dependent(self) -> bool:
+        """Whether a fleet is overloaded there, so that a longer run would give another difference."""
+        listed = (str(point.row["horizon_dependent"] or "").split() for point in (self.first, self.second))
+        return any(self.metric in names for names in listed)
+
+    @property
+    def verdict(self) -> str:
+        """`differs`, `cannot tell` or, without any difference in any pair, `same`; empty for a single pair."""
+        if self.pairs < 2:
+            return ""
+        if self.half_width is None:
+            return "cannot tell"
+        if self.difference == 0 == self.half_width:
+            return "same"
+        return "differs" if abs(self.difference) > self.half_width else "cannot tell"
+
+
+def of_one_model(found: Sequence[Difference], models: Mapping[str, str]) -> list[Difference]:
+    """Return the differences between fleets of the same model; all where *models*, fleet -> model, is empty."""
+    return [one for one in found if models.get(one.first.fleet) == models.get(one.second.fleet)]
+
+
+def differences(points: Sequence[Point], metrics: Sequence[str] = PAIRED) -> list[Difference]:
+    """Every pair of fleets (in their order) at every point where both could run, every metric that both have, and the
+    percentiles that the service level names.
+    """
+    places: dict[str, dict[str, Point]] = {}
+    for point in points:
+        if point.ok:
+            places.setdefault(repr(dict(point.axes)), {})[point.fleet] = point
+    found: list[Difference] = []
+    named = named_percentiles({name for point in points for name in point.row})
+    for pair in combinations(fleets_of(points), 2):
+        for there in places.values():
+            if all(fleet in there for fleet in pair):
+                found += between(there[pair[0]], there[pair[1]], [*metrics, *named])
+    return found
+
+
+def between(first: Point, second: Point, metrics: Sequence[str]) -> Iterator[Difference]:
+    """First less second in each of *metrics* that both have, over the replications that both have."""
+    others = {case.replication: case for case in second.cases}
+    both = [(case, others[case.replication]) for case in first.cases if case.replication in others]
+    for metric in metrics if both else ():
+        average = column(metric).average
+        compared = _ratios(both, average) if isinstance(average, Ratio) else _means(both, metric)
+        if compared is not None:
+            values, difference, half = compared
+            yield Difference(first, second, metric, len(both), values, difference, half)
+
+
+Compared = tuple[tuple[float, float], float, float | None]
+Pairs = Sequence[tuple[FinishedCase, FinishedCase]]
+
+
+def _means(both: Pairs, metric: str) -> Compared | None:
+    columns = [[case.metrics[metric] for case in side] for side in zip(*both, strict=True)]
+    if any(value is None or isnan(value) for column in columns for value in column):
+        return None
+    difference, half = paired_difference(*columns)
+    return (mean(columns[0]), mean(columns[1])), difference, half
+
+
+def _ratios(both: Pairs, average: Ratio) -> Compared | None:
+    sides = [[case.metrics for case in side] for side in zip(*both, strict=True)]
+    if any(average.top(one) is None for side in sides for one in side):
+        return None
+    tops = [[average.top(one) or 0.0 for one in side] for side in sides]
+    bottoms = [[average.below(one) for one in side] for side in sides]
+    values = [ratio(top, bottom)[0] for top, bottom in zip(tops, bottoms, strict=True)]
+    difference, half = ratio_difference((tops[0], tops[1]), (bottoms[0], bottoms[1]))
+    return (values[0], values[1]), difference, half
+
+
+COST = "usd_per_million_output_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Place on the axis where two fleets or more are fit: the cheapest and the next."""
+
+    value: Any
+    winner: Point
+    second: Point
+    certain: bool | None
+    """Whether the 95 % interval of the paired difference excludes zero; None below three replications."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All fleets at one setting of the other axes."""
+
+    sweep: Sweep
+    setting: Setting
+    points: tuple[Point, ...]
+    has_slo: bool
+    """Without one a fleet is fit where it keeps up with the load."""
+    model: str = ""
+    """Model that these fleets serve, where others serve another; empty: all fleets are compared."""
+
+    def fit(self, fleet: str) -> list[Any]:
+        """Values of the axis at which the fleet meets the SLO for certain, in order."""
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.sure]
+
+    def doubtful(self, fleet: str) -> list[Any]:
+        """Values of the axis at which it is inconclusive whether the fleet meets the SLO, in order."""
+        return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.doubtful]
+
+    def missed(self, fleet: str) -> list[Any]:
+        """Values of the axis at which the fleet misses the SLO for certain or its queue grows without end."""
+        open_or_met = {*self.fit(fleet), *self.doubtful(fleet)}
+        return [value for value in self.sweep.values if value not in open_or_met]
+
+    def at(self, value: Any) -> list[Point]:
+        """Fleets that meet the SLO there for certain."""
+        return [point for point in self.points if point.sure and self.sweep.value(point) == value]
+
+    @property
+    def fleets(self) -> list[str]:
+        """Fleets that could run."""
+        return fleets_of(self.points)
+
+    @property
+    def contests(self) -> list[Contest]:
+        """Every place where two fleets or more are fit and have a cost, in order."""
+        found = []
+        for value in self.sweep.values:
+            rivals = [point for point in self.at(value) if point.number(COST) is not None]
+            if len(rivals) > 1:
+                first, second = sorted(rivals, key=lambda point: point.number(COST) or 0.0)[:2]
+                certain = differ(replication_costs(first), replication_costs(second))
+                found.append(Contest(value, first, second, certain))
+        return found
+
+
+def comparisons_of(
+    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], models: Mapping[str, str] | None = None
+) -> list[Comparison]:
+    """One comparison per setting of the axes beside the main one, and per model where *models* has that of each fleet:
+    a token of one model is not a token of another.
+    """
+    sweep, of_fleet = sweep_of(points, axes), models or {}
+    has_slo = bool(Slo.model_validate(slo).goals) or any(point.services for point in points)
+    found: dict[tuple[Setting, str], list[Point]] = {}
+    for setting in sweep.settings:
+        for line in sweep.lines:
+            if line.setting == setting:
+                found.setdefault((setting, of_fleet.get(line.fleet, "")), []).extend(line.points)
+    return [Comparison(sweep, setting, tuple(own), has_slo, model) for (setting, model), own in found.items()]

@@ -1,0 +1,450 @@
+"""Why one fleet's tokens cost more than another's: the difference shared among groups of properties.
+
+The game: v(S) is what a million output tokens cost with the groups S of the first fleet and the others of the second (a
+hybrid fleet, simulated and billed), with the same requests throughout. v(all) - v(none) is the gap, and the Shapley
+values of the groups sum to it exactly. v is a ratio of sums over replications; a Shapley value is linear in v, so its
+interval comes from the replications' residuals as that of one ratio does (sim/study/metrics/statistics.py).
+
+Groups, and what belongs to each:
+
+    price per GPU     charges by the clock per GPU-hour (capital, rent, hosting, ...), tariffs of energy and traffic
+    GPUs and layout   number of GPUs, replicas, ranks, and what runs on them: engine, scheduler, kernels, formats, host
+    memory bandwidth  of one GPU, and the share of it that kernels reach
+    compute           rates of one GPU, and the share of them that kernels reach
+    memory size       tokens that the whole fleet's KV caches hold, and the longest request
+    link              between the GPUs, and what all-reduces reach of it
+    power             of one GPU and its part of the server: idle, limit, energy of the work; a power cap
+
+With all groups from one fleet the hybrid is that fleet.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from math import factorial, fsum
+from pathlib import Path
+from typing import Any
+
+from sim.batching import Slots
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.gpu import Gpu
+from sim.cost import CostPlan
+from sim.cost.charge import amount_usd
+from sim.cost.metering import Window
+from sim.fleet import RunningFleet
+from sim.fleet.warmup import with_warmup
+from sim.power import LoadLaw, PoolPower
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, is_deterministic
+from sim.steptime import RooflineStepTime
+from sim.steptime.coefficients import AllReduceFactor, CacheReading, Coefficients, Efficiency
+from sim.steptime.inputs import RooflineInputs
+from sim.study.execution.cases import Call, Progress, Workplace
+from sim.study.execution.digest import digest
+from sim.study.execution.durable import Damaged, read_sealed, warn_of, write_sealed
+from sim.study.metrics.statistics import half_width
+from sim.workload import ClosedLoop
+
+Value = Callable[[frozenset[str]], float]
+
+
+def coalitions(players: Sequence[str]) -> Iterator[frozenset[str]]:
+    """All 2^n subsets of *players*, small ones first."""
+    for size in range(len(players) + 1):
+        yield from (frozenset(chosen) for chosen in combinations(players, size))
+
+
+def shapley(players: Sequence[str], value: Value) -> dict[str, Fraction]:
+    """Each player's mean contribution over all orders in which the players may join.
+
+    phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! * (v(S + i) - v(S))
+
+    *value* is asked for every coalition and must be finite. Worked out in fractions, so that the values sum to
+    v(all) - v(none) exactly. Source: L. S. Shapley, "A Value for n-Person Games", Contributions to the Theory of Games
+    II, Princeton University Press, 1953.
+    """
+    count = len(players)
+    worth = {chosen: Fraction(value(chosen)) for chosen in coalitions(players)}
+    found = dict.fromkeys(players, Fraction(0))
+    for chosen, before in worth.items():
+        for player in players:
+            if player not in chosen:
+                orders = factorial(len(chosen)) * factorial(count - len(chosen) - 1)
+                found[player] += Fraction(orders, factorial(count)) * (worth[chosen | {player}] - before)
+    return found
+
+
+PRICE, LAYOUT, BANDWIDTH, COMPUTE = "price per GPU", "GPUs and layout", "memory bandwidth", "compute"
+MEMORY, LINK, POWER = "memory size", "link", "power"
+PHYSICAL = (LAYOUT, BANDWIDTH, COMPUTE, MEMORY, LINK, POWER)
+GROUPS = (LAYOUT, PRICE, *PHYSICAL[1:])
+RATES = tuple(name for name in Gpu.model_fields if name.endswith(("_flops", "_ops_per_s")))
+
+
+def why_not(plan: CasePlan) -> str:
+    """What keeps the fleet of *plan* from being taken apart; empty if nothing does."""
+    if plan.infeasible:
+        return plan.infeasible
+    if len(plan.pools) != 1:
+        return "it has several pools"
+    pool = plan.pools[0]
+    if not isinstance(pool.steptime, RooflineStepTime):
+        return "its step time is not a roofline"
+    if isinstance(pool.batching, Slots):
+        return "its memory is cut into slots"
+    if pool.slices is not None:
+        return "its GPUs are cut into MIG slices"
+    if plan.switched:
+        return "its replicas are switched on and off"
+    return "" if plan.costs is not None else "it has no cost"
+
+
+def hybrid(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
+    """The plan with the groups *of_first* from *first* and all others from *second*, but for the price."""
+    plans = {group: first if group in of_first else second for group in PHYSICAL}
+    pools = {group: plan.pools[0] for group, plan in plans.items()}
+    base = pools[LAYOUT]
+    batching = base.batching
+    per_rank = batching.block_size * base.replicas * base.data_parallel_size
+    blocks = max(2, _kv_tokens(pools[MEMORY]) // per_rank)
+    longest = min(pools[MEMORY].batching.max_model_len or 0, (blocks - 1) * batching.block_size)
+    pool = replace(
+        base,
+        batching=batching.model_copy(update={"num_gpu_blocks": blocks, "max_model_len": longest}),
+        steptime=RooflineStepTime(_roofline(base).spec, _inputs(pools)),
+        power=_power(pools[POWER], base),
+    )
+    return replace(plans[LAYOUT], pools=(pool,))
+
+
+def alike(first: CasePlan, second: CasePlan) -> frozenset[str]:
+    """The physical groups in which the two fleets are the same."""
+    every = frozenset(PHYSICAL)
+
+    def same(of_first: Set[str], others: Set[str]) -> bool:
+        return _told(hybrid(first, second, of_first)) == _told(hybrid(first, second, others))
+
+    return frozenset(
+        group for group in PHYSICAL if same({group}, frozenset()) and same(every, every.difference({group}))
+    )
+
+
+def _told(plan: CasePlan) -> tuple[Any, ...]:
+    """All that decides what a hybrid does."""
+    pool = plan.pools[0]
+    roofline = _roofline(pool)
+    ranks = (pool.replicas, pool.gpus_per_replica, pool.pipeline_parallel_size, pool.data_parallel_size, pool.lockstep)
+    gpu = roofline.inputs.gpu.model_copy(update={"name": "", "aliases": ()})
+    return replace(roofline.inputs, gpu=gpu), roofline.spec, ranks, pool.batching, pool.power, plan.routing
+
+
+def _kv_tokens(pool: PoolPlan) -> int:
+    """Of all replicas and ranks together."""
+    return (pool.batching.num_gpu_blocks or 0) * pool.batching.block_size * pool.replicas * pool.data_parallel_size
+
+
+def _roofline(pool: PoolPlan) -> RooflineStepTime:
+    assert isinstance(pool.steptime, RooflineStepTime)  # why_not has seen to it
+    return pool.steptime
+
+
+def _inputs(pools: dict[str, PoolPlan]) -> RooflineInputs:
+    of = {group: _roofline(pool).inputs for group, pool in pools.items()}
+    base = of[LAYOUT]
+    rates = {name: getattr(of[COMPUTE].gpu, name) for name in RATES}
+    rates |= {"memory_bytes_per_s": of[BANDWIDTH].gpu.memory_bytes_per_s}
+    return replace(
+        base,
+        gpu=base.gpu.model_copy(update=rates),
+        link=of[LINK].link,
+        lanes_stretch=of[LINK].lanes_stretch,
+        network=of[LINK].network,
+        coefficients=_coefficients(of),
+        speed=of[POWER].speed,
+        load=_load(of),
+    )
+
+
+def _coefficients(of: dict[str, RooflineInputs]) -> Coefficients:
+    """What kernels and all-reduces reach goes with the hardware that they were measured on."""
+    compute = of[COMPUTE].coefficients.efficiency(of[COMPUTE].gpu).compute
+    memory = of[BANDWIDTH].coefficients.efficiency(of[BANDWIDTH].gpu).memory
+    factor = of[LINK].coefficients.allreduce_factor(of[LINK].gpu, of[LINK].link)
+    base, attention = of[LAYOUT], of[BANDWIDTH].coefficients.attention
+    reading = attention.cache_reading_factor(base.engine.id, of[BANDWIDTH].gpu)
+    rules = (CacheReading(factor=reading),) if reading is not None else ()
+    update = {
+        "gpus": {base.gpu.id: Efficiency(compute=compute, memory=memory)},
+        "allreduce_time_factors": (AllReduceFactor(factor=factor),),
+        "attention": base.coefficients.attention.model_copy(update={"cache_reading": rules}),
+    }
+    return base.coefficients.model_copy(update=update)
+
+
+def _load(of: dict[str, RooflineInputs]) -> Any:
+    """Operations, bytes and tokens take the energy that they take on the power's card; a faster card makes more."""
+    law, own = of[POWER].load, of[POWER].gpu
+    if not isinstance(law, LoadLaw):
+        return law
+    compute = of[COMPUTE].gpu.fp16_flops.value / own.fp16_flops.value
+    memory = of[BANDWIDTH].gpu.memory_bytes_per_s.value / own.memory_bytes_per_s.value
+    return replace(law, compute=law.compute * compute, memory=law.memory * memory)
+
+
+def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
+    """The power of *of*, for the GPUs of *base*."""
+    if of.power is None:
+        return None
+    part = float(base.gpus_per_replica / of.gpus_per_replica)
+    nameplate_w = None if of.power.nameplate_w is None else of.power.nameplate_w * part
+    return replace(
+        of.power,
+        gpus_per_replica=base.gpus_per_replica,
+        base_w=of.power.base_w * part,
+        nameplate_w=nameplate_w,
+    )
+
+
+def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
+    """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
+    log = RunningFleet(plan).run()
+    window = Window.of(log.intervals, *plan.window_s(log.end_s))
+    tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
+    prices = (_prices(payer, plan.pools[0]) for payer in payers)
+    first_usd, second_usd = (fsum(amount_usd(charge, window) for charge in costs.charges) for costs in prices)
+    return first_usd, second_usd, tokens / 1e6
+
+
+def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
+    """The charges of *payer* for the GPUs of *pool*: those by the clock in proportion to GPUs."""
+    assert payer.costs is not None  # why_not has seen to it
+    part = float(pool.gpus / payer.pools[0].gpus)
+    return replace(payer.costs, charges=tuple(charge.scaled(part, pool.name) for charge in payer.costs.charges))
+
+
+HYBRIDS = "hybrids"
+FULL_HORIZON_S = 1800.0
+"""How long full load lasts, whatever the scenario's horizon: hundreds of clients settle slowly."""
+FULL_WARMUP = 0.2
+"""Share of it that is not measured: the clients all begin at once."""
+OWN, FULL = "own", "full"
+Chosen = frozenset[str]
+"""The groups that come from the first fleet."""
+Costs = dict[Chosen, tuple[float, float]]
+"""USD and millions of output tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The difference between two fleets at one load."""
+
+    load: str
+    """own: the scenario's; full: as many clients as concurrent sequences fit, without think time."""
+    clients: int
+    """At full load; 0 at the scenario's own."""
+    first: str
+    second: str
+    first_usd: float
+    """Per million output tokens: USD over tokens of all replications."""
+    second_usd: float
+    parts: dict[str, float]
+    """Group -> what the first fleet's adds to the price [USD per million output tokens]; sums to the gap."""
+    half_widths: dict[str, float | None]
+    """Of the 95 % intervals of the parts; None below two replications."""
+    half_width: float | None
+    """Of the gap's."""
+
+    @property
+    def usd(self) -> float:
+        """First less second."""
+        return self.first_usd - self.second_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The gaps of two fleets."""
+
+    gaps: tuple[Gap, ...]
+    reason: str = ""
+    """Why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """Two fleets at one load in one replication, and where the costs of their hybrids are kept."""
+
+    key: str
+    """Of all that the two fleets rest on."""
+    names: tuple[str, str]
+    replication: int
+    clients: int
+    """Clients without think time; 0: the scenario's own load."""
+    same: Chosen
+    """Groups in which they are alike: exchanging them changes nothing."""
+    paths: dict[Chosen, Path]
+
+
+def explain(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    first: str,
+    second: str,
+    progress: Progress = lambda *_: None,
+) -> Explained:
+    """The gap at the scenario's own load and, where requests are drawn, at full load.
+
+    Hybrids are kept under `out/hybrids`, so that a second call simulates nothing; *progress* counts them.
+    """
+    for name in (first, second):
+        if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
+            return Explained(
+                (), f"The gap between {first} and {second} is not divided among causes, because of {name}: {reason}."
+            )
+    loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
+    games = {load: list(_games(scenario, catalog, out / HYBRIDS, (first, second), load)) for load in loads}
+    call = Call(_costs, scenario, catalog)
+    _simulate([game for played in games.values() for game in played], call, workplace, progress)
+    found = [_gap(load, played) for load, played in games.items()]
+    missing = (
+        ""
+        if all(found)
+        else "At some load a hybrid fleet answers no request, so the gap cannot be divided among causes."
+    )
+    return Explained(tuple(gap for gap in found if gap is not None), missing)
+
+
+def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str, str], load: str) -> Iterator[Game]:
+    """One for each replication."""
+    fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
+    for replication in range(1 if fixed else scenario.replications):
+        plans = _plans(scenario, catalog, names, replication, 0)
+        clients = max(_seats(one.pools[0]) for one in plans) if load == FULL else 0
+        same = alike(*(_at_load(one, clients) for one in plans))
+        key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
+        paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
+        yield Game(key, names, replication, clients, same, paths)
+
+
+def _cases(names: tuple[str, str], replication: int) -> list[Case]:
+    return [Case(name, {}, {}, replication) for name in names]
+
+
+def _plans(
+    scenario: Scenario, catalog: Catalog, names: tuple[str, str], replication: int, clients: int
+) -> tuple[CasePlan, CasePlan]:
+    """Of the two, under this number of clients without think time; 0: at the scenario's own load."""
+    first, second = (resolve(scenario, case, catalog) for case in _cases(names, replication))
+    return _at_load(first, clients), _at_load(second, clients)
+
+
+def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress: Progress) -> None:
+    """The hybrids whose costs are not on disk yet."""
+    known = {
+        path: (game.key, game.names, game.replication, game.clients, chosen)
+        for game in games
+        for chosen, path in game.paths.items()
+    }
+    missing = [path for path in known if not _kept(path)]
+    found = len(known) - len(missing)
+    progress(found, len(known), found)
+    for done, (place, costs) in enumerate(workplace.map(call, [known[path] for path in missing]), start=found + 1):
+        write_sealed(missing[place], costs)
+        progress(done, len(known), found)
+
+
+def _gap(load: str, games: Sequence[Game]) -> Gap | None:
+    """Shared among the groups; None where a hybrid answers nothing."""
+    costs = [_worth(game) for game in games]
+    tokens = {chosen: sum(one[chosen][1] for one in costs) for chosen in costs[0]}
+    if not all(tokens.values()):
+        return None
+    everything, nothing = frozenset(GROUPS), frozenset[str]()
+    value = {chosen: sum(one[chosen][0] for one in costs) / tokens[chosen] for chosen in tokens}
+    residuals = [
+        {chosen: (usd - value[chosen] * made) * len(costs) / tokens[chosen] for chosen, (usd, made) in one.items()}
+        for one in costs
+    ]
+    astray = [_shares(one) for one in residuals]
+    halves = {group: half_width([one[group] for one in astray]) for group in GROUPS}
+    half = half_width([one[everything] - one[nothing] for one in residuals])
+    usd_of = (value[everything], value[nothing])
+    return Gap(load, games[-1].clients, *games[-1].names, *usd_of, _shares(value), halves, half)
+
+
+def _shares(value: Mapping[Chosen, float]) -> dict[str, float]:
+    """Shapley values of the groups in the game *value*."""
+    return {group: float(part) for group, part in shapley(GROUPS, lambda chosen: value[chosen]).items()}
+
+
+def _seats(pool: PoolPlan) -> int:
+    return (pool.batching.max_num_seqs or 1) * pool.replicas * pool.data_parallel_size
+
+
+def _at_load(plan: CasePlan, clients: int) -> CasePlan:
+    """*plan* under *clients* clients without think time; 0: as it is. What comes after the horizon is not billed."""
+    if not clients:
+        return plan if plan.horizon_s is None else replace(plan, drain_limit_s=0.0)
+    horizon_s = FULL_HORIZON_S
+    loop = ClosedLoop(process="closed_loop", concurrency=clients)
+    return replace(
+        plan,
+        workload=plan.workload.model_copy(update={"arrivals": loop}),
+        horizon_s=horizon_s,
+        warmup_s=FULL_WARMUP * horizon_s,
+        warmup_auto=False,
+        drain_limit_s=0.0,
+    )
+
+
+def _worth(game: Game) -> Costs:
+    """v(S) for every S."""
+    costs = {one: read_sealed(path) for one, path in game.paths.items()}
+    found: Costs = {}
+    for one in coalitions(PHYSICAL):
+        first_usd, second_usd, millions = costs[one - game.same]
+        found[one | {PRICE}], found[one] = (first_usd, millions), (second_usd, millions)
+    return found
+
+
+def _name(key: str, chosen: frozenset[str]) -> str:
+    return hashlib.sha256(f"{key} {sorted(chosen)}".encode()).hexdigest()[:16]
+
+
+def _costs(
+    scenario: Scenario,
+    catalog: Catalog,
+    key: str,
+    names: tuple[str, str],
+    replication: int,
+    clients: int,
+    chosen: Chosen,
+) -> Sequence[float]:
+    """Simulates one hybrid, and bills it at either price."""
+    if (key, clients) not in _PLANS:
+        _PLANS.clear()
+        _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
+    plans = _PLANS[key, clients]
+    plan = hybrid(*plans, chosen)
+    return cost_of(with_warmup(plan) if plan.warmup_auto else plan, plans)
+
+
+_PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
+"""The two fleets of the last hybrid, which those of the next one often are, too, by the game's key and load."""
+
+
+def _kept(path: Path) -> bool:
+    """Whether the costs of a hybrid are there and whole."""
+    if not path.exists():
+        return False
+    try:
+        read_sealed(path)
+    except Damaged as error:
+        warn_of(path, error)
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""Two finished runs beside each other: changed inputs, and differences at the points that both have."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, axes
+from sim.study.comparison import Difference, between
+from sim.study.execution.cases import POINTS, limits
+from sim.study.execution.precision import key_of, with_further
+from sim.study.execution.store import load_case
+from sim.study.points import Point, summarize
+from sim.study.reprice import SCENARIO_FILE
+
+COMPARED = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "output_tokens_per_s", "facility_power_w_mean",
+            "usd_per_million_output_tokens")  # fmt: skip
+"""Columns of summary.csv."""
+NAMES = ("name", "question")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A finished run as it lies on the disk."""
+
+    folder: Path
+    scenario: Scenario
+    points: list[Point]
+    catalog: Catalog
+
+    @classmethod
+    def read(cls, folder: Path, catalog: Catalog) -> "StoredRun":
+        """The run in *folder*, whatever version has left it.
+
+        Raises ScenarioErrors where it cannot be read, or is the answer of a command that simulates no sweep.
+        """
+        file = folder / SCENARIO_FILE
+        if not file.is_file():
+            raise ScenarioErrors([InputError(str(folder), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
+        scenario = load(file, catalog=catalog)
+        stored = [one for path in (folder / POINTS).glob("[!.]*") if (one := load_case(path)) is not None]
+        by_key = {key_of(one): one for one in stored}
+        cases = [by_key[key_of(case)] for case in with_further(scenario, by_key) if key_of(case) in by_key]
+        if not cases:
+            text = "holds no simulation of its sweep: only answers of run and price are compared"
+            raise ScenarioErrors([InputError(str(folder), 0, "", text)])
+        return cls(folder, scenario, summarize(cases, axes(scenario), limits(scenario)), catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One input that differs."""
+
+    path: str
+    before: Any
+    """None where it was not said."""
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What differs from the first run to the second."""
+
+    changes: list[Change]
+    differences: list[Difference]
+    """First less second, replications paired; where both have the fleet and the point."""
+    alone: tuple[list[Point], list[Point]]
+    """Points that only one of them has."""
+
+
+def compare(first: StoredRun, second: StoredRun) -> Compared:
+    """All differences, fleets matched by name and points by their place in the sweep."""
+    places = [{_place(point): point for point in run.points} for run in (first, second)]
+    both = [place for place in places[0] if place in places[1]]
+    found = [
+        one
+        for place in both
+        if places[0][place].ok and places[1][place].ok
+        for one in between(places[0][place], places[1][place], COMPARED)
+    ]
+    alone = [[point for place, point in mine.items() if place not in both] for mine in places]
+    return Compared(list(changes(first.scenario, second.scenario)), found, (alone[0], alone[1]))
+
+
+def changes(first: Scenario, second: Scenario) -> Iterator[Change]:
+    """Inputs that differ, fleets and pools by their names."""
+    before, after = (dict(_leaves(_by_name(as_data(one)))) for one in (first, second))
+    for path in dict.fromkeys((*before, *after)):
+        if before.get(path) != after.get(path) and path not in NAMES:
+            yield Change(path, before.get(path), after.get(path))
+
+
+def _by_name(data: dict[str, Any]) -> dict[str, Any]:
+    fleets = {fleet["name"]: {k: v for k, v in fleet.items() if k != "name"} for fleet in data.get("fleets", ())}
+    return data | {"fleets": fleets}
+
+
+def _leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    items: Sequence[tuple[Any, Any]] = ()
+    if isinstance(data, Mapping):
+        items = list(data.items())
+    elif isinstance(data, list | tuple) and any(isinstance(one, dict) for one in data):
+        items = list(enumerate(data))
+    for step, value in items:
+        yield from _leaves(value, f"{path}.{step}" if path else str(step))
+    if not items and path:
+        yield path, list(data) if isinstance(data, tuple) else data
+
+
+def _place(point: Point) -> tuple[str, str]:
+    return point.fleet, repr(sorted(point.axes.items(), key=lambda item: str(item[0])))

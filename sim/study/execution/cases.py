@@ -1,0 +1,266 @@
+"""The cases of a scenario as jobs: what is on disk already is read back, the rest is simulated and stored.
+
+`Workplace` is the interface of the places where jobs are done: `cores.py` (this machine) and `cluster.py` (dask).
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from sim.case import CaseResult, run_like, run_plan
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.registry import Registration, enter, entered
+from sim.scenario.resolving.case import Kept, Resolver, resolve
+from sim.scenario.resolving.describe import describe
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, cases
+from sim.study.execution.digest import SCENARIO, digest, quantities, rests_on
+from sim.study.execution.durable import Damaged, warn_of
+from sim.study.execution.precision import key_of, next_cases
+from sim.study.execution.store import StoredCase, discard_unfinished, load_case, read_case, save_case, save_repriced
+from sim.study.metrics.case_metrics import measure, with_bill
+
+_FLEETS: Kept = {}
+"""Those of the last cases of this process: the next case often has one of them, at another load or draw."""
+MOST_FLEETS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One case to simulate."""
+
+    scenario: Scenario
+    case: Case
+    folder: Path
+    """Where it is stored."""
+    catalog: Catalog
+    beside: tuple["Job", ...] = ()
+    """Other cases that are likely to differ from it in money alone: simulated once, priced one by one."""
+
+    @property
+    def members(self) -> "tuple[Job, ...]":
+        """It and those beside it."""
+        return (self, *self.beside)
+
+    def run(self, foundations: Sequence[dict[str, str]] | None = None) -> None:
+        """Simulates the case and stores it, and those beside it, with their *foundations* as they are where the
+        command runs.
+        """
+        known = foundations or [job.foundations() for job in self.members]
+        plan = self._plan(known[0])
+        outcome = run_plan(plan)
+        self._store(outcome, known[0])
+        for job, its in zip(self.beside, known[1:], strict=True):
+            other = job._plan(its)
+            alike = run_like(other, plan, outcome) if isinstance(outcome, CaseResult) else None
+            if alike is None:
+                job._store(run_plan(other), its)
+            else:
+                stored = replace(self.stored(), fleet=job.case.fleet, axes=job.case.axes, rests_on=its)
+                save_repriced(job.folder, stored, alike, with_bill(stored.metrics, alike))
+
+    def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
+        metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
+        save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations)
+
+    def _plan(self, foundations: dict[str, str]) -> CasePlan:
+        """Its fleet as the last case left it, where both rest on the same; a user's policies begin anew."""
+        if entered():
+            return resolve(self.scenario, self.case, self.catalog)
+        if len(_FLEETS) > MOST_FLEETS:
+            _FLEETS.clear()
+        beside = {one: content for one, content in foundations.items() if one != SCENARIO}
+        return Resolver(self.scenario, self.catalog, _FLEETS, (self.catalog, beside)).plan(self.case)
+
+    def foundations(self) -> dict[str, str]:
+        """What its quantities rest on, in words -> digest."""
+        return rests_on(self.scenario, self.case, self.catalog)
+
+    def __reduce__(self) -> Any:
+        # another process reads the catalogue itself, once
+        return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root, self.beside)
+
+    def stored(self) -> StoredCase:
+        """The finished case, which this command has written or `found`."""
+        return read_case(self.folder)
+
+    def found(self) -> StoredCase | None:
+        """The case on disk, checked; None where there is none, or, after a warning, where it is damaged or not its."""
+        stored = load_case(self.folder)
+        if stored is None or self._is_mine(stored):
+            return stored
+        warn_of(self.folder, Damaged(f"holds {stored.fleet} at {stored.axes}, replication {stored.replication}"))
+        return None
+
+    def _is_mine(self, stored: StoredCase) -> bool:
+        mine = (self.case.fleet, json.loads(json.dumps(self.case.axes)), self.case.replication)
+        return mine == (stored.fleet, stored.axes, stored.replication)
+
+
+def _job(
+    policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path, beside: tuple[Job, ...]
+) -> Job:
+    enter(policies)
+    return Job(scenario, case, folder, catalog_of(root), beside)
+
+
+@cache
+def catalog_of(root: Path) -> Catalog:
+    """One catalogue per process: it remembers what it has read."""
+    return load_catalog(root)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a scenario, the catalogue and more, wherever it is called."""
+
+    function: Callable[..., Any]
+    scenario: Scenario
+    catalog: Catalog
+
+    def __call__(self, *item: Any) -> Any:
+        """Its value."""
+        return self.function(self.scenario, self.catalog, *item)
+
+    def __reduce__(self) -> Any:
+        return _call, (entered(), self.function, self.scenario, self.catalog.root)
+
+
+def _call(policies: list[Registration], function: Callable[..., Any], scenario: Scenario, root: Path) -> Call:
+    enter(policies)
+    return Call(function, scenario, catalog_of(root))
+
+
+class WorkerLost(Exception):
+    """A task has cost several processes their lives."""
+
+    def __init__(self, task: Any, deaths: int) -> None:
+        case = task.case if isinstance(task, Job) else None
+        what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
+        super().__init__(
+            f"{what}: {deaths} processes were killed while they simulated it, which is what happens when memory runs "
+            "out; what was finished is kept: try fewer workers"
+        )
+
+
+Progress = Callable[[int, int, int], None]
+"""Called with (finished cases, all cases, of the finished ones those found on disk)."""
+
+
+class Workplace(Protocol):
+    """Where jobs are done. What was submitted is finished in any order."""
+
+    def submit(self, job: Job) -> None:
+        """One more job to do."""
+
+    def finished(self) -> Job:
+        """Waits for one of the submitted jobs to be stored; each is returned once."""
+
+    def map(self, call: "Call", items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """(place, value) of *call* for each of *items*, in any order."""
+
+
+def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """The *jobs* as they finish, in any order; those that differ in money alone together."""
+    groups = together(jobs)
+    for group in groups:
+        workplace.submit(group)
+    for _ in groups:
+        yield from workplace.finished().members
+
+
+def together(jobs: Iterable[Job]) -> list[Job]:
+    """The *jobs*, each with those beside it that are likely to differ from it in money alone."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(quantities(job.scenario, job.case), []).append(job)
+    return [replace(first, beside=tuple(others)) for first, *others in groups.values()]
+
+
+def missing(jobs: Iterable[Job]) -> list[Job]:
+    """Those of *jobs* that are not on disk yet, each case once however often it is asked for."""
+    each = {job.folder: job for job in jobs}
+    return [job for job in each.values() if job.found() is None]
+
+
+def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+    """Simulates the `missing` ones."""
+    yield from simulated(workplace, missing(jobs))
+
+
+def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
+    """Simulates the `missing` ones; *progress* counts all."""
+    left, total = missing(jobs), len({job.folder for job in jobs})
+    found = total - len(left)
+    progress(found, total, found)
+    for done, _ in enumerate(simulated(workplace, left), start=found + 1):
+        progress(done, total, found)
+
+
+MANIFEST = "manifest.json"
+"""File of a results folder that says how its answer came to be."""
+POINTS = "points"
+
+
+def run_points(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Progress
+) -> list[StoredCase]:
+    """Every case of *scenario*, in order, each stored under `out/points/<digest>` as soon as it is finished.
+
+    Interrupted, it leaves what was finished; called again, it goes on from there.
+    """
+    stored = _run(scenario, cases(scenario), catalog, out, workplace, progress)
+    while further := next_cases(scenario, stored):
+        before = len(stored)
+        stored += _run(scenario, further, catalog, out, workplace, partial(_after, progress, before))
+    order = {key: place for place, key in enumerate(dict.fromkeys(key_of(case)[:2] for case in stored))}
+    return sorted(stored, key=lambda case: (order[key_of(case)[:2]], case.replication))
+
+
+def _after(progress: Progress, before: int, done: int, total: int, found: int) -> None:
+    """Tells of one more round of cases."""
+    progress(before + done, before + total, found)
+
+
+def _run(
+    scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, workplace: Workplace, progress: Progress
+) -> list[StoredCase]:
+    """The *wanted* cases, from disk or simulated."""
+    jobs = jobs_of(scenario, wanted, catalog, out)
+    try:
+        do_all(workplace, jobs, progress)
+    finally:
+        discard_unfinished(out / POINTS)
+    return [job.stored() for job in jobs]
+
+
+def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: Path) -> list[Job]:
+    """The *wanted* cases of *scenario* as jobs that store them under `out/points`."""
+    return [Job(scenario, case, out / POINTS / digest(scenario, case, catalog), catalog) for case in wanted]
+
+
+def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:
+    """What each fleet rests on, at every point where that differs from the point before."""
+    plans: list[dict[str, object]] = []
+    resolver = Resolver(scenario, catalog)
+    for case in cases(scenario):
+        if case.replication:
+            continue
+        plan = describe(resolver.plan(case), catalog)
+        if not any(_same(plan, other) for other in plans):
+            plans.append({"at": case.axes, **plan})
+    return plans
+
+
+def _same(plan: dict[str, object], other: dict[str, object]) -> bool:
+    """Whether two points differ in nothing but their load."""
+    return all(other[key] == value for key, value in plan.items() if key not in ("workload", "notes"))
+
+
+def limits(scenario: Scenario) -> dict[str, float]:
+    """The service level in seconds, and `attainment`."""
+    return scenario.slo.model_dump(exclude_none=True)

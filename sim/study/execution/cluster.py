@@ -1,0 +1,490 @@
+"""Cases on a dask.distributed cluster: the same points, the same bytes, whatever becomes of a worker.
+
+Workers need gpufleet and nothing else: no shared disk, no catalogue, no trace. What a scenario reads travels with it,
+once to each worker; a finished case comes back as an archive of its folder and is stored here. A lost worker takes no
+result along: the scheduler gives its cases to others. A worker with another program is named and gets no cases, and a
+case that runs far longer than its siblings is started on an idle worker, too.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import platform
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from statistics import median
+from types import TracebackType
+from typing import Any, Self
+
+from distributed import Client, Future, KilledWorker, get_worker
+
+from sim.catalogue.catalog import Catalog
+from sim.registry import Registration, enter, entered
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import Case, as_data, at_point
+from sim.study.execution.cases import Call, Job, catalog_of
+from sim.study.execution.digest import FILE_KEYS, files_of, program_digest
+from sim.study.execution.durable import whole_folder
+
+CONNECT_S, WORKERS_S = 10, 30
+"""Default times that a scheduler may take to answer, and that a run goes on without any worker."""
+TLS_SETTINGS = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY"
+LOOK_S = 2.0
+"""Time between two looks at which workers there are and what they run."""
+LONG_FACTOR, LONG_LEAST_S, LEAST_SIBLINGS = 3.0, 10.0, 3
+"""Definition of a straggler: time of a case over the median of its finished siblings, at least; shortest time of such a
+case [s]; siblings that must have finished before."""
+PACKAGES = ("numpy", "scipy", "simpy", "pydantic")
+"""Packages whose version may change a result."""
+
+
+class ClusterError(Exception):
+    """The cluster cannot be used as it is; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Answer of a worker that has another program, in place of a result."""
+
+    address: str
+    program: dict[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """Call, and its copies on the workers."""
+
+    what: Any
+    """Job, or place among the items."""
+    call: tuple[Any, ...]
+    """Function and arguments."""
+    futures: list[Future[Any]] = field(default_factory=list)
+    since_s: float | None = None
+    """Time of the first look at which a worker had the call [s]."""
+    tries: int = 0
+    """Attempts that ended on a worker with another program."""
+
+
+class Siblings:
+    """Calls of one kind, with results in any order."""
+
+    def __init__(self) -> None:
+        self.done: SimpleQueue[Future[Any]] = SimpleQueue()
+        self.open: dict[Future[Any], _Work] = {}
+        self.parked: list[_Work] = []
+        """Work that no worker with this program is there for."""
+        self.took_s: list[float] = []
+
+
+class Cluster:
+    """The workers of the scheduler at *address*; connected with the first job, until the context ends.
+
+    The run goes on without any worker for *wait_s* seconds; *told* gets a sentence about each worker that is left out
+    and each case that is copied. All methods raise ClusterError.
+    """
+
+    def __init__(
+        self, address: str, wait_s: float | None = None, told: Callable[[str], None] = lambda sentence: None
+    ) -> None:
+        self._address = address
+        self._wait_s = WORKERS_S if wait_s is None else wait_s
+        self._told = told
+        self._client: Client | None = None
+        self._jobs = Siblings()
+        self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
+        """Paths of the files that a scenario names -> archive that has been sent."""
+        self._fit: set[str] = set()
+        """Addresses of the workers that are there and have this program."""
+        self._unfit: dict[str, str] = {}
+        """Address of a worker -> what is other about its program."""
+        self._bound: set[str] = set()
+        """Addresses that all open work is bound to; empty where it is bound to none."""
+        self._any_joined = False
+        self._looked_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = _connected(self._address)
+            self._look()
+        return self._client
+
+    def submit(self, job: Job) -> None:
+        """Give *job* to the workers."""
+        client = self._connected()
+        inputs = self._sent(client, _at(job), job.catalog)  # money names no files
+        asked = [(_at(one), replace(one.case, overrides={}), one.folder.name) for one in job.members]
+        known = [one.foundations() for one in job.members]
+        self._start(self._jobs, _Work(job, (simulate_there, _program(), inputs, asked, known)))
+
+    def finished(self) -> Job:
+        """Wait for one of the submitted jobs, and store it here."""
+        job, archives = self._answer(self._jobs)
+        for one, archive in zip(job.members, archives, strict=True):
+            unpack(archive, one.folder)
+        return job  # type: ignore[no-any-return]
+
+    def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Yield (place, value) of *call* for each of *items*, in any order."""
+        if not items:
+            return
+        client = self._connected()
+        inputs = self._sent(client, call.scenario, call.catalog)
+        known = _program(), inputs, _policies(call.scenario)
+        group = Siblings()
+        for place, item in enumerate(items):
+            self._start(group, _Work(place, (call_there, *known, call.function, call.scenario, item)))
+        for _ in items:
+            place, (value,) = self._answer(group)
+            yield place, value
+
+    def _sent(self, client: Client, scenario: Scenario, catalog: Catalog) -> Future[bytes]:
+        """Send the files that *scenario* names and its catalogue, as a task, so that a lost copy is made again.
+
+        The task is a builtin function, which a worker without this program computes as well.
+        """
+        files = tuple(dict.fromkeys(map(str, files_of(as_data(scenario)))))
+        key = (str(catalog.root), *files)
+        if key not in self._inputs:
+            self._inputs[key] = client.submit(bytes, packed(files, catalog), pure=False)
+        return self._inputs[key]
+
+    def _start(self, group: Siblings, work: _Work, on: str | None = None) -> None:
+        """Give *work* to the worker *on*, to any that has this program, or put it aside where there is none."""
+        assert self._client is not None
+        workers = [on] if on else sorted(self._fit) if self._unfit else None
+        if workers == []:
+            group.parked.append(work)
+            return
+        self._follow(group, work, self._client.submit(*work.call, pure=False, workers=workers))
+
+    def _follow(self, group: Siblings, work: _Work, future: Future[Any]) -> None:
+        """Put *future*, a copy of *work*, into the queue of finished calls once it is done."""
+        work.futures.append(future)
+        group.open[future] = work
+        future.add_done_callback(group.done.put)
+
+    def _answer(self, group: Siblings) -> tuple[Any, Any]:
+        """Wait for a call of *group*; return its job or place, and its result."""
+        while True:
+            future = self._next_done(group)
+            work = group.open.pop(future, None)
+            if work is None:
+                continue  # a copy of what has been answered
+            work.futures.remove(future)
+            try:
+                if future.status == "cancelled":
+                    raise self._gone()
+                result = future.result(timeout=CONNECT_S)
+            except KilledWorker as error:
+                raise ClusterError(f"one job has cost several workers: {error}") from None
+            except TimeoutError:
+                if future.status == "error":
+                    raise
+                self._follow(group, work, future)  # the worker that had the result is gone: it is made again
+                continue
+            except ClusterError:
+                raise
+            except Exception:
+                self._look()
+                if not self._unfit or work.tries:
+                    raise
+                result = Unfit("", {})  # a worker without this program may fail in any way
+            if isinstance(result, Unfit):
+                work.tries += 1
+                self._leave_out(result.address, result.program)
+                if not work.futures:
+                    self._start(group, work)
+                continue
+            for other in work.futures:
+                group.open.pop(other, None)
+            if work.futures:
+                self._client.cancel(work.futures, force=True)  # type: ignore[union-attr]
+            # what no look has seen ran between two of them
+            group.took_s.append(LOOK_S if work.since_s is None else time.monotonic() - work.since_s)
+            return work.what, result
+
+    def _gone(self) -> ClusterError:
+        return ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
+
+    def _next_done(self, group: Siblings) -> Future[Any]:
+        """Wait until a call is done. Raises ClusterError where for the time to wait no worker has been there."""
+        assert self._client is not None  # something has been submitted
+        alone_since = time.monotonic()
+        while True:
+            if self._client.status != "running" and group.done.empty():
+                raise self._gone()
+            now = time.monotonic()
+            if now - self._looked_s > LOOK_S:
+                if self._look():
+                    alone_since = now
+                    try:
+                        self._tend(group, now)
+                    except OSError:
+                        raise self._gone() from None
+                elif now - alone_since > self._wait_s and group.done.empty():
+                    raise self._without_workers()
+            try:
+                return group.done.get(timeout=LOOK_S)
+            except Empty:
+                continue
+
+    def _without_workers(self) -> ClusterError:
+        if self._unfit:
+            found = "; ".join(f"{address} has {other}" for address, other in self._unfit.items())
+            return ClusterError(f"no worker at {self._address} has this program: {found}: install the same on both")
+        if self._any_joined:
+            return ClusterError(f"no worker is left at {self._address}; what was finished is kept")
+        return ClusterError(f"no worker has joined the scheduler at {self._address} in {self._wait_s:g} s (--wait)")
+
+    def _look(self) -> set[str]:
+        """Note which workers are there, and return those that have this program."""
+        assert self._client is not None
+        scheduler = self._client.scheduler
+        assert scheduler is not None
+        try:
+            # nthreads() has no time limit of its own and looks minutes long for a scheduler that has just gone
+            there = set(self._client.sync(scheduler.ncores_running, callback_timeout=LOOK_S))
+            new = sorted(there - self._fit - self._unfit.keys())
+            told = self._client.run(program_there, workers=new, on_error="return") if new else {}
+        except TimeoutError:
+            return self._fit  # slow, or gone: then the status says so soon
+        except OSError:
+            raise self._gone() from None
+        self._looked_s = time.monotonic()
+        self._any_joined |= bool(there)
+        for address in new:
+            if told.get(address) != _program():
+                self._leave_out(address, told.get(address))
+        self._fit = there - self._unfit.keys()
+        return self._fit
+
+    def _leave_out(self, address: str, program: Any) -> None:
+        """Give no more work to the worker at *address*, which has another *program*."""
+        if not address or address in self._unfit:
+            return
+        self._unfit[address] = other = _difference(program)
+        self._fit.discard(address)
+        self._told(f"worker {address} has {other}: it gets no cases; install the same on both")
+
+    def _bind(self, group: Siblings) -> None:
+        """Allow open work on all workers that have this program, so that new ones get a share of it."""
+        assert self._client is not None
+        scheduler = self._client.scheduler
+        assert scheduler is not None
+        keys = [one.key for one in group.open if not one.done()]
+        try:
+            self._client.sync(scheduler.set_restrictions, worker=dict.fromkeys(keys, sorted(self._fit)))
+        except KeyError:
+            return  # some have not reached the scheduler yet: the next look tries again
+        self._bound = set(self._fit)
+
+    def _tend(self, group: Siblings, now: float) -> None:
+        """Start work that was put aside or lost its workers, and copies of stragglers on idle workers."""
+        assert self._client is not None
+        parked, group.parked = group.parked, []
+        for work in parked:
+            self._start(group, work)
+        if self._unfit and self._bound != self._fit:
+            self._bind(group)
+        held: dict[str, Sequence[Any]] = self._client.processing()
+        worker_of = {str(key): address for address, keys in held.items() for key in keys}
+        works = list({id(work): work for work in group.open.values()}.values())
+        for work in works:
+            running = [one for one in work.futures if str(one.key) in worker_of]
+            if running and work.since_s is None:
+                work.since_s = now
+            elif not running and self._unfit and not any(one.done() for one in work.futures):
+                # it is bound to workers that have gone, or not bound at all
+                for future in work.futures:
+                    group.open.pop(future, None)
+                self._client.cancel(work.futures)
+                work.futures, work.since_s = [], None
+                self._start(group, work)
+        idle = sorted(self._fit - {address for address, keys in held.items() if keys})
+        if not idle or len(group.took_s) < LEAST_SIBLINGS:
+            return
+        most_s = max(LONG_LEAST_S, LONG_FACTOR * median(group.took_s))
+        slow = [
+            one for one in works if one.since_s is not None and now - one.since_s > most_s and len(one.futures) == 1
+        ]
+        slow = [one for one in slow if str(one.futures[0].key) in worker_of]
+        for work, address in zip(sorted(slow, key=lambda one: one.since_s or 0.0), idle, strict=False):
+            there, took_s = worker_of[str(work.futures[0].key)], now - (work.since_s or 0.0)
+            self._told(f"a case runs for {took_s:.0f} s on {there}; it is started on {address}, too")
+            self._start(group, work, address)
+
+
+def _difference(program: Any) -> str:
+    """Return the differences of *program*, the answer of a worker, in words."""
+    if not isinstance(program, Mapping):
+        return f"no gpufleet that could be asked ({type(program).__name__})"
+    mine = _program()
+    other = [name for name in dict(mine) | dict(program) if mine.get(name) != program.get(name)]
+    return ", ".join(f"{name} {program.get(name, 'missing')} in place of {mine.get(name, 'none')}" for name in other)
+
+
+def _connected(address: str) -> Client:
+    for name in ("distributed", "distributed.client"):  # a lost connection is reported as a ClusterError
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except TypeError:
+        raise ClusterError(f"{address} needs certificates: {TLS_SETTINGS}") from None
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"no scheduler answers at {address}: {error}") from None
+
+
+def _at(job: Job) -> Scenario:
+    """Return the scenario of *job* at its sweep point, which may name files of its own."""
+    return at_point(job.scenario, job.case.overrides)
+
+
+def _program() -> dict[str, str]:
+    """Return the versions that must be the same on a worker for the same results: program, Python and packages."""
+    found = {"gpufleet": program_digest(), "Python": ".".join(platform.python_version_tuple()[:2])}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def program_there() -> dict[str, str]:
+    """Return the program of the worker that calls this function."""
+    return _program()
+
+
+def _unfit(program: dict[str, str]) -> Unfit | None:
+    """Return, on a worker, the answer where its program differs from *program*; None where it is the same."""
+    return Unfit(get_worker().address, _program()) if program != _program() else None
+
+
+def _policies(scenario: Scenario) -> list[Registration]:
+    """Return the registered policies that *scenario* names, those in its sweep too, which do not travel in it."""
+    said = json.dumps(as_data(scenario))
+    return [one for one in entered() if json.dumps(one.name) in said]
+
+
+def packed(files: Iterable[str], catalog: Catalog) -> bytes:
+    """Return an archive of the catalogue as `data` and of *files* as `files/<digest>`."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
+        for file in sorted(path for path in catalog.root.rglob("*") if path.is_file()):
+            archive.write(file, f"data/{file.relative_to(catalog.root)}")
+        for path in files:
+            archive.write(path, f"files/{_place(Path(path))}")
+    return held.getvalue()
+
+
+def _place(path: Path) -> str:
+    """Return the path of a file on a worker: in a folder of its own, below a folder named as its folder is here."""
+    folder = path.parent.name if path.parent.name not in ("", "..") else "_"
+    return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
+
+
+Asked = tuple[Scenario, Case, str]
+"""Scenario at the sweep point of a case, the case, and the name of its folder."""
+
+
+def simulate_there(
+    program: dict[str, str], inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
+) -> tuple[bytes, ...] | Unfit:
+    """Simulate, on a worker, the cases *asked* for, which are one job; *foundations* holds what each case rests on.
+
+    Return the archive of each case's folder; Unfit where the worker has another *program*.
+    """
+    if (unfit := _unfit(program)) is not None:
+        return unfit
+    with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder:
+        jobs = []
+        for scenario, case, point in asked:
+            there, catalog = _there(inputs, scenario)
+            jobs.append(Job(there, case, Path(folder) / point, catalog))
+        replace(jobs[0], beside=tuple(jobs[1:])).run(foundations)
+        return tuple(archived(job.folder) for job in jobs)
+
+
+def call_there(
+    program: dict[str, str],
+    inputs: bytes,
+    policies: list[Registration],
+    function: Callable[..., Any],
+    scenario: Scenario,
+    item: tuple[Any, ...],
+) -> tuple[Any] | Unfit:
+    """Call *function*, on a worker, with the scenario, its catalogue and *item*; *policies* are registered before.
+
+    Return its value; Unfit where the worker has another *program*.
+    """
+    if (unfit := _unfit(program)) is not None:
+        return unfit
+    enter(policies)
+    return (function(*_there(inputs, scenario), *item),)
+
+
+def _there(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
+    """Return *scenario* with the paths of its files on this worker, and its catalogue."""
+    root = _unpacked(hashlib.sha256(inputs).hexdigest(), inputs)
+    return _relocated(scenario, root / "files"), catalog_of(root / "data")
+
+
+_UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}
+"""Digest of inputs -> their folder on this worker, until the process ends."""
+
+
+def _unpacked(digest: str, inputs: bytes) -> Path:
+    if digest not in _UNPACKED:
+        folder = tempfile.TemporaryDirectory(prefix="gpufleet-inputs-")
+        with zipfile.ZipFile(io.BytesIO(inputs)) as archive:
+            archive.extractall(folder.name)
+        _UNPACKED[digest] = folder
+    return Path(_UNPACKED[digest].name)
+
+
+def _relocated(scenario: Scenario, files: Path) -> Scenario:
+    """Return *scenario* with the paths of its files on this worker."""
+
+    def moved(data: Any, key: str = "") -> Any:
+        if isinstance(data, dict):
+            return {name: moved(value, str(name).rpartition(".")[2]) for name, value in data.items()}
+        if isinstance(data, list):
+            return [moved(value, key) for value in data]
+        if key in FILE_KEYS and isinstance(data, str):
+            for path in (Path(data), Path(data) / "config.json"):  # a model may be a folder
+                if (files / _place(path)).is_file():
+                    return str(files / _place(path))
+        return data
+
+    return Scenario.model_validate(moved(as_data(scenario)))
+
+
+def archived(folder: Path) -> bytes:
+    """Return the files of *folder* as one archive."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for path in sorted(folder.iterdir()):
+            archive.write(path, path.name)
+    return held.getvalue()
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Extract the files of *archive* to *folder*, which appears complete or not at all."""
+    with whole_folder(folder) as building, zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(building)

@@ -1,0 +1,193 @@
+"""Everything that a case rests on, in one digest: its part of the scenario, and the content of all that is read."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sim.catalogue.catalog import Catalog
+from sim.infile import status
+from sim.registry import versions
+from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
+from sim.scenario.sweep import Case, as_data, at_point
+from sim.scenario.year import load_by_hour
+from sim.study.execution.durable import file_digest
+
+NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", *SECTIONS)
+MONEY = (*TERMS, *(name for name, section in SECTIONS.items() if section.repriced))
+"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
+CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
+"""Parts of the catalogue that no simulated quantity depends on."""
+CATALOGUE_OF_REPORTS = ("fidelity",)
+"""Parts of the catalogue that no case depends on: how far predictions are from measurements stands in reports only."""
+SCENARIO = "the scenario"
+"""Name, among the inputs of a case, of its own part of the scenario."""
+FILE_KEYS = ("path", "calibration", "model")
+"""Keys of a scenario whose value may be the path of a file."""
+
+
+def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
+    """Names everything that *case* rests on: another value, file, catalogue or program gives another name.
+
+    Where a file lies makes no difference, so a folder that was moved keeps its finished cases.
+    """
+    at, fleet = _asked(scenario, case)
+    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
+    data["fleet"] = fleet.model_dump(mode="json")
+    if (hours := load_by_hour(at)) is not None:
+        data["load_by_hour"] = hours  # weights of a tariff's hours in what the year costs
+    parts = [
+        json.dumps(placeless(data, with_content=True), sort_keys=True),
+        json.dumps({"axes": case.axes, "replication": case.replication}, sort_keys=True),
+        json.dumps(catalogue_digests(catalog)),
+        program_digest(),
+        *map(json.dumps, versions(data["fleet"]).items()),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
+    """Return the inputs of the quantities of *case*, in words, each with a digest; prices and terms left out."""
+    data = _beside_money(*_asked(scenario, case))
+    named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
+    parts = catalogue_digests(catalog)
+    return {
+        SCENARIO: _short(json.dumps(placeless(data), sort_keys=True)),
+        **{f"the file {name}": content[:16] for name, content in named.items()},
+        **{f"the catalogue ({part})": parts[part] for part in parts if part not in CATALOGUE_OF_MONEY},
+        "the program": program_digest(),
+        **{f"the policy {name}": text for name, text in versions(data["fleet"]).items()},
+    }
+
+
+def quantities(scenario: Scenario, case: Case) -> str:
+    """Names what *case* simulates, whatever it costs and its fleet is called. Cases of one catalogue and program with
+    other names differ in more than money.
+    """
+    at, fleet = _asked(scenario, case)
+    data = _beside_money(at, fleet)
+    policies = versions(data["fleet"])
+    del data["fleet"]["name"]
+    site = fleet.site or at.site
+    # of the terms, what is in the meters: parts of servers, and the hours of the local clock
+    costs = fleet.cost, *(pool.cost for pool in fleet.pools)
+    metered = [cost is not None and cost.share for cost in costs], site and site.timezone
+    said = placeless(data, with_content=True), metered, policies, case.replication
+    return _short(json.dumps(said, sort_keys=True))
+
+
+def _asked(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
+    """*scenario* at the point of *case*, and the case's fleet there."""
+    at = at_point(scenario, case.overrides)
+    return at, next(fleet for fleet in at.fleets if fleet.name == case.fleet)
+
+
+def _beside_money(at: Scenario, fleet: Fleet) -> dict[str, Any]:
+    """Return the scenario's data of *fleet* at a point, prices and terms left out."""
+    data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
+    whole = fleet.model_dump(mode="json")
+    data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}
+    data["fleet"]["pools"] = [{key: pool[key] for key in pool if key != "cost"} for pool in whole["pools"]]
+    return data
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def files_of(data: Any) -> Iterator[Path]:
+    """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if (file := named_file(last, one)) is not None:
+                    yield file
+                else:
+                    yield from files_of(one)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from files_of(value)
+
+
+def files_outside(scenario: Scenario, folder: Path) -> list[Path]:
+    """The files that *scenario* reads, at any point of its sweep, and that do not lie below *folder*."""
+    files = dict.fromkeys(files_of(as_data(scenario)))
+    return [file for file in files if not file.resolve().is_relative_to(folder.resolve())]
+
+
+def named_file(key: Any, value: Any) -> Path | None:
+    """The file that the *value* of *key* names; None if it names none."""
+    if key not in FILE_KEYS or not isinstance(value, str):
+        return None
+    path = Path(value)
+    if key == "model" and path.is_dir():
+        path /= "config.json"
+    return path if path.is_file() else None
+
+
+def placeless(data: Any, with_content: bool = False) -> Any:
+    """*data* with files by their own name and their folder's, wherever that lies, and *with_content* its digest."""
+    if isinstance(data, dict):
+        return {key: _placeless(key, value, with_content) for key, value in data.items()}
+    return [placeless(value, with_content) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _placeless(key: Any, value: Any, with_content: bool) -> Any:
+    last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+    if last in FILE_KEYS and isinstance(value, list):
+        return [_placeless(last, one, with_content) for one in value]
+    file = named_file(last, value)
+    if file is None:
+        return placeless(value, with_content)
+    name = "/".join(file.parts[-2:])
+    return f"{name} {_content(file)}" if with_content else name
+
+
+_CATALOGUES: WeakKeyDictionary[Catalog, dict[str, str]] = WeakKeyDictionary()
+"""A catalogue reads each of its files once, so its digest is taken once."""
+_FILES: dict[Path, tuple[tuple[int, ...], str]] = {}
+"""File -> its state, and the digest of its content in that state."""
+
+
+def catalogue_digests(catalog: Catalog) -> dict[str, str]:
+    """A digest of all files for each folder of the catalogue that a case may read: which it reads is known only
+    afterwards.
+    """
+    if catalog not in _CATALOGUES:
+        found: dict[str, str] = {}
+        for path in sorted(path for path in catalog.root.rglob("*.yaml") if path.is_file()):
+            name = path.relative_to(catalog.root)
+            if name.parts[0] in CATALOGUE_OF_REPORTS:
+                continue
+            found[name.parts[0]] = f"{found.get(name.parts[0], '')}{name} {file_digest(path)}\n"
+        _CATALOGUES[catalog] = {part: _short(lines) for part, lines in found.items()}
+    return _CATALOGUES[catalog]
+
+
+def _content(path: Path) -> str:
+    """The digest of a file's content. A trace may be large: it is read again only when its state has changed."""
+    found = status(path)
+    state = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last
+    known = _FILES.get(path)
+    if known is None or known[0] != state:
+        known = _FILES[path] = (state, file_digest(path))
+    return known[1]
+
+
+@cache
+def program_digest() -> str:
+    """The program, to the last byte: another one would give other results."""
+    try:
+        name = version("gpufleet")
+    except PackageNotFoundError:
+        name = "source tree"
+    found = hashlib.sha256()
+    root = Path(__file__).parents[2]
+    for path in sorted(root.rglob("*.py")):
+        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return f"{name} ({found.hexdigest()[:12]})"

@@ -1,0 +1,140 @@
+"""Replications until a metric is known well enough: which cases a scenario with a `precision` needs next.
+
+What comes next depends on finished results alone, a round at a time, so that any number of workers ends with the same
+cases. All fleets have the same replications at a point: their differences stay paired.
+
+Source: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.4.1 (relative half-width, sequentially). A rule
+that stops on its own interval covers a little less than 95 %; to begin with five replications keeps that small.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import ceil, inf, isfinite
+
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.precision import FEWEST, Precision
+from sim.scenario.sweep import Case, at_point, cases, is_deterministic
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.columns import column
+from sim.study.metrics.service_level import cases_overloaded
+from sim.study.metrics.statistics import FEWEST as FEWEST_OF_INTERVAL
+
+Key = tuple[str, str, int]
+"""Fleet, sweep point, replication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Precision of one fleet at one point."""
+
+    fleet: str
+    axes: dict[str, object]
+    replications: int
+    relative: float | None
+    """Half-width over mean; None where the metric has no steady, finite value."""
+    met: bool | None
+    """Whether the precision asked for is reached; None where no precision can be asked for."""
+
+
+def key_of(case: Case | StoredCase) -> Key:
+    """What distinguishes cases of one scenario."""
+    return case.fleet, repr(case.axes), case.replication
+
+
+def held_to(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Held]:
+    """The precision of every fleet at every point, in order."""
+    assert scenario.precision is not None
+    return [_held(scenario.precision, members) for members in _grouped(stored).values()]
+
+
+def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
+    """The replications to add to the *stored* ones; none once the precision is met wherever it can be."""
+    precision = scenario.precision
+    if precision is None or precision.metric is None:
+        return []
+    groups = _grouped(stored)
+    found: list[Case] = []
+    for siblings in _points(scenario):
+        random = [case for case in siblings if not _once(scenario, case)]
+        if not random:
+            continue
+        members = [groups[key_of(case)[:2]] for case in random]
+        have = max(map(len, members))
+        target = replications_next(precision, [_relative(precision, one) for one in members], have)
+        found += [replace(case, replication=r) for case in random for r in range(have, target)]
+    return found
+
+
+def with_further(scenario: Scenario, held: Container[Key]) -> Iterator[Case]:
+    """The scenario's cases and, where it has a precision, the replications beyond them that are *held*."""
+    wanted = cases(scenario)
+    for case, following in zip(wanted, [*wanted[1:], None], strict=True):
+        yield case
+        if scenario.precision is not None and (following is None or following.replication == 0):
+            for replication in count(case.replication + 1):
+                further = replace(case, replication=replication)
+                if key_of(further) not in held:
+                    break
+                yield further
+
+
+def _points(scenario: Scenario) -> Iterator[list[Case]]:
+    """The first case of every fleet, point by point."""
+    points: dict[str, list[Case]] = {}
+    for case in cases(scenario):
+        if case.replication == 0:
+            points.setdefault(repr(case.overrides), []).append(case)
+    yield from points.values()
+
+
+def _once(scenario: Scenario, case: Case) -> bool:
+    at = at_point(scenario, case.overrides)
+    return is_deterministic(at, next(fleet for fleet in at.fleets if fleet.name == case.fleet))
+
+
+def _grouped(stored: Sequence[StoredCase]) -> dict[tuple[str, str], list[StoredCase]]:
+    groups: dict[tuple[str, str], list[StoredCase]] = {}
+    for case in stored:
+        groups.setdefault(key_of(case)[:2], []).append(case)
+    return groups
+
+
+def _held(precision: Precision, members: Sequence[StoredCase]) -> Held:
+    relative = _relative(precision, members)
+    met = None if relative is None else relative <= precision.relative
+    return Held(members[0].fleet, members[0].axes, len(members), relative, met)
+
+
+def replications_next(precision: Precision, relatives: Sequence[float | None], have: int) -> int:
+    """How many replications there are to be next, of *have* now; *relatives*: half-width over mean of all that shares
+    them, None where there is nothing to be precise about.
+    """
+    wanted = max(replications_wanted(precision.relative, one, have) for one in relatives)
+    return min(precision.max_replications, max(FEWEST, min(wanted, 2 * have)))
+
+
+def replications_wanted(asked: float, relative: float | None, have: int) -> int:
+    """Replications that make the interval narrow enough if the spread stays what it is."""
+    if relative is None or (relative <= asked and have >= FEWEST):
+        return have
+    if not isfinite(relative):
+        return 2 * have
+    return max(have + 1, ceil(have * (relative / asked) ** 2))
+
+
+def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | None:
+    """Half-width over mean; inf below three runs; None where there is no steady value to be precise about."""
+    if any(case.status != "ok" for case in members) or cases_overloaded([case.metrics for case in members]):
+        return None
+    if len(members) < FEWEST_OF_INTERVAL:
+        return inf
+    assert precision.metric is not None
+    metrics, average = [case.metrics for case in members], column(precision.metric).average
+    if any(one[part] is None for one in metrics for part in average.parts(precision.metric)):
+        return None
+    figure = average.of(precision.metric, metrics)
+    value, half = figure.value, figure.half_width
+    if half is None or not isfinite(value):
+        return None
+    return half / abs(value) if value else inf if half else 0.0

@@ -1,0 +1,246 @@
+"""Finished cases on disk, one folder each under a digest of everything they rest on: written whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sim.case import CaseResult
+from sim.cost.ledger import LedgerRow
+from sim.infile import opened
+from sim.records import Interval, Request
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.sweep import Case
+from sim.study.execution.durable import Damaged, check_folder, warn_of, whole_folder
+from sim.study.metrics.case_metrics import CaseMetrics, good_requests
+from sim.study.metrics.cohort import Cohort
+from sim.units import NANO_PER_USD
+
+CASE_FILE = "case.json"
+SHARES = ("prefill_s", "recompute_s", "decode_s")
+"""Seconds that a request took of its replica, of the last one if it moved."""
+VISITS = "earlier_visits"
+"""Column of the replicas that requests were at before, with the same seconds; only where some moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A finished case, read back. Its tables stay on disk until they are asked for."""
+
+    folder: Path
+    fleet: str
+    axes: dict[str, Any]
+    replication: int
+    status: str
+    """ok or infeasible."""
+    reason: str
+    measured: CaseMetrics | None
+    """None for a fleet that could not run."""
+    point: str = ""
+    """Name of the folder that it was written to."""
+    rests_on: dict[str, str] = field(default_factory=dict)
+    """What its quantities rest on, in words -> digest; see `inputs.rests_on`."""
+
+    @property
+    def metrics(self) -> CaseMetrics:
+        """Metrics of a case that could run."""
+        assert self.measured is not None, f"{self.fleet} could not run"
+        return self.measured
+
+    def requests(self) -> pa.Table:
+        """One row per request; without rows if the scenario keeps none."""
+        return self._table("requests")
+
+    def usage(self) -> pa.Table:
+        """One row per replica interval."""
+        return self._table("usage")
+
+    def costs(self) -> pa.Table:
+        """One row per ledger row."""
+        return self._table("costs")
+
+    def _table(self, name: str) -> pa.Table:
+        # pq.read_table would import pandas, which takes longer than many a simulation
+        with opened(self.folder / f"{name}.parquet", hidden=True) as file:
+            return pq.ParquetFile(file).read()
+
+
+def load_case(folder: Path) -> StoredCase | None:
+    """The case in *folder*, checked; None if there is none, or, after a warning, if it is damaged or another one."""
+    if not folder.exists():
+        return None
+    try:
+        check_folder(folder)
+        stored = read_case(folder)
+        if stored.point != folder.name:
+            raise Damaged(f"holds another point, {stored.point or 'without a name'}")
+    except Damaged as error:
+        warn_of(folder, error)
+        return None
+    return stored
+
+
+def read_case(folder: Path) -> StoredCase:
+    """The case in *folder*, which this command has written or checked."""
+    with opened(folder / CASE_FILE, "r", hidden=True, encoding="utf-8") as file:
+        told = json.load(file)
+    metrics = told.pop("metrics")
+    return StoredCase(folder, **told, measured=CaseMetrics.of_data(metrics) if metrics else None)
+
+
+def save_case(
+    folder: Path,
+    case: Case,
+    outcome: CaseResult | CasePlan,
+    metrics: CaseMetrics | None,
+    keep_requests: bool,
+    rests_on: dict[str, str],
+) -> None:
+    """Writes *outcome* to *folder*, which appears complete or not at all."""
+    told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
+    told |= {"metrics": as_stored(metrics), "rests_on": rests_on}
+    if isinstance(outcome, CasePlan):
+        told |= {"status": "infeasible", "reason": outcome.infeasible}
+        tables = {"requests": requests_table(None), "usage": _usage([]), "costs": _ledger([])}
+    else:
+        told |= {"status": "ok", "reason": ""}
+        tables = {
+            "requests": requests_table(outcome if keep_requests else None),
+            "usage": _usage(outcome.log.intervals),
+            "costs": _ledger(outcome.ledger.rows if outcome.ledger else []),
+        }
+    _write(folder, told, tables)
+
+
+def as_stored(metrics: CaseMetrics | None) -> dict[str, Any]:
+    """Figures as the file of a case has them; none of a fleet that could not run."""
+    return {} if metrics is None else metrics.as_data()
+
+
+def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: CaseMetrics | None) -> None:
+    """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
+    told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication")}
+    told |= {"metrics": as_stored(metrics)}
+    told |= {name: getattr(stored, name) for name in ("rests_on", "status", "reason")}
+    tables = {"requests": stored.requests(), "usage": stored.usage(), "costs": stored.costs()}
+    if result is not None:
+        tables["costs"] = _ledger(result.ledger.rows if result.ledger else [])
+        if result.plan.requests_cost:
+            before = tables["requests"]
+            others = [name for name in before.column_names if name not in (*SHARES, VISITS, "cost_usd")]
+            tables["requests"] = _with_costs(before.select(others), result.log.requests, result.request_nano_usd)
+    _write(folder, told, tables)
+
+
+def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    """Fills *folder*, which appears complete or not at all."""
+    with whole_folder(folder) as building:
+        for name, table in tables.items():
+            pq.write_table(table, building / f"{name}.parquet", compression="zstd")
+        (building / CASE_FILE).write_text(json.dumps(told | {"point": folder.name}), encoding="utf-8")
+
+
+def discard_unfinished(points: Path) -> None:
+    """Removes what a worker that was stopped while it wrote has left behind."""
+    for building in points.glob(".*-*"):
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def requests_table(result: CaseResult | None) -> pa.Table:
+    """The request table of contract and report, in arrival order."""
+    requests: Sequence[Request] = result.log.requests if result else []
+    count = len(requests)
+    cohort = Cohort.of(result) if result else None
+    pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
+    costs = result.request_nano_usd if result else None
+    table = pa.table(
+        {
+            "request": pa.array(range(count), pa.int64()),
+            "service": pa.array([r.service for r in requests], pa.string()).dictionary_encode(),
+            "pool": pa.array(
+                [pools[r.replica] if r.replica >= 0 else "" for r in requests], pa.string()
+            ).dictionary_encode(),
+            "replica": pa.array([r.replica for r in requests], pa.int32()),
+            "priority": pa.array([r.priority for r in requests], pa.int64()),
+            "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),
+            "arrived_s": _dates(cohort.arrived_s if cohort else []),
+            "started_s": _dates(cohort.started_s if cohort else []),
+            "first_token_s": _dates(cohort.first_token_s if cohort else []),
+            "finished_s": _dates(cohort.finished_s if cohort else []),
+            "prompt_tokens": pa.array([r.prompt_tokens for r in requests], pa.int64()),
+            "output_tokens": pa.array([r.output_tokens for r in requests], pa.int64()),
+            "cached_tokens": pa.array([r.cached_tokens for r in requests], pa.int64()),
+            "preemptions": pa.array([r.preemptions for r in requests], pa.int64()),
+            "slo_met": pa.array(good_requests(result, cohort).astype("int8") if cohort and result else [], pa.int8()),
+            "status": pa.array([r.status for r in requests], pa.string()).dictionary_encode(),
+        }
+    )
+    table = _with_sessions(table, requests)
+    if result and result.plan.asks_again:
+        table = table.append_column("attempts", pa.array([r.attempts for r in requests], pa.int32()))
+    if result and result.plan.kv_transfer is not None:
+        table = table.append_column("kv_transfer_s", _dates([r.kv_transfer_s for r in requests]))
+        where = [r.prefill_replica if r.prefill_replica >= 0 else None for r in requests]
+        table = table.append_column("prefill_replica", pa.array(where, pa.int32()))
+    return _with_costs(table, requests, costs) if result and result.plan.requests_cost else table
+
+
+def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
+    """Who asks, and which conversation goes on; each only where some request says it."""
+    if any(r.tenant for r in requests):
+        table = table.append_column("tenant", pa.array([r.tenant for r in requests], pa.string()))
+    if any(r.adapter for r in requests):
+        table = table.append_column("adapter", pa.array([r.adapter for r in requests], pa.string()))
+    if any(r.session for r in requests):
+        table = table.append_column("session", pa.array([r.session for r in requests], pa.string()))
+        turns = pa.array([r.turn if r.session else None for r in requests], pa.int64())
+        table = table.append_column("turn", turns)
+    return table
+
+
+def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[int] | None) -> pa.Table:
+    """What each request took of its replica's time, and what that cost; empty without a `cost` section."""
+    for name in SHARES:
+        table = table.append_column(name, pa.array([getattr(r.busy, name) for r in requests], pa.float64()))
+    if any(r.left for r in requests):
+        visits = [[{"replica": hop.replica, **asdict(hop.busy)} for hop in r.left] for r in requests]
+        table = table.append_column(VISITS, pa.array(visits))
+    usd = [amount / NANO_PER_USD for amount in costs] if costs is not None else [None] * len(requests)
+    return table.append_column("cost_usd", pa.array(usd, pa.float64()))
+
+
+def _dates(values: Any) -> pa.Array:
+    """Seconds; what never happened is empty."""
+    return pa.array(values, pa.float64(), from_pandas=True)
+
+
+def _usage(intervals: Sequence[Interval]) -> pa.Table:
+    """One row per replica interval; the part that lies idle only where some does."""
+    table = _records(Interval, intervals)
+    return table if any(one.unused for one in intervals) else table.drop_columns(["unused"])
+
+
+def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
+    """Slots dataclasses as columns, one of them *left_out*."""
+    listed = list(rows)
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+    columns = {}
+    for column in fields(kind):
+        if column.name == left_out:
+            continue
+        name = column.type if isinstance(column.type, str) else column.type.__name__
+        columns[column.name] = pa.array([getattr(row, column.name) for row in listed], types[name])
+    return pa.table(columns)
+
+
+def _ledger(rows: Sequence[LedgerRow]) -> pa.Table:
+    """Ledger rows with amounts in USD, exact to the nano-USD they are kept in."""
+    nano = "amount_nano_usd"  # more than a column of whole numbers holds, where somebody tries such a price
+    position = [column.name for column in fields(LedgerRow)].index(nano)
+    usd = pa.array([row.amount_nano_usd / NANO_PER_USD for row in rows], pa.float64())
+    return _records(LedgerRow, rows, left_out=nano).add_column(position, "amount_usd", usd)

@@ -1,0 +1,386 @@
+"""Explanation of one request of a run, step by step, from its arrival to its last token.
+
+The journal records the steps of the replicas that served the request. From it follow the stretches of time in which
+the request was computed or waited, with the reason, and the seconds for which GPUs exchanged data in its steps.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, inf, isnan
+
+from sim.engine.kv.blocks import BlockPool
+from sim.engine.lora import AdapterSlots
+from sim.engine.protocol import ReplicaEngine
+from sim.fleet import RunningFleet
+from sim.fleet.pool import IntakeEngine, rank_limits
+from sim.records import Hop, Meters, Progress, Request, Span
+from sim.scenario.resolving.resolved import CasePlan
+from sim.steptime import ComputedStepTime
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A request and what its replicas did meanwhile."""
+
+    plan: CasePlan
+    request: Request
+    """Its timestamps are as a client sees them."""
+    spans: list[tuple[int, Span]]
+    """(replica, steps), in order of their ends."""
+    reached: list[tuple[int, float]]
+    """(replica, when its engine got the request), behind the API server."""
+    requests: int
+    """Requests of the run."""
+    spaced: bool = False
+    """Prompts are computed every few steps only (`prefill_schedule_interval`)."""
+    held: bool = False
+    """Prompts are held back until more have come (`batch_wait_timeout_iters`)."""
+    in_batches: bool = False
+    """A batch ends before the next one begins (`policy: static`)."""
+    pool_of_replica: Sequence[int] = ()
+    """Position of each replica's pool in the plan."""
+
+    @property
+    def own(self) -> list[Span]:
+        """The steps that the request took part in."""
+        return [span for _, span in self.spans if takes_part(span, self.request.index)]
+
+
+def takes_part(span: Span, index: int) -> bool:
+    """Whether request number *index* is in the batch of *span*."""
+    return index in span.prompts or index in span.decoding
+
+
+class Watched:
+    """An engine whose steps are written down as they end."""
+
+    def __init__(
+        self,
+        engine: ReplicaEngine,
+        replica: int,
+        spans: list[tuple[int, Span]],
+        reached: list[tuple[int, float]],
+        asked: int,
+    ) -> None:
+        """*asked* is the number of the request whose place and coming are written down, too."""
+        self._engine, self._replica, self._spans, self._asked = engine, replica, spans, asked
+        self._reached = reached
+        self._places: dict[float, str] = {}
+        """Begin of steps under way -> where the request was when it came or was taken away meanwhile."""
+
+    def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
+        """See `Engine.offer`."""
+        moved = self._engine.offer(request, now, prompt_only)
+        if request.index == self._asked:
+            self._reached.append((self._replica, now))
+        self._note(request)
+        return moved
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `Engine.reserve`."""
+        return self._engine.reserve(request, now)
+
+    def let_go(self, request: Request, now: float) -> None:
+        """See `Engine.let_go`."""
+        self._engine.let_go(request, now)
+
+    def evict(self, request: Request, now: float) -> Progress:
+        """See `Engine.evict`."""
+        self._note(request)
+        return self._engine.evict(request, now)
+
+    def crash(self, now: float) -> None:
+        """See `Engine.crash`; the steps under way end there."""
+        begun = [span for span in self._under_way() if span.start_s < now]
+        self._spans += [(self._replica, replace(span, end_s=now)) for span in begun]
+        self._engine.crash(now)
+
+    def plan(self, now: float) -> float:
+        """See `Engine.plan`."""
+        return self._engine.plan(now)
+
+    def advance(self) -> list[Request]:
+        """See `Engine.advance`."""
+        before = self._under_way()
+        left = self._engine.advance()
+        still = {span.start_s for span in self._engine.under_way()}
+        self._spans += [(self._replica, span) for span in before if span.start_s not in still]
+        return left
+
+    def _note(self, request: Request) -> None:
+        if request.index == self._asked:
+            self._places = {span.start_s: span.place for span in self._engine.under_way(self._asked) if span.place}
+
+    def _under_way(self) -> list[Span]:
+        spans, places = self._engine.under_way(self._asked), self._places
+        return [replace(span, place=places.get(span.start_s, span.place)) for span in spans]
+
+    def meters(self, now: float) -> Meters:
+        """See `Engine.meters`."""
+        return self._engine.meters(now)
+
+    def share_time(self, on: bool, now: float) -> None:
+        """See `Engine.share_time`."""
+        self._engine.share_time(on, now)
+
+    def under_way(self, asked: int = -1) -> list[Span]:
+        """See `Engine.under_way`."""
+        return self._engine.under_way(asked)
+
+    def caches(self) -> list[BlockPool]:
+        """See `Engine.caches`."""
+        return self._engine.caches()
+
+    def kv_usage(self, now: float) -> float:
+        """See `Engine.kv_usage`."""
+        return self._engine.kv_usage(now)
+
+    def adapters(self) -> list[AdapterSlots]:
+        """See `Engine.adapters`."""
+        return self._engine.adapters()
+
+    def last_waiting(self) -> Request | None:
+        """See `Engine.last_waiting`."""
+        return self._engine.last_waiting()
+
+    def waiting(self) -> int:
+        """See `Engine.waiting`."""
+        return self._engine.waiting()
+
+
+class NoSuchRequest(LookupError):
+    """The run has fewer requests."""
+
+
+def journal_of(plan: CasePlan, index: int) -> Journal:
+    """Request number *index* of *plan*. Raises NoSuchRequest.
+
+    The run is simulated twice, which gives the same both times: first to see where the request goes.
+    """
+    log = RunningFleet(plan).run()
+    if not 0 <= index < len(log.requests):
+        raise NoSuchRequest(f"the run has {len(log.requests)} requests, from 0 on")
+    request = log.requests[index]
+    replicas = {hop.replica for hop in request.hops}
+    spans: list[tuple[int, Span]] = []
+    reached: list[tuple[int, float]] = []
+
+    def watch(engine: ReplicaEngine, replica: int) -> ReplicaEngine:
+        if replica not in replicas:
+            return engine
+        if isinstance(engine, IntakeEngine):  # what the engine does is told from when it has a request
+            engine.engine = Watched(engine.engine, replica, spans, reached, index)
+            return engine
+        return Watched(engine, replica, spans, reached, index)
+
+    RunningFleet(plan, watch).run()
+    own_s = [span.end_s for _, span in spans if takes_part(span, index)]
+    end_s = log.end_s if isnan(request.finished_s) or not own_s else max(own_s)
+    seen = [(replica, span) for replica, span in spans if request.arrived_s < span.end_s <= end_s]
+    if request.left:
+        seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
+    limits = [rank_limits(pool) for pool in plan.pools]
+    spaced = any(one.prefill_schedule_interval > 1 for one in limits)
+    held = any(one.batch_wait_steps > 0 for one in limits)
+    in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
+    return Journal(plan, request, seen, reached, len(log.requests), spaced, held, in_batches, log.pool_of_replica)
+
+
+def _there(request: Request, replica: int, span: Span) -> bool:
+    """Whether *request* was at *replica* during *span*: it may have come back after a failure."""
+    visits = [hop for hop in request.hops if hop.replica == replica]
+    return any(hop.came_s < span.end_s and not span.start_s >= hop.left_s for hop in visits)
+
+
+TINY_S = 1e-9
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A time in which a request did one thing."""
+
+    what: str
+    """prompt, again (prompt and answer, after a preemption or a loss), decodes; waits or stands (it is in the batch,
+    and not in the step); transfer, unsent or resent (it is at no replica).
+    """
+    start_s: float
+    end_s: float
+    why: str = ""
+    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), held (until
+    more prompts have come), unread, intake (the API server), prompts (that go first), or nothing but the step under
+    way."""
+    preempted: bool = False
+    tokens: int = 0
+    """New ones, of prompts."""
+    done: int = 0
+    """Prompt tokens that are computed, these included."""
+    steps: int = 0
+    spans: list[Span] = field(default_factory=list)
+    """Of its replica meanwhile; none where it is at no replica."""
+
+
+def stretches(journal: Journal) -> Iterator[Stretch]:
+    """The life of the request; what is alike and follows each other is one stretch, but each prompt chunk is."""
+    last: Stretch | None = None
+    for one in _single(journal):
+        if last is not None and one.what not in ("prompt", "again") and _kind(one) == _kind(last):
+            last.end_s, last.steps = one.end_s, last.steps + one.steps
+            last.spans += one.spans
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
+
+
+def _kind(one: Stretch) -> tuple[str, str, bool]:
+    return one.what, one.why, one.preempted
+
+
+def _single(journal: Journal) -> Iterator[Stretch]:
+    """One for each span."""
+    request = journal.request
+    since_s, seen, before = request.arrived_s, False, "unsent"
+    for hop in request.hops:
+        if hop.came_s > since_s + TINY_S:
+            yield Stretch(before, since_s, hop.came_s)
+        visit = _Visit(journal, hop, seen)
+        yield from visit.stretches()
+        seen = visit.seen
+        since_s = hop.left_s
+        before = "transfer" if hop.progress is None else "resent"
+
+
+class _Visit:
+    """A request at one replica."""
+
+    def __init__(self, journal: Journal, hop: Hop, seen: bool) -> None:
+        """*seen*: another replica has computed something of it."""
+        request = journal.request
+        self._journal, self._index = journal, request.index
+        self._sent_s, self._left_s = hop.came_s, inf if isnan(hop.left_s) else hop.left_s
+        spans = [span for replica, span in journal.spans if replica == hop.replica]
+        here = (at_s for replica, at_s in journal.reached if replica == hop.replica and at_s >= hop.came_s)
+        known_s = self._left_s if self._left_s < inf else max((span.end_s for span in spans), default=hop.came_s)
+        self._came_s = min(next(here, known_s), self._left_s)
+        """When the engine got it, or how far it is known that the API server had it."""
+        self._spans = [span for span in spans if span.end_s > self._came_s and span.start_s < self._left_s]
+        self._own = [span for span in self._spans if self._takes_part(span)]
+        self.seen = seen
+        self._again = seen
+        self._runs = self._preempted = False
+        self._done = request.cached_tokens if self._came_s <= request.started_s < self._left_s else 0
+
+    def stretches(self) -> Iterator[Stretch]:
+        """One for each span that concerns it."""
+        told_s, last = self._came_s, None
+        if self._came_s > self._sent_s + TINY_S:
+            yield Stretch("waits", self._sent_s, self._came_s, "intake")
+        for span in self._spans:
+            one: Stretch | None = None
+            idle = told_s == self._came_s  # its rank, while others step
+            if self._takes_part(span):
+                one = self._took_part(span)
+            elif span.place == "running" and self._joined_by(span):
+                one = None if self._elsewhere(span) else self._stood(span)
+            elif span.place:
+                one = self._waited(span, told_s)
+            if one is not None:
+                late = one.start_s > told_s + TINY_S
+                if late and idle:
+                    yield Stretch("waits", told_s, one.start_s)
+                elif late and last is not None and last.what == "waits":  # batches that were formed before go first
+                    yield Stretch("waits", told_s, one.start_s, last.why, last.preempted)
+                told_s, last = max(told_s, one.end_s), one
+                yield one
+
+    def _joined_by(self, span: Span) -> bool:
+        """False where *span* began before: if the request is in it, then by an earlier visit that was broken off."""
+        return span.start_s > self._came_s - TINY_S
+
+    def _takes_part(self, span: Span) -> bool:
+        return takes_part(span, self._index) and self._joined_by(span)
+
+    def _took_part(self, span: Span) -> Stretch:
+        end_s = min(span.end_s, self._left_s)
+        self._runs, self._preempted, self.seen = True, False, True
+        tokens = span.prompts.get(self._index)
+        if tokens is None:
+            return Stretch("decodes", span.start_s, end_s, steps=span.steps, spans=[span])
+        self._done += tokens
+        done = min(self._done, self._journal.request.prompt_tokens)
+        what = "again" if self._again else "prompt"
+        return Stretch(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
+
+    def _elsewhere(self, span: Span) -> bool:
+        """Whether it was in another batch in flight."""
+        return any(own.start_s < span.end_s and span.start_s < own.end_s for own in self._own)
+
+    def _stood(self, span: Span) -> Stretch:
+        mid_prompt = self._done < self._journal.request.prompt_tokens
+        why = span.blocked_by
+        if not span.batch.decode_seqs and not mid_prompt:
+            why = "prompts"
+        elif mid_prompt and (self._journal.spaced or self._journal.held) and not span.batch.prefill_seqs:
+            why = "spaced" if self._journal.spaced else "held"
+        elif why != "kv":
+            why = "budget"
+        return Stretch("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])
+
+    def _waited(self, span: Span, told_s: float) -> Stretch | None:
+        """In the queue, up to its next step: batches of a pipeline overlap."""
+        start_s = max(span.start_s, told_s)
+        joins_s = min((own.start_s for own in self._own if own.end_s >= span.end_s), default=inf)
+        end_s = min(span.end_s, joins_s, self._left_s)
+        if end_s <= start_s + TINY_S:
+            return None
+        why = span.blocked_by
+        if span.place == "unread":
+            why = "unread"
+        elif span.start_s < self._came_s:
+            why = ""
+        elif why == "seats" and self._journal.in_batches:
+            why = "batch"
+        elif why == "budget" and self._journal.spaced and not span.batch.prefill_seqs:
+            why = "spaced"
+        if self._runs:
+            self._runs, self._preempted, self._again = False, True, True
+        steps = span.steps
+        if start_s > span.start_s:  # of steps that last about as long as each other
+            steps = max(1, ceil(steps * (span.end_s - start_s) / (span.end_s - span.start_s) - TINY_S))
+        return Stretch("waits", start_s, end_s, why, self._preempted, steps=steps, spans=[span])
+
+
+@dataclass(slots=True)
+class Exchanged:
+    """Seconds of the steps that a request took part in."""
+
+    steps_s: float = 0.0
+    by_message: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
+    """By what is sent, and whether the engine's own kernel does it; see sim.steptime.links.Exchange."""
+    links: set[str] = field(default_factory=set)
+    """Names of the links that it went over."""
+
+
+def exchanged(journal: Journal) -> Exchanged:
+    """Of all stages of a pipeline together; nothing of step times that are given."""
+    found = Exchanged()
+    for replica, span in journal.spans:
+        if not takes_part(span, journal.request.index):
+            continue
+        found.steps_s += span.end_s - span.start_s
+        steptime, batch = journal.plan.pools[journal.pool_of_replica[replica]].steptime, span.batch
+        if not isinstance(steptime, ComputedStepTime):
+            continue
+        passes = span.steps * steptime.inputs.pipeline_parallel_size
+        tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
+        for one in steptime.exchanges(tokens, batch.replica_tokens):
+            if one.calls * one.each_s:
+                found.by_message[one.what, one.own] += passes * one.calls * one.each_s
+                found.links.update(one.over)
+    return found
+
+
+__all__ = ["Exchanged", "Journal", "NoSuchRequest", "Stretch", "exchanged", "journal_of", "stretches"]

@@ -1,1 +1,0 @@
-"""Factors fitted to a user's own measurements."""

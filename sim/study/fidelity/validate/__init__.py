@@ -1,1 +1,0 @@
-"""Benchmark results predicted row by row."""

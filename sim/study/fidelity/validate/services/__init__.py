@@ -1,1 +1,0 @@
-"""MLPerf results of services predicted row by row."""

@@ -1,1 +1,0 @@
-"""What fleets answer: runs, capacity, size, sensitivity, futures, the difference of two runs."""

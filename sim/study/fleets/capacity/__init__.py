@@ -1,6 +1,0 @@
-"""The highest load within the SLO."""
-
-RELATIVE = 0.02
-"""Width of the last bracket in the search, as a fraction of the capacity, unless another is asked for."""
-NARROWEST, WIDEST = 0.001, 0.5
-"""What may be asked for."""

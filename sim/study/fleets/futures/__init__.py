@@ -1,1 +1,0 @@
-"""Monte Carlo draws of prices and other uncertain inputs."""

@@ -1,1 +1,0 @@
-"""What the finished cases of a run come to: points of a sweep, their figures, and fleets compared."""

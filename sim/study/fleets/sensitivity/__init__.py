@@ -1,1 +1,0 @@
-"""Which inputs change the result, and why two fleets differ in cost."""

@@ -1,0 +1,317 @@
+"""Finished runs loaded from disk: their points at other prices and under another service level, as often as asked.
+
+The points are those that a new run or `price` would have, without their files. The catalogue's hardware is looked up
+and the meters are read once; a change of terms then costs a ledger a case. Under another service level the requests
+stay as they were served.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from sim.case import priced
+from sim.catalogue.catalog import Catalog
+from sim.records import FleetLog
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.scenario.reading.layers import options, place_of
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.case import Resolver, resolve
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.terms import FleetTerms, Machines
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.slo import LATENCIES, Slo, with_limits
+from sim.scenario.sweep import Case, as_data, at_point, axes, points
+from sim.scenario.year import load_by_hour
+from sim.study.execution.cases import limits
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
+from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, service_level, thin_tail, with_bill
+from sim.study.metrics.cohort import Cohort, percentile
+from sim.study.monte_carlo import Dispute, stored_disputes
+from sim.study.points import Point, summarize
+from sim.study.reprice import SCENARIO_FILE, measured, moved_schedules, read_repriced, refusal, refuse_other_meters
+from sim.yamlio import Document
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCase:
+    """One case of the run."""
+
+    case: Case
+    stored: StoredCase
+    plan: CasePlan
+    """At the prices of the run."""
+    log: FleetLog | None
+    """None where the fleet could not run."""
+
+
+class HeldRun:
+    """A finished run. Raises ScenarioErrors where there is none, or where program or catalogue have changed since."""
+
+    def __init__(self, run: Path, catalog: Catalog) -> None:
+        self._file = run / SCENARIO_FILE
+        self.scenario, finished = read_repriced(run, (), catalog)
+        self.catalog = catalog
+        self._data = as_data(self.scenario)
+        self._plans: dict[str, CasePlan] = {}
+        self._machines: dict[str, Machines] = {}
+        self._resolver = Resolver(self.scenario, catalog)
+        self.held = [self._hold(case, stored) for case, stored in finished]
+
+    def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
+        """The scenario with *values* (dotted path -> value) in place of its own, and every case under it.
+
+        Raises ScenarioErrors where a value is no matter of money, or is not allowed.
+        """
+        if not values:
+            return self.scenario, [one.stored for one in self.held]
+        scenario = self._checked(options(values))
+        same_machines = _grouping(scenario) == _grouping(self.scenario)
+        plans: dict[str, CasePlan] = {}
+        found = []
+        for one in self.held:
+            if one.log is None:
+                found.append(one.stored)
+                continue
+            key = _key(one.case)
+            if key not in plans:
+                plans[key] = self._plan(scenario, one.case, same_machines)
+                if not same_machines or plans[key].clock != self._plans[key].clock:
+                    refuse_other_meters(plans[key], one.log.intervals)
+            found.append(_billed(one, plans[key]))
+        return scenario, found
+
+    def _hold(self, case: Case, stored: StoredCase) -> HeldCase:
+        key = _key(case)
+        if key not in self._plans:
+            self._plans[key] = self._resolver.plan(case)
+            self._machines[key] = self._resolver.fleet(case).machines
+        plan = replace(self._plans[key], replication=case.replication)
+        if stored.status != "ok":
+            return HeldCase(case, stored, plan, None)
+        return HeldCase(case, stored, *measured(plan, stored))
+
+    def _checked(self, sets: Sequence[str]) -> Scenario:
+        """The scenario with *sets*, checked at the first of its points: the others differ from it in no price."""
+        wrong = [one for item in sets if (one := refusal(self._data, item)) is not None]
+        if wrong:
+            raise ScenarioErrors(wrong)
+        first = self._data | {"sweep": points(self._data.get("sweep"))[:1]} if self._data.get("sweep") else self._data
+        found = load(Document(str(self._file), first, None), sets, catalog=self.catalog)
+        scenario = found.model_copy(update={"sweep": self.scenario.sweep})
+        moved = [
+            InputError(f"fleet {name}", 0, "site.timezone", text)
+            for name, text in moved_schedules(self._data, scenario)
+        ]
+        if moved:
+            raise ScenarioErrors(moved)
+        return scenario
+
+    def _plan(self, scenario: Scenario, case: Case, same_machines: bool) -> CasePlan:
+        if not same_machines:
+            return resolve(scenario, case, self.catalog)
+        key, at = _key(case), at_point(scenario, case.overrides)
+        terms, machines = FleetTerms.of(at, _fleet(at, case)), self._machines[key]
+        return replace(
+            self._plans[key],
+            costs=terms.costs(machines, self.catalog),
+            carbon=terms.carbon_plan(machines, self.catalog),
+            clock=terms.clock,
+            pue=terms.facility_factor,
+            load_by_hour=load_by_hour(at),
+        )
+
+
+def _billed(one: HeldCase, plan: CasePlan) -> StoredCase:
+    """*one* under the terms of *plan*, in the window that the run has measured."""
+    assert one.log is not None
+    result = priced(replace(plan, warmup_s=one.plan.warmup_s, replication=one.case.replication), one.log)
+    return replace(one.stored, measured=with_bill(one.stored.metrics, result))
+
+
+def _key(case: Case) -> str:
+    return repr((case.fleet, case.overrides))
+
+
+def _fleet(scenario: Scenario, case: Case) -> Fleet:
+    return next(fleet for fleet in scenario.fleets if fleet.name == case.fleet)
+
+
+def _grouping(scenario: Scenario) -> list[list[tuple[bool, int]]]:
+    """What of its costs decides how many servers each fleet fills: who shares servers, and with whom."""
+    return [
+        [(cost is not None and cost.share, fleet.costs.index(cost)) for cost in fleet.costs]
+        for fleet in scenario.fleets
+    ]
+
+
+OF_GOOD = ("slo_attainment", "goodput_rps", "good_output_tokens_per_s")
+"""Figures of the requests within the limits, whose intervals follow the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(StoredCase):
+    """A stored case whose requests are compared with other limits than those it was simulated with."""
+
+    slo: Slo = field(kw_only=True)
+
+    @classmethod
+    def of(cls, case: StoredCase, slo: Slo) -> "Judged":
+        """*case* under *slo*."""
+        return cls(**{one.name: getattr(case, one.name) for one in fields(case)}, slo=slo)
+
+    def requests(self) -> pa.Table:
+        """One row per request, `slo_met` under the limits of this case."""
+        table = StoredCase.requests(self)
+        good = Cohort.stored(table, (0.0, 0.0), open_end=True).good(self.slo)
+        place = table.schema.get_field_index("slo_met")
+        return table.set_column(place, "slo_met", pa.array(good.astype("int8"), pa.int8()))
+
+
+def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
+    """*metrics* as a run with the service level *slo* would have them, where *cohort* are its requests."""
+    kept = cohort.good(slo)
+    good = kept & cohort.measured
+    traffic, requests = metrics.traffic, metrics.traffic.requests
+    intervals = metrics.samples.batch_ci95
+    return replace(
+        metrics,
+        traffic=replace(
+            traffic,
+            goodput_rps=float(good.sum()) / (cohort.end_s - cohort.start_s) if cohort.end_s > cohort.start_s else 0.0,
+            slo_attainment=float(good.sum()) / requests if requests else None,
+        ),
+        latencies=_with_named(slo, metrics.latencies, cohort),
+        level=service_level(cohort, slo),
+        samples=replace(
+            metrics.samples,
+            good_output_tokens=traffic.output_tokens * cohort.good_share_of_tokens(kept),
+            batch_ci95=_intervals(slo, intervals, cohort) if intervals else intervals,
+        ),
+    )
+
+
+def _with_named(slo: Slo, latencies: Latencies, cohort: Cohort) -> Latencies:
+    """With the percentiles that *slo* names."""
+    found = dict(latencies.by_column)
+    thin = []
+    for name in LATENCIES:
+        chosen = getattr(cohort, name)[cohort.members(name)]
+        for percent in percents(slo, name):
+            column = f"{name}_p{percent:g}"
+            if column not in found:
+                found[column] = percentile(chosen, percent) if chosen.size else None
+            thin += [column] if thin_tail(chosen.size, percent) else []
+    return Latencies(thin, found)
+
+
+def _intervals(slo: Slo, before: dict[str, float], cohort: Cohort) -> dict[str, float]:
+    """Half-widths of 95 % intervals that the run alone gives."""
+    good = cohort.good(slo)
+    rates = rate_intervals(cohort, good)
+    found = {name: rates.get(name) for name in OF_GOOD}
+    found["slo_attainment"] = mean_half_width(good[cohort.measured].astype(float))
+    for one in slo.percentiles:
+        if one.column not in before:
+            values = getattr(cohort, one.latency)[cohort.members(one.latency)]
+            found[one.column] = percentile_half_width(values, one.percent)
+    kept = {name: half for name, half in before.items() if name not in OF_GOOD}
+    return kept | {name: half for name, half in found.items() if half is not None}
+
+
+SLO = "slo"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer."""
+
+    scenario: Scenario
+    cases: list[StoredCase]
+    points: list[Point]
+    axes: list[str]
+    slo: dict[str, Any]
+    disputes: Sequence[Dispute] = ()
+    """Settings where the run's Monte Carlo draws favour another fleet than central values; empty under other terms,
+    for which nothing is drawn."""
+
+
+class Answers:
+    """All answers of one finished run. The last prices and the last limits are remembered: usually one of them moves.
+
+    Raises ScenarioErrors as `load_repriced` does.
+    """
+
+    def __init__(self, run: Path, catalog: Catalog) -> None:
+        self._folder = run
+        self.run = HeldRun(run, catalog)
+        self._data = as_data(self.run.scenario)
+        self._cohorts: list[Cohort | None] | None = None
+        self._priced: tuple[str, tuple[Scenario, list[StoredCase]]] = ("", self.run.at({}))
+        self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.stored.measured for one in self.run.held])
+
+    def under(self, values: Mapping[str, Any]) -> Answer:
+        """The answer with *values*, dotted path -> value: prices, terms, and limits of the service level.
+
+        Raises ScenarioErrors where one needs a simulation, or is not allowed.
+        """
+        levels = {path: value for path, value in values.items() if path.partition(".")[0] == SLO}
+        terms = {path: value for path, value in values.items() if path not in levels}
+        scenario, cases = self._at_prices(terms)
+        if levels:
+            scenario = self._with_limits(scenario, levels)
+            cases = [
+                one if one.measured is None or judged is None else replace(one, measured=_joined(one.measured, judged))
+                for one, judged in zip(cases, self._at_limits(scenario), strict=True)
+            ]
+        named, level = axes(scenario), limits(scenario)
+        disputes = () if values else stored_disputes(self._folder)
+        return Answer(scenario, cases, summarize(cases, named, level), named, level, disputes)
+
+    def _at_prices(self, terms: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
+        key = repr(sorted(terms.items()))
+        if key != self._priced[0]:
+            self._priced = (key, self.run.at(terms))
+        return self._priced[1]
+
+    def _at_limits(self, scenario: Scenario) -> list[CaseMetrics | None]:
+        key = repr(scenario.slo)
+        if key != self._judged[0]:
+            if self._cohorts is None:
+                self._cohorts = [_cohort(one) for one in self.run.held]
+            pairs = zip(self.run.held, self._cohorts, strict=True)
+            judged = [None if held is None else under(scenario.slo, one.stored.metrics, held) for one, held in pairs]
+            self._judged = (key, judged)
+        return self._judged[1]
+
+    def _with_limits(self, scenario: Scenario, levels: Mapping[str, Any]) -> Scenario:
+        """*scenario* with other limits. Raises ScenarioErrors."""
+        if any(one.log is not None and not one.stored.requests().num_rows for one in self.run.held[:1]):
+            _refuse(next(iter(levels)), "the run kept no requests: run it with requests: csv or parquet")
+        if scenario.services:
+            _refuse(next(iter(levels)), "the services of this run have limits of their own: run it with others")
+        swept = {place_of(self._data, axis)[0] for point in points(self._data.get("sweep")) for axis in point}
+        if SLO in swept:
+            _refuse(next(iter(levels)), "is swept: the run has a point for each of its values")
+        asked = {path.removeprefix(f"{SLO}."): value for path, value in levels.items()}
+        return scenario.model_copy(update={"slo": with_limits(scenario.slo, asked)})
+
+
+def _refuse(path: str, text: str) -> NoReturn:
+    raise ScenarioErrors([InputError(f"--set {path}", 0, "", text)])
+
+
+def _cohort(one: HeldCase) -> Cohort | None:
+    """The requests of a case; None where it could not run."""
+    if one.log is None:
+        return None
+    horizon_s = one.plan.horizon_s
+    return Cohort.stored(one.stored.requests(), one.plan.window_s(one.log.end_s), horizon_s is None)
+
+
+def _joined(priced: CaseMetrics, judged: CaseMetrics) -> CaseMetrics:
+    """The bill of one, all else of the other."""
+    return replace(judged, site=priced.site, money=priced.money, carbon=priced.carbon)

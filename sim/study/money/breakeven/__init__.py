@@ -1,1 +1,0 @@
-"""Rent, buy or API."""

@@ -1,1 +1,0 @@
-"""Several years month by month."""

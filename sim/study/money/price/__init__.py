@@ -1,1 +1,0 @@
-"""What finished cases cost, at these prices or at others."""

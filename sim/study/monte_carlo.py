@@ -1,0 +1,612 @@
+"""Monte Carlo over uncertain inputs: what the finished points of a run cost under many draws, and which input matters.
+
+Prices, terms and load are drawn, and the ledger of the finished points is priced anew; nothing is simulated again. All
+fleets meet the same draws (common random numbers, one named stream an input), so that their differences are not blurred
+by luck: A. M. Law, "Simulation Modeling and Analysis", 5th ed., section 11.2. What several places say of one thing is
+one input and moves together: the price of a card that two fleets are quoted, the hours of one tariff. All else is drawn
+independently.
+
+A draw changes no quantity. A point's meters are added up once; a bill is then flat charges by the hour plus metered
+sums times prices, a tenth of a millisecond. As the sums are rounded otherwise than the ledger's, the bill of a draw is
+the ledger's own total plus what the draw changes in this sum. A draw of the central values is thus the ledger's total
+to the last digit.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CarbonPlan, CostPlan
+from sim.cost.carbon import GRAMS_PER_KG
+from sim.cost.charge import amount_usd
+from sim.cost.metering import ONE_HOUR, Window, together
+from sim.infile import opened
+from sim.records import Interval
+from sim.rng import stream
+from sim.scenario.reading.distribution import Uncertain
+from sim.scenario.reading.errors import Place, dotted
+from sim.scenario.reading.layers import place_of
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.terms import FleetTerms, Machines, place_in_terms
+from sim.scenario.schema import Scenario
+from sim.scenario.sections.comparison import models_of
+from sim.scenario.sections.load_profile import RATE
+from sim.scenario.sweep import Case, as_data, at_point, axis_labels, cases, points
+from sim.study.execution.cases import MANIFEST
+from sim.study.execution.precision import key_of
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.statistics import wilson
+from sim.study.points import Point
+from sim.study.rebill import added_up, window_s
+from sim.units import HOURS_PER_MONTH
+
+World = Mapping[Place, float]
+"""One future: the value at every uncertain place."""
+LOW, HIGH = 0.1, 0.9
+"""Quantiles between which a tornado chart varies each input."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainInput:
+    """One thing that is uncertain."""
+
+    name: str
+    """Dotted path within the scenario; of a quote, the price or the rent of its item."""
+    paths: tuple[str, ...]
+    places: tuple[Place, ...]
+    members: tuple[Uncertain, ...]
+
+    def at(self, *shares: float) -> list[dict[Place, float]]:
+        """Its values with the probabilities *shares* (0 to 1) below them, at each of its places."""
+        values = [one.quantiles(*shares) for one in self.members]
+        return [dict(zip(self.places, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def drawn(self, seed: int, draws: int) -> dict[Place, NDArray[np.float64]]:
+        """Values of *draws* futures at each of its places. More draws go on where fewer end."""
+        u = stream(seed, 0, f"futures {self.name}").random(draws)
+        return {place: one.distribution.quantile(u) for place, one in zip(self.places, self.members, strict=True)}
+
+
+def inputs_of(scenario: Scenario) -> tuple[UncertainInput, ...]:
+    """The inputs of *scenario*, in the order of its file."""
+    data = as_data(scenario)
+    found: dict[str, list[tuple[str, Place, Uncertain]]] = {}
+    for path, one in (scenario.futures.inputs if scenario.futures else {}).items():
+        place = place_of(data, path)
+        found.setdefault(_thing(place, scenario), []).append((path, place, one))
+    return tuple(_input(thing, members) for thing, members in found.items())
+
+
+def _input(thing: str, members: list[tuple[str, Place, Uncertain]]) -> UncertainInput:
+    paths, places, distributions = zip(*members, strict=True)
+    return UncertainInput(thing, paths, places, distributions)
+
+
+def _thing(place: Place, scenario: Scenario) -> str:
+    """What the value at *place* is a value of."""
+    if place[0] == "fleets":
+        fleet = scenario.fleets[int(place[1])]
+        if place[2:4] == ("cost", "quotes") and fleet.cost is not None:
+            return f"{'price' if fleet.cost.acquisition == 'buy' else 'rent'} of {place[4]}"
+        return f"{fleet.name}: {dotted(tuple(_without_items(place[2:])))}"
+    return dotted(tuple(_without_items(place)))
+
+
+def _without_items(place: Place) -> Iterator[str | int]:
+    """*place* up to the list that it is an item of; a tariff is one thing with all its seasons."""
+    for step in place:
+        if isinstance(step, int):
+            return
+        yield step
+        if step == "electricity":
+            return
+
+
+def central_world(inputs: tuple[UncertainInput, ...]) -> dict[Place, float]:
+    """Every input at its central value."""
+    return {
+        place: one.distribution.central for each in inputs for place, one in zip(each.places, each.members, strict=True)
+    }
+
+
+AMOUNTS = ("usd", "api_usd", "kg_co2e")
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What all replications of a point come to in one future; None: not asked for."""
+
+    usd: float
+    api_usd: float | None
+    kg_co2e: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeterReading:
+    """The meters of one fleet at one point, all replications together."""
+
+    window: Window
+    """Of its intervals one per pool, state and, where electricity is priced by it, hour of the clock."""
+    kwh_by_hour: tuple[float, ...]
+    """Energy at the servers' plugs, by the hour of the grid's intensity; empty without `carbon` or known power."""
+
+    @classmethod
+    def of(cls, cases: Sequence[StoredCase], plan: CasePlan) -> "MeterReading":
+        """Of the replications *cases*, which all have the *plan* but for their warm-up."""
+        windows = []
+        for case in cases:
+            rows = [Interval(**row) for row in case.usage().to_pylist()]
+            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics.traffic.warmup_s), rows)))
+        metered = [row for window in windows for rows in window.intervals.values() for row in rows]
+        whole = together(windows)
+        merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
+        return cls(replace(whole, intervals=merged), tuple(_kwh_by_hour(metered, plan)))
+
+    @property
+    def window_h(self) -> float:
+        """Length of the windows [h]."""
+        return self.window.hours
+
+    def total(self, name: str) -> int:
+        """Sum of one meter."""
+        return sum(getattr(interval, name) for rows in self.window.intervals.values() for interval in rows)
+
+    def amounts(self, priced: "PricedTerms") -> Amounts:
+        """What it comes to under *priced*, in float arithmetic."""
+        usd = priced.flat_usd_per_h * self.window_h
+        usd += fsum(amount_usd(charge, self.window) for charge in priced.metered)
+        tokens = [self.total(name) for name in ("prompt_tokens", "cached_tokens", "output_tokens")]
+        api_usd = None if priced.costs.api is None else priced.costs.api.usd(*tokens)
+        return Amounts(usd, api_usd, self._kg_co2e(priced.carbon))
+
+    def _kg_co2e(self, carbon: CarbonPlan | None) -> float | None:
+        if carbon is None or not self.kwh_by_hour:
+            return None
+        grams = fsum(kwh * grid for kwh, grid in zip(self.kwh_by_hour, carbon.grid_g_per_kwh, strict=True))
+        return carbon.pue * grams / GRAMS_PER_KG + carbon.embodied_kg_per_h * self.window_h
+
+
+def _of_pool(row: Interval) -> Interval:
+    """*row* without what distinguishes the replicas of a pool."""
+    return Interval(**{f.name: getattr(row, f.name) for f in fields(Interval)} | _ALIKE)
+
+
+_ALIKE: dict[str, Any] = {"service": "", "server": "", "replica": 0}
+
+
+def _kwh_by_hour(inside: Iterable[Interval], plan: CasePlan) -> Iterable[float]:
+    """Energy that each of the grid's intensities is multiplied by: what a plan with only that one would emit."""
+    if plan.carbon is None or any(pool.power is None for pool in plan.pools):
+        return
+    rows, count = list(inside), len(plan.carbon.grid_g_per_kwh)
+    for hour in range(count):
+        only = tuple(GRAMS_PER_KG if index == hour else 0.0 for index in range(count))
+        yield replace(plan.carbon, grid_g_per_kwh=only, pue=1.0).operational_kg(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedTerms:
+    """Terms of one future, priced for one fleet's machines."""
+
+    costs: CostPlan
+    carbon: CarbonPlan | None
+    flat_usd_per_h: float
+    metered: tuple[Any, ...]
+    """Charges that follow a meter."""
+
+    @classmethod
+    def of(cls, terms: FleetTerms, machines: Machines, catalog: Catalog) -> "PricedTerms":
+        """Raises CostError, which a scenario that has passed `load` does not."""
+        costs = terms.costs(machines, catalog)
+        assert costs is not None  # Biller has seen to it
+        flat = [charge for charge in costs.charges if charge.paid.by_the_clock]
+        metered = tuple(charge for charge in costs.charges if not charge.paid.by_the_clock)
+        return cls(
+            costs,
+            terms.carbon_plan(machines, catalog),
+            fsum(amount_usd(charge, ONE_HOUR) for charge in flat),
+            metered,
+        )
+
+
+class Biller:
+    """One fleet at one point of the sweep, ready to be billed in any future."""
+
+    def __init__(self, scenario: Scenario, case: Case, cases: Sequence[StoredCase], catalog: Catalog) -> None:
+        """*cases* are the finished replications of *case*. Raises ValueError where the fleet has no cost."""
+        at = at_point(scenario, case.overrides)
+        position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
+        fleet, self._catalog = at.fleets[position], catalog
+        self.terms, self.machines = FleetTerms.of(at, fleet), resolve_fleet(at, fleet, catalog).machines
+        if not self.terms.is_priced:
+            raise ValueError(f"fleet {case.fleet} has no cost")
+        self.reading = MeterReading.of(cases, resolve(scenario, case, catalog))
+        self.stored = Amounts(
+            fsum(one.metrics["cost_usd"] for one in cases),
+            _sum(cases, "api_usd"),
+            _sum(cases, "operational_kg_co2e", "embodied_kg_co2e"),
+        )
+        self._data = self.terms.data()
+        self._fleet, self._position = fleet, position
+
+    def same_terms(self, other: "Biller") -> bool:
+        """Whether a future prices both alike."""
+        mine, its = ((one._position, one.terms, one.machines) for one in (self, other))
+        return mine == its
+
+    def values(self, world: World) -> dict[Place, float]:
+        """What of *world* stands in this fleet's terms."""
+        found = ((place_in_terms(place, self._position, self._fleet), value) for place, value in world.items())
+        return {place: value for place, value in found if place is not None}
+
+    def priced(self, values: Mapping[Place, float]) -> PricedTerms:
+        """The terms with *values*."""
+        terms = self.terms.with_values(self._data, values) if values else self.terms
+        return PricedTerms.of(terms, self.machines, self._catalog)
+
+    def amounts(self, priced: PricedTerms, central: Amounts) -> Amounts:
+        """The stored bill with what *priced* changes against *central*, the float bill of the central values."""
+        now = self.reading.amounts(priced)
+        return Amounts(
+            self.stored.usd + (now.usd - central.usd),
+            _moved(self.stored.api_usd, now.api_usd, central.api_usd),
+            _moved(self.stored.kg_co2e, now.kg_co2e, central.kg_co2e),
+        )
+
+
+def _moved(stored: float | None, now: float | None, central: float | None) -> float | None:
+    if stored is None or now is None or central is None:
+        return None
+    return stored + (now - central)
+
+
+def _sum(cases: Sequence[StoredCase], *names: str) -> float | None:
+    values = [case.metrics[name] for case in cases for name in names]
+    return None if any(value is None for value in values) else fsum(value for value in values if value is not None)
+
+
+Numbers = NDArray[np.float64]
+MONTH, MILLION = "usd_per_month", "usd_per_million_output_tokens"
+API, CARBON = "api_usd_per_million_output_tokens", "kg_co2e_per_million_output_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDraws:
+    """One fleet at one point of the sweep; where the load is drawn, over all loads."""
+
+    fleet: str
+    axes: dict[str, Any]
+    """Label of the axis -> value, without that of a drawn load."""
+    central: Mapping[str, float]
+    """Measure -> value where every input is at its central value."""
+    draws: Mapping[str, Numbers]
+    """Measure -> value in each future."""
+    low: Mapping[str, Numbers]
+    """Measure -> value where one input after the other is at its 10 % quantile, the others central."""
+    high: Mapping[str, Numbers]
+    """Measure -> value where one input after the other is at its 90 % quantile, the others central."""
+
+
+@dataclass(frozen=True, slots=True)
+class FutureStudy:
+    """All that was drawn, and what it came to."""
+
+    inputs: tuple[UncertainInput, ...]
+    drawn: Mapping[Place, Numbers]
+    outcomes: tuple[FleetDraws, ...]
+    """Fleet by fleet, point by point; fleets without a cost and those that cannot run are left out."""
+    load_drawn: bool
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Fleet -> model, where fleets that serve different models are ranked apart."""
+
+    @property
+    def draws(self) -> int:
+        """How many futures."""
+        return len(next(iter(self.drawn.values())))
+
+
+def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> FutureStudy | None:
+    """The futures of a finished run with the cases *stored*; None where nothing is uncertain."""
+    inputs = inputs_of(scenario)
+    if scenario.futures is None or not inputs:
+        return None
+    drawn: dict[Place, Numbers] = {}
+    for one in inputs:
+        drawn |= one.drawn(scenario.seed, scenario.futures.draws)
+    central = central_world(inputs)
+    moved = [central | world for share in (LOW, HIGH) for one in inputs for world in one.at(share)]
+    rows = zip(*(values.tolist() for values in drawn.values()), strict=True)
+    worlds: list[World] = [central, *moved, *(dict(zip(drawn, row, strict=True)) for row in rows)]
+    outcomes = _outcomes(_billers(scenario, catalog, stored), worlds, len(inputs), _load_axis(scenario, inputs))
+    models = models_of(scenario, scenario.compare)
+    return FutureStudy(inputs, drawn, tuple(outcomes), RATE in central, models)
+
+
+def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> list[tuple[Case, Biller]]:
+    """Every fleet at every point where it ran and has a cost."""
+    finished: dict[tuple[str, str], list[StoredCase]] = {}
+    for one in stored:
+        if one.status == "ok" and one.metrics.money is not None:
+            finished.setdefault(key_of(one)[:2], []).append(one)
+    first = (case for case in cases(scenario) if case.replication == 0)
+    return [
+        (case, Biller(scenario, case, finished[key], catalog))
+        for case in first
+        if (key := key_of(case)[:2]) in finished
+    ]
+
+
+def _load_axis(scenario: Scenario, inputs: Sequence[UncertainInput]) -> str | None:
+    """Label of the axis between whose points a drawn load lies; None where the load is not drawn."""
+    if not any(RATE in one.places for one in inputs):
+        return None
+    data = as_data(scenario)
+    labels = axis_labels(path for point in points(scenario.sweep) for path in point)
+    return next(label for path, label in labels.items() if place_of(data, path) == RATE)
+
+
+def _outcomes(
+    billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World], inputs: int, axis: str | None
+) -> list[FleetDraws]:
+    groups: dict[tuple[str, str], list[tuple[Case, Biller]]] = {}
+    for case, biller in billers:
+        others = {name: value for name, value in case.axes.items() if name != axis}
+        groups.setdefault((case.fleet, repr(others)), []).append((case, biller))
+    rates = np.array([world.get(RATE, 0.0) for world in worlds])
+    totals = _totals(billers, worlds)
+    found = []
+    for members in groups.values():
+        case = members[0][0]
+        if axis is not None:
+            members.sort(key=lambda member: float(member[0].axes[axis]))
+        tables = [totals[id(biller)] for _, biller in members]
+        if axis is not None:
+            tables = [{name: values / table["hours"] for name, values in table.items()} for table in tables]
+        known = np.array([float(case.axes[axis]) if axis is not None else 0.0 for case, _ in members])
+        measures = _measures({name: _between(known, [table[name] for table in tables], rates) for name in tables[0]})
+        parts = (slice(1), slice(1, 1 + inputs), slice(1 + inputs, 1 + 2 * inputs), slice(1 + 2 * inputs, None))
+        central, low, high, draws = ({name: values[part] for name, values in measures.items()} for part in parts)
+        others = {name: value for name, value in case.axes.items() if name != axis}
+        found.append(
+            FleetDraws(case.fleet, others, {name: float(value[0]) for name, value in central.items()}, draws, low, high)
+        )
+    return found
+
+
+def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> dict[int, dict[str, Numbers]]:
+    """What every biller's windows come to in every world, the first of which is the central one.
+
+    Terms that several billers share are priced once.
+    """
+    kinds: list[list[Biller]] = []
+    for _, biller in billers:
+        kind = next((kind for kind in kinds if kind[0].same_terms(biller)), None)
+        kinds.append([biller]) if kind is None else kind.append(biller)
+    tables: dict[int, dict[str, Numbers]] = {}
+    for kind in kinds:
+        values = [kind[0].values(world) for world in worlds]
+        priced = kind[0].priced(values[0])
+        central = [biller.reading.amounts(priced) for biller in kind]
+        rows: list[list[Amounts]] = [[] for _ in kind]
+        for index, wanted in enumerate(values):
+            if index and wanted != values[index - 1]:
+                priced = kind[0].priced(wanted)
+            for biller, base, row in zip(kind, central, rows, strict=True):
+                row.append(biller.amounts(priced, base))
+        for biller, row in zip(kind, rows, strict=True):
+            tables[id(biller)] = _table(biller, row)
+    return tables
+
+
+def _table(biller: Biller, row: Sequence[Amounts]) -> dict[str, Numbers]:
+    reading = biller.reading
+    found = {
+        "hours": np.full(len(row), reading.window_h),
+        "output_tokens": np.full(len(row), float(reading.total("output_tokens"))),
+    }
+    for name in AMOUNTS:
+        values = [getattr(amounts, name) for amounts in row]
+        if None not in values:
+            found[name] = np.array(values)
+    return found
+
+
+def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numbers:
+    """In each world the straight line between the two of the *known* loads around its own."""
+    if len(known) == 1:
+        return columns[0]
+    table = np.array(columns)
+    left = np.clip(np.searchsorted(known, rates, side="right") - 1, 0, len(known) - 2)
+    share = (rates - known[left]) / (known[left + 1] - known[left])
+    worlds = np.arange(len(rates))
+    return np.asarray((1 - share) * table[left, worlds] + share * table[left + 1, worlds])
+
+
+def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """What is printed about amounts over a number of hours."""
+    millions = amounts["output_tokens"] / 1e6
+    found = {MONTH: HOURS_PER_MONTH * (amounts["usd"] / amounts["hours"])}
+    for name, amount in ((MILLION, "usd"), (API, "api_usd"), (CARBON, "kg_co2e")):
+        if amount in amounts:
+            with np.errstate(divide="ignore"):
+                found[name] = amounts[amount] / millions
+    return found
+
+
+def cheapest(outcomes: Sequence[FleetDraws], measure: str = MILLION) -> dict[str, int]:
+    """Fleet -> number of futures in which it alone is the cheapest; the rest are draws between equals."""
+    table = np.array([one.draws[measure] for one in outcomes])
+    least = table == table.min(axis=0)
+    alone = least & (least.sum(axis=0) == 1)
+    return {one.fleet: int(count) for one, count in zip(outcomes, alone.sum(axis=1), strict=True)}
+
+
+DISPUTES = "disputes"
+"""Key of the manifest: settings where draws and central values name different fleets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The fleets' outcomes at one point of the sweep."""
+
+    axes: Mapping[str, Any]
+    """Empty where nothing is swept."""
+    outcomes: tuple[FleetDraws, ...]
+    model: str = ""
+    """Model that these fleets serve, where others serve another; empty: all fleets of the run."""
+
+    def apart(self, models: Mapping[str, str]) -> list["Setting"]:
+        """Return the settings whose fleets are ranked against each other: one for each of *models*, fleet -> model;
+        without any this setting.
+        """
+        groups: dict[str, list[FleetDraws]] = {}
+        for one in self.outcomes:
+            groups.setdefault(models.get(one.fleet, ""), []).append(one)
+        return [replace(self, outcomes=tuple(own), model=model) for model, own in groups.items()]
+
+    @property
+    def first_two(self) -> tuple[FleetDraws, FleetDraws] | None:
+        """The cheapest and the second with all inputs central; None of fewer than two fleets."""
+        ranked = sorted(self.outcomes, key=lambda one: one.central[MILLION])
+        return (ranked[0], ranked[1]) if len(ranked) > 1 else None
+
+
+def settings_of(study: FutureStudy) -> list[Setting]:
+    """All of them, in the order of the sweep."""
+    groups: dict[str, list[FleetDraws]] = {}
+    for one in study.outcomes:
+        groups.setdefault(repr(one.axes), []).append(one)
+    return [Setting(found[0].axes, tuple(found)) for found in groups.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """Setting at which the draws favour another fleet than the central values do, on which verdicts rest."""
+
+    axes: dict[str, Any]
+    """Label of the axis -> value."""
+    model: str
+    """Model of the fleets that are compared; empty where all are."""
+    fleets: int
+    """Number of fleets that are compared."""
+    central: str
+    """Fleet with the least cost per output token at central values."""
+    drawn: str
+    """Fleet that is the cheapest in more draws than any other."""
+    share: float
+    """Fraction of the draws in which *drawn* alone is the cheapest [1]."""
+    draws: int
+    """Number of draws."""
+
+
+def disputes_of(study: FutureStudy, points: Sequence[Point]) -> list[Dispute]:
+    """Return the settings where draws and central values name different fleets, among those that a verdict compares:
+    fleets that meet the SLO there for certain.
+    """
+    found = []
+    for setting in settings_of(study):
+        here = [point for point in points if setting.axes.items() <= point.axes.items()]
+        sure = {point.fleet for point in here if point.sure}
+        for rivals in setting.apart(study.models):
+            fit = [one for one in rivals.outcomes if one.fleet in sure]
+            if len(fit) > 1 and (dispute := _dispute(replace(rivals, outcomes=tuple(fit)), study.draws)) is not None:
+                found.append(dispute)
+    return found
+
+
+def _dispute(rivals: Setting, draws: int) -> Dispute | None:
+    wins, cost = cheapest(rivals.outcomes), {one.fleet: one.central[MILLION] for one in rivals.outcomes}
+    drawn, central = max(wins, key=lambda fleet: wins[fleet]), min(cost, key=lambda fleet: cost[fleet])
+    if wins[drawn] == wins[central] or cost[drawn] == cost[central]:
+        return None
+    return Dispute(dict(rivals.axes), rivals.model, len(wins), central, drawn, wins[drawn] / draws, draws)
+
+
+def stored_disputes(folder: Path) -> list[Dispute]:
+    """Return the disputes of the finished run in *folder*, from its manifest; empty where nothing was drawn."""
+    try:
+        with opened(folder / MANIFEST, "r", hidden=True, encoding="utf-8") as file:
+            return [Dispute(**one) for one in json.load(file).get(DISPUTES, [])]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """In which share of the draws a fleet is the cheapest, with the 95 % interval of the draws."""
+
+    value: float
+    low: float
+    high: float
+
+
+def cheapest_share(setting: Setting, fleet: str, draws: int) -> Share:
+    """Of *fleet* among those of *setting*."""
+    wins = cheapest(setting.outcomes)[fleet]
+    return Share(wins / draws, *wilson(wins, draws))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One measure of one fleet over the draws."""
+
+    central: float
+    mean: float
+    sd: float | None
+    """None where a draw is infinite."""
+    quantiles: tuple[float, ...]
+
+
+def spread_of(one: FleetDraws, measure: str, shares: Sequence[float]) -> Spread:
+    """The *measure* of a fleet, with its quantiles at *shares*."""
+    values = one.draws[measure]
+    sd = float(values.std()) if np.isfinite(values).all() else None
+    quantiles = tuple(float(value) for value in np.quantile(values, shares))
+    return Spread(one.central[measure], float(values.mean()), sd, quantiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """A measure with one input at its 10 % and at its 90 % quantile, the others central, and with all central."""
+
+    low: float
+    high: float
+    central: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What one input changes by itself: of one fleet, or of the second less the first."""
+
+    of: str
+    input: UncertainInput
+    measures: Mapping[str, Ends]
+
+
+def turned(study: FutureStudy, setting: Setting, measures: Sequence[str]) -> Iterator[Turned]:
+    """The difference of the first two fleets of each model, then every fleet; each with one input after the other."""
+    ranked = [own.first_two for own in setting.apart(study.models)]
+    pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [
+        (f"{two[1].fleet} less {two[0].fleet}", two[1], two[0]) for two in ranked if two is not None
+    ]
+    pairs += [(one.fleet, one, None) for one in setting.outcomes]
+    for name, one, less in pairs:
+        for index, each in enumerate(study.inputs):
+            yield Turned(name, each, {measure: _ends(index, measure, one, less) for measure in measures})
+
+
+def _ends(index: int, measure: str, one: FleetDraws, less: FleetDraws | None) -> Ends:
+    found = [float(one.low[measure][index]), float(one.high[measure][index]), one.central[measure]]
+    taken = [0.0] * 3
+    if less is not None:
+        taken = [float(less.low[measure][index]), float(less.high[measure][index]), less.central[measure]]
+    return Ends(*(value - other for value, other in zip(found, taken, strict=True)))

@@ -1,0 +1,504 @@
+"""Several years month by month: for each fleet as a building block, how many are bought, replaced, rented when.
+
+The capacity of one unit within the service level comes from the search of `capacity.py`. Its quantities at part load
+come from a few simulated loads, with straight lines between them; with a `load_profile` the loads of its hours in the
+plan's first month are among them. Units share the load in proportion to their capacity. That n units serve n times the
+load of one is on the safe side: a router that sees all of them leaves shorter queues.
+
+A plan without new units buys from an API what the existing ones do not serve, until they are sold. The same part of
+every hour's traffic goes to them, the largest with which their busiest hours are within their capacity; so no peak is
+short. The API is paid by tokens, monthly in arrears: docs/money.md.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate
+from math import ceil, fsum, inf
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostPlan, MultiYear
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.metering import together
+from sim.cost.rental import Rent
+from sim.cost.time_value import discount_factor, price_factor
+from sim.cost.token_api import ApiTariff
+from sim.scenario.resolving.case import resolve
+from sim.scenario.resolving.resolve import FleetPlan, resolve_fleet
+from sim.scenario.resolving.resolved import CasePlan, gpus_of
+from sim.scenario.resolving.terms import FleetTerms
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.comparison import bridged_fleet
+from sim.scenario.sweep import Case
+from sim.scenario.year import hours_of, loads_within, peak_to_mean, usual_load
+from sim.study.breakeven import API
+from sim.study.capacity import ONLY_RAISED, Capacity, LoadAxis, at_horizon
+from sim.study.discounting import horizon_of
+from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.case_metrics import idle_window
+from sim.study.metrics.expected_load import mean_tokens, rate_per_load
+from sim.study.plan_cash import (
+    SECONDS_PER_MONTH,
+    Bills,
+    PlanTerms,
+    Row,
+    best_sales,
+    cash_rows,
+    held_parts,
+    held_rps,
+    owed_usd,
+    present_usd,
+    sold_in,
+)
+from sim.study.plan_units import (
+    Declines,
+    HeldUnits,
+    Loads,
+    Purchasing,
+    Quantities,
+    Renting,
+    Supply,
+    UnitCosts,
+    UnitKind,
+    standing,
+    still_needed,
+    supply,
+    units_needed,
+    unlimited,
+)
+from sim.study.rebill import metered
+
+LINE = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Everything that turns demand into an API's bill."""
+
+    plan: MultiYear
+    tariff: ApiTariff
+    finance: StraightLine | Annuity | None
+    discount_rate: float
+    tokens: tuple[float, float]
+    """Mean prompt and output tokens of a request."""
+    cached_fraction: float
+    """Fraction of prompt tokens found in a prefix cache [1]."""
+    rate_per_load: float
+    """Requests per second at a load of 1."""
+    bills: Bills
+    """Bills of the units that exist."""
+
+    def usd(self, requests: float, month: int) -> float:
+        """Return the cost of a number of *requests* in *month* [USD]."""
+        prompt, output = (requests * count for count in self.tokens)
+        cached = prompt * self.cached_fraction
+        growth = self.finance.growth_of(LINE) if self.finance is not None else 0.0
+        return self.tariff.usd(prompt - cached, cached, output) * price_factor(-growth, month)
+
+
+def no_api_plan(rate_per_load: float | None) -> str:
+    """Why there is none; empty where there is one."""
+    if rate_per_load is not None:
+        return ""
+    return "clients that wait for answers ask as fast as these come, and those of an API are not simulated"
+
+
+def api_rows(demand: Sequence[float], terms: Elsewhere, held: Sequence[HeldUnits]) -> list[Row]:
+    """A row a month, and the closing one."""
+    return [_row(month, demand, terms, held) for month in range(terms.plan.months + 1)]
+
+
+def _row(month: int, demand: Sequence[float], terms: Elsewhere, held: Sequence[HeldUnits]) -> Row:
+    inside = month < terms.plan.months
+    mean = demand[month] if inside else 0.0
+    peak = mean * terms.plan.peak_to_mean
+    there, sold = standing(held, month), sold_in(month, held)
+    capacity = fsum(one.units * one.kind.capacity for one in there)
+    share = min(1.0, capacity / peak) if peak else 0.0
+    utilisation = Loads(share * mean / capacity, share * peak / capacity) if capacity else Loads(0.0, 0.0)
+    elsewhere = (1 - share) * mean
+    own, bought = (
+        held_rps(there, utilisation) * SECONDS_PER_MONTH,
+        elsewhere * terms.rate_per_load * SECONDS_PER_MONTH,
+    )
+    opex_usd: dict[str, float] = {}
+    if inside:
+        own_usd, _ = terms.bills.of(month, held_parts(held, month, utilisation))
+        opex_usd = {**own_usd, LINE: terms.usd(bought, month)}
+    at_start_usd = sold.resale_usd - sold.removal_usd
+    units = sum(one.units for one in there)
+    return Row(
+        month=month,
+        demand=mean,
+        peak=peak,
+        needed=0,
+        ordered=0,
+        on_order=0,
+        owned=units,
+        rented=0,
+        retired=sum(one.units for one in held if not one.serves(month)),
+        capacity=capacity,
+        served=share * mean,
+        shortfall=0.0,
+        requests=own + bought,
+        resale_usd=sold.resale_usd,
+        decommissioning_usd=sold.removal_usd,
+        opex_usd=opex_usd,
+        present_usd=present_usd(terms.discount_rate, month, at_start_usd, fsum(opex_usd.values())),
+        prompt_tokens=(own + bought) * terms.tokens[0],
+        output_tokens=(own + bought) * terms.tokens[1],
+        existing=units,
+        existing_capacity=capacity,
+        existing_sold=sold.units,
+        existing_resale_usd=sold.resale_usd,
+        gain_usd=sold.gain_usd,
+        elsewhere=elsewhere,
+    )
+
+
+TOKENS_PER_PRICE = 1e6
+
+
+def why_no_plan(scenario: Scenario) -> str:
+    """Return what the scenario lacks for a plan, with its key; empty if nothing."""
+    if scenario.plan is None:
+        return "plan: is missing: years, starts and what else is known of the years to come"
+    if scenario.tenant is not None:
+        return ONLY_RAISED
+    if scenario.service is not None:
+        return (
+            f"service: {scenario.service} shares pools, and units of a plan share the loads of all services: remove "
+            "`service`, and the loads of all grow in proportion"
+        )
+    return ""
+
+
+def demand_of(scenario: Scenario) -> MultiYear:
+    """Return the plan of *scenario*, whose busiest hours are at least those of its `load_profile`."""
+    assert scenario.plan is not None
+    peak = max(scenario.plan.peak_to_mean, peak_to_mean(hours_of(scenario)))
+    return scenario.plan.model_copy(update={"peak_to_mean": peak})
+
+
+def usual_demand(scenario: Scenario) -> float:
+    """Return the mean load where the plan states none: that of the `load_profile`, else the scenario's."""
+    return usual_load(scenario, LoadAxis.of(scenario).start)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Plan of one fleet over the years; without rows where no unit of it meets the service level."""
+
+    fleet: str
+    capacity: Capacity
+    """Capacity of one unit."""
+    gpus: int
+    """GPUs of one unit."""
+    rows: tuple[Row, ...] = ()
+    """Rows of the months, and the closing row."""
+    stock: Supply | None = None
+    discount_rate: float = 0.0
+    reason: str = ""
+    """Why there are no rows."""
+    held: tuple[HeldUnits, ...] = ()
+    """Units in service at the start, with the months in which they are sold."""
+    api: bool = False
+    """Whether tokens are bought from an API in place of new units."""
+    owed_usd: float = 0.0
+    """Rent that contracts oblige to pay after the plan; no total counts it."""
+
+    @property
+    def months(self) -> Sequence[Row]:
+        """The rows without the closing one."""
+        return self.rows[:-1]
+
+    @property
+    def bought(self) -> int:
+        """Units bought over the years."""
+        return sum(row.ordered for row in self.rows)
+
+    @property
+    def short(self) -> list[Row]:
+        """Months whose busiest hours exceed the capacity."""
+        return [row for row in self.months if not row.meets_slo]
+
+    @property
+    def cumulative_usd(self) -> tuple[float, ...]:
+        """Cash paid less cash received since the start, at the end of each month and at the close [USD]."""
+        return tuple(accumulate(row.net_usd for row in self.rows))
+
+    @property
+    def total_usd(self) -> float:
+        """All that is paid less all that is received."""
+        return fsum(row.net_usd for row in self.rows)
+
+    @property
+    def present_usd(self) -> float:
+        """Net present cost: all that is paid less all that is received, discounted to the start [USD]."""
+        return fsum(row.present_usd for row in self.rows)
+
+    @property
+    def output_tokens(self) -> float:
+        """Served over the years."""
+        return fsum(row.output_tokens for row in self.rows)
+
+    @property
+    def usd_per_million_output_tokens(self) -> float | None:
+        """Total over what is served; None where nothing is."""
+        return self.total_usd / self.output_tokens * TOKENS_PER_PRICE if self.output_tokens else None
+
+    @property
+    def levelised_usd_per_million_output_tokens(self) -> float | None:
+        """Present value of the costs over present value of the tokens: the price at which the plan breaks even."""
+        present = fsum(row.output_tokens * discount_factor(self.discount_rate, row.month + 1) for row in self.months)
+        return self.present_usd / present * TOKENS_PER_PRICE if present else None
+
+
+def outlooks(
+    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], measured: Mapping[str, Quantities]
+) -> list[Outlook]:
+    """The plan of every fleet, from the capacities *found* of one unit and what a unit *measured* at part load.
+
+    Raises ValueError where the scenario has no `plan` section.
+    """
+    if scenario.plan is None:
+        raise ValueError("the scenario has no plan section")
+    plan, tokens, usual = demand_of(scenario), mean_tokens(scenario), usual_demand(scenario)
+    by_name = {one.fleet: one for one in found}
+    held = existing_units(scenario, catalog, by_name, measured)
+    plans = [
+        outlook(scenario, plan, fleet, catalog, by_name[fleet.name], measured.get(fleet.name), tokens, usual, held)
+        for fleet in scenario.fleets
+    ]
+    return [*plans, *api_outlook(scenario, catalog, measured, held)]
+
+
+def outlook(
+    scenario: Scenario,
+    plan: MultiYear,
+    fleet: Fleet,
+    catalog: Catalog,
+    capacity: Capacity,
+    measured: Quantities | None,
+    tokens: tuple[float, float],
+    usual_load: float,
+    held: tuple[HeldUnits, ...] = (),
+) -> Outlook:
+    """Return one fleet's plan around the units *held*, from the *capacity* and the quantities of one unit."""
+    built = resolve_fleet(scenario, fleet, catalog)
+    gpus = int(gpus_of(built.pools))
+    if reason := _no_plan(measured, built, capacity, held):
+        return Outlook(fleet.name, capacity, gpus, reason=reason)
+    assert measured is not None
+    finance = fleet.finance or scenario.finance
+    rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
+    bridged = bridged_fleet(plan, fleet)
+    kind = _kind(scenario, plan, fleet, built, capacity.mean, measured, catalog)
+    rented = kind.costs if bridged is None else _unit_costs(scenario, bridged, built, measured, catalog)
+    purchasing = None
+    if not isinstance(fleet.cost, Rent) and finance is not None:
+        purchasing = Purchasing(plan.lead_time_months, finance.whole_life_months)
+    renting = _renting(plan, bridged.cost if bridged is not None else fleet.cost, rented)
+    demand = plan.demand.by_month(plan.months, usual_load)
+
+    def stock_around(held: Sequence[HeldUnits]) -> Supply:
+        needed = [
+            still_needed(mean * plan.peak_to_mean, kind.capacity, plan.reserve_units, standing(held, month))
+            for month, mean in enumerate(demand)
+        ]
+        return supply(needed, purchasing, renting)
+
+    bills = Bills(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
+    terms = PlanTerms(plan, kind, rented, rate, tokens, bills)
+
+    def rows_around(held: tuple[HeldUnits, ...]) -> Sequence[Row]:
+        return cash_rows(demand, stock_around(held), replace(terms, held=held))
+
+    best = best_sales(held, plan.months, rows_around)
+    stock = stock_around(best.held)
+    owed = owed_usd(stock, terms)
+    return Outlook(fleet.name, capacity, gpus, tuple(best.rows), stock, rate, held=best.held, owed_usd=owed)
+
+
+def api_outlook(
+    scenario: Scenario, catalog: Catalog, measured: Mapping[str, Quantities], held: tuple[HeldUnits, ...] = ()
+) -> Iterator[Outlook]:
+    """The plan that buys from the scenario's API what the units that are *held* do not serve; none without an API.
+
+    Tokens found in a prefix cache are those of the first fleet that was *measured*.
+    """
+    fleet = next((one for one in scenario.fleets if FleetTerms.of(scenario, one).api), None)
+    if fleet is None or scenario.plan is None:
+        return
+    plan = demand_of(scenario)
+    costs = resolve_fleet(scenario, fleet, catalog).costs
+    tariff, finance = costs.api if costs is not None else None, scenario.finance or fleet.finance
+    rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
+    capacity, per_load = Capacity(API, inf, None, ()), rate_per_load(scenario)
+    if reason := no_api_plan(per_load) or unlimited(held):
+        yield Outlook(API, capacity, 0, reason=reason, api=True)
+        return
+    assert tariff is not None
+    assert per_load is not None
+    demand = plan.demand.by_month(plan.months, usual_demand(scenario))
+    bills = Bills(plan, tuple(one.kind for one in held))
+    cached = next((one.cached_fraction for one in measured.values()), 0.0)
+    terms = Elsewhere(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
+    best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
+    yield Outlook(API, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
+
+
+def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: Capacity, held: Sequence[HeldUnits]) -> str:
+    """Why there is none; empty where there is one."""
+    if measured is None or built.costs is None:
+        return _reason(capacity)
+    return unlimited(held)
+
+
+def _kind(
+    scenario: Scenario,
+    plan: MultiYear,
+    fleet: Fleet,
+    built: FleetPlan,
+    capacity: float,
+    measured: Quantities,
+    catalog: Catalog,
+) -> UnitKind:
+    declines = Declines(plan.price_decline_per_year, plan.rental_decline_per_year, fleet.finance or scenario.finance)
+    return UnitKind(fleet.name, _unit_costs(scenario, fleet, built, measured, catalog), capacity, declines)
+
+
+def existing_units(
+    scenario: Scenario, catalog: Catalog, found: Mapping[str, Capacity], measured: Mapping[str, Quantities]
+) -> tuple[HeldUnits, ...]:
+    """Return the units in service at the start, kept as long as allowed, by the capacities *found* of one unit each."""
+    plan = scenario.plan
+    assert plan is not None
+    fleets = {fleet.name: fleet for fleet in scenario.fleets}
+    result = []
+    for entry in plan.existing:
+        fleet = fleets[entry.fleet]
+        finance = fleet.finance or scenario.finance
+        built, capacity = resolve_fleet(scenario, fleet, catalog), found[entry.fleet].mean
+        what = measured.get(entry.fleet, NOTHING)
+        kind = _kind(scenario, plan, fleet, built, capacity, what, catalog)
+        age = plan.age_months(entry.bought)
+        ends = (finance.whole_life_months if finance is not None else plan.months) - age
+        result.append(HeldUnits(kind, entry.units, -age, ends, min(ends, plan.months), entry.book_value_usd))
+    return tuple(result)
+
+
+NOTHING = Quantities((0.0,), (), (0.0,))
+"""Quantities of a unit that serves nothing within the service level."""
+
+
+def _unit_costs(
+    scenario: Scenario, fleet: Fleet, built: FleetPlan, measured: Quantities, catalog: Catalog
+) -> UnitCosts:
+    """Return the costs of units of *fleet*; the machines are those *built*."""
+
+    @cache
+    def priced(units: int) -> CostPlan:
+        costs = FleetTerms.of(scenario, fleet).costs(built.machines, catalog, units)
+        assert costs is not None  # multi_year_complaints has seen to it
+        return costs
+
+    return UnitCosts(priced, measured, hours_of(scenario))
+
+
+def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:
+    """Return how units are rented; None where none is."""
+    if not isinstance(cost, Rent):
+        return None
+    if cost.commitment is None:
+        return Renting(plan.rental_term_months)
+    return Renting(plan.rental_term_months, unit.committed_units, ceil(cost.commitment.months))
+
+
+def _reason(capacity: Capacity) -> str:
+    if capacity.reason:
+        return capacity.reason
+    if capacity.requests_run_out:
+        return (
+            "one unit meets the service level at every load that was tried, and at higher ones all requests arrive "
+            "within the warm-up: a longer trace or a shorter warmup_s shows how much it takes"
+        )
+    if capacity.mean:
+        return "one unit meets the service level at every load that was tried: there is no number of units to plan"
+    return "one unit does not meet the service level at any load"
+
+
+def ranked(found: Sequence[Outlook]) -> Iterator[Outlook]:
+    """Plans that can be made, the cheapest in present value first."""
+    yield from sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
+
+
+FRACTIONS = (0.1, 0.4, 0.7)
+"""Simulated loads as fractions of a unit's capacity. The cases at capacity itself come from the search,
+power at no load from the hardware."""
+
+
+def part_loads(
+    scenario: Scenario,
+    catalog: Catalog,
+    found: Sequence[Capacity],
+    out: Path,
+    workplace: Workplace,
+    progress: Progress = lambda *_: None,
+) -> dict[str, Quantities]:
+    """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
+    usable = [one for one in found if 0 < one.mean < float("inf")]
+    # the cases at capacity are those of the search, so all are measured over its horizon
+    scenario = at_horizon(scenario, usable[0].horizon_s if usable else None)
+    axis = LoadAxis.of(scenario)
+    jobs = jobs_of(scenario, [case for one in usable for case in _cases(one, axis, scenario)], catalog, out)
+    do_all(workplace, jobs, progress)
+    result = {}
+    for one in usable:
+        loaded = [(float(job.case.axes[axis.label]), job.stored()) for job in jobs if job.case.fleet == one.fleet]
+        stored = [*loaded, *((one.mean, each.at) for each in one.found)]
+        plan = resolve(scenario, Case(one.fleet, {}, {}, 0), catalog)
+        simulated = [(load, case) for load, case in stored if case is not None]
+        result[one.fleet] = quantities(plan, simulated, rate_per_load(scenario))
+    return result
+
+
+def _cases(one: Capacity, axis: LoadAxis, scenario: Scenario) -> list[Case]:
+    loads = {axis.value(load) for load in (*(f * one.mean for f in FRACTIONS), *_of_profile(one, scenario))}
+    return [
+        Case(one.fleet, {axis.label: load}, axis.overrides(load), each.replication)
+        for load in sorted(loads)
+        if load < one.mean
+        for each in one.found
+    ]
+
+
+def _of_profile(one: Capacity, scenario: Scenario) -> list[float]:
+    """Loads of one unit in the hours of a year, shared by the units that the plan's first month with demand needs."""
+    hours = hours_of(scenario)
+    if len(hours) < 2 or scenario.plan is None:
+        return []
+    plan = demand_of(scenario)
+    mean = next((load for load in plan.demand.by_month(plan.months, usual_demand(scenario)) if load), 0.0)
+    if not mean:
+        return []
+    return loads_within(hours, mean / units_needed(mean * plan.peak_to_mean, one.mean, plan.reserve_units))
+
+
+def quantities(
+    plan: CasePlan, simulated: Sequence[tuple[float, StoredCase]], rate_per_load: float | None
+) -> Quantities:
+    """Means over the replications of each load in *simulated*, (load, case), and the idle unit of *plan*.
+
+    *rate_per_load* is requests per second per unit of load, None where the simulation determines it (a closed loop).
+    """
+    loads = sorted({load for load, _ in simulated})
+    windows, served = [idle_window(plan)], [0.0]
+    for load in loads:
+        at_load = [case for at, case in simulated if at == load]
+        windows.append(together([metered(case, plan) for case in at_load]))
+        simulated_rps = fsum(case.metrics.traffic.requests_per_s for case in at_load) / len(at_load)
+        served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
+    return Quantities((0.0, *loads), tuple(windows), tuple(served))

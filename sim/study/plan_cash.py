@@ -1,0 +1,390 @@
+"""The months of a plan in money: what is paid and received, its present value, and when existing units are best sold.
+
+Hardware has the price of the month in which it is ordered and is paid when it comes, with its deployment; it is sold
+and removed when its life ends. What is still in service at the end of the plan is sold then at its value at that age,
+in a closing row after the last month. Those payments fall at the start of their month, operating cost and rent at its
+end: docs/money.md. Units of several kinds share the load in proportion to their capacity.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import fsum, prod
+from typing import Any, NamedTuple
+
+from sim.cost import MultiYear
+from sim.cost.charge import Follows
+from sim.cost.time_value import discount_factor
+from sim.study.plan_units import (
+    ROUNDING,
+    Crew,
+    Declines,
+    HeldUnits,
+    Loads,
+    Stand,
+    Supply,
+    UnitCosts,
+    UnitKind,
+    by_component,
+    standing,
+    value_of,
+)
+from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+
+SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
+
+
+class Part(NamedTuple):
+    """Units of one kind under one way to pay."""
+
+    costs: UnitCosts
+    declines: Declines
+    crew: Crew
+    loads: Loads
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """Operating cost month by month; computed once for what plans that differ elsewhere have in common."""
+
+    plan: MultiYear
+    kinds: tuple[UnitKind, ...]
+    """Units that there may be: their lines are in every bill, also when they cost nothing."""
+    _known: dict[Any, tuple[dict[str, float], float]] = field(default_factory=dict)
+
+    def of(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
+        """(operating cost by component, rent) of all *parts* in *month* [USD]."""
+        key = (month, *((part.crew, part.loads) for part in parts))
+        if key not in self._known:
+            self._known[key] = self._bill(month, parts)
+        return self._known[key]
+
+    def _bill(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
+        lines = dict.fromkeys((line for kind in self.kinds for line in kind.costs.monthly_lines), 0.0)
+        when = (month, self.plan.calendar(month)[1])
+        for part in parts:
+            for line, usd_per_h in part.costs.monthly_usd_per_h(part.crew, part.loads, *when, part.declines).items():
+                lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
+        rental_usd = fsum(usd for line, usd in lines.items() if line.follows is Follows.RENT)
+        opex = {line: usd for line, usd in lines.items() if line.follows is not Follows.RENT}
+        return by_component(opex), rental_usd
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTerms:
+    """Everything that turns units into money."""
+
+    plan: MultiYear
+    kind: UnitKind
+    """Units that are bought; all new ones, where the fleet rents."""
+    rented: UnitCosts
+    """Costs of rented units: those of bought ones, or the terms that bridge the time until bought units come."""
+    discount_rate: float
+    tokens: tuple[float, float]
+    """Mean prompt and output tokens of a request."""
+    bills: Bills
+    held: tuple[HeldUnits, ...] = ()
+    """Units in service at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Month of one fleet; the closing row has no month of its own, only the sales at the end."""
+
+    month: int
+    """Month, counted from 0."""
+    demand: float
+    """Mean load; 0 in the closing row."""
+    peak: float
+    needed: int
+    ordered: int
+    on_order: int
+    owned: int
+    """Existing ones included."""
+    rented: int
+    retired: int
+    """Units retired since the start."""
+    capacity: float
+    """Load that all units in service serve within the service level."""
+    served: float
+    """Mean load that is served: the demand, as far as the capacity goes."""
+    shortfall: float
+    """Load that is missing in the busiest hours."""
+    requests: float
+    capex_usd: Mapping[str, float] = field(default_factory=dict)
+    """Component -> paid for new hardware when it comes."""
+    resale_usd: float = 0.0
+    decommissioning_usd: float = 0.0
+    opex_usd: Mapping[str, float] = field(default_factory=dict)
+    """Component -> running costs."""
+    rental_usd: float = 0.0
+    present_usd: float = 0.0
+    """Net cost of the month at its value at the start of the plan."""
+    output_tokens: float = 0.0
+    prompt_tokens: float = 0.0
+    existing: int = 0
+    """Units in service that were there before the plan."""
+    existing_capacity: float = 0.0
+    existing_sold: int = 0
+    existing_resale_usd: float = 0.0
+    """Received for those: a part of `resale_usd`."""
+    gain_usd: float = 0.0
+    """Proceeds of sales over the book value of the units sold [USD]; not a payment."""
+    elsewhere: float = 0.0
+    """Mean load that an API serves."""
+
+    @property
+    def in_service(self) -> int:
+        """Units, bought and rented."""
+        return self.owned + self.rented
+
+    @property
+    def meets_slo(self) -> bool:
+        """Whether capacity covers the busiest hours."""
+        return self.shortfall == 0
+
+    @property
+    def utilisation(self) -> float | None:
+        """Mean load over capacity; None without any."""
+        return self.served / self.capacity if self.capacity else None
+
+    @property
+    def capital_usd(self) -> float:
+        """All that is paid for new hardware."""
+        return fsum(self.capex_usd.values())
+
+    @property
+    def running_usd(self) -> float:
+        """Running costs without rents."""
+        return fsum(self.opex_usd.values())
+
+    @property
+    def at_once_usd(self) -> float:
+        """Paid less received for hardware, at the start of the month."""
+        return self.capital_usd + self.decommissioning_usd - self.resale_usd
+
+    @property
+    def net_usd(self) -> float:
+        """Cash paid less cash received."""
+        return self.at_once_usd + self.running_usd + self.rental_usd
+
+
+def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[Row]:
+    """A row a month, and the closing one."""
+    return [_row(month, demand, stock, terms) for month in range(stock.months + 1)]
+
+
+def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -> Row:
+    inside, kind = month < stock.months, terms.kind
+    mean = demand[month] if inside else 0.0
+    peak = mean * terms.plan.peak_to_mean
+    owned, rented = stock.owned(month), stock.rented(month) if inside else 0
+    there = standing(terms.held, month)
+    alike = owned + rented + sum(one.units * (one.kind.capacity / kind.capacity) for one in there)
+    capacity = alike * kind.capacity
+    served = fsum(one.share * min(one.relative * mean, capacity) for one in kind.costs.hours)
+    short = peak - capacity
+    loads = Loads(mean / alike, min(peak, capacity) / alike) if alike else Loads(0.0, 0.0)
+    rps = (owned + rented) * kind.costs.served_rps(loads)
+    utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
+    requests = (rps + held_rps(there, utilisation)) * SECONDS_PER_MONTH
+    capex_usd, resale_usd, removal_usd = _capital(month, stock, terms)
+    sold = sold_in(month, terms.held)
+    resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
+    opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
+    at_start_usd = resale_usd - removal_usd - fsum(capex_usd.values())
+    return Row(
+        month=month,
+        demand=mean,
+        peak=peak,
+        needed=stock.needed[month] if inside else 0,
+        ordered=stock.ordered(month),
+        on_order=stock.on_order(month),
+        owned=owned + sum(one.units for one in there),
+        rented=rented,
+        retired=stock.retired(month) + sum(one.units for one in terms.held if not one.serves(month)),
+        capacity=capacity,
+        served=served,
+        shortfall=short if short > ROUNDING * peak else 0.0,
+        requests=requests,
+        capex_usd=capex_usd,
+        resale_usd=resale_usd,
+        decommissioning_usd=removal_usd,
+        opex_usd=opex_usd,
+        rental_usd=rental_usd,
+        prompt_tokens=requests * terms.tokens[0],
+        output_tokens=requests * terms.tokens[1],
+        existing=sum(one.units for one in there),
+        existing_capacity=fsum(one.units * one.kind.capacity for one in there),
+        existing_sold=sold.units,
+        existing_resale_usd=sold.resale_usd,
+        gain_usd=sold.gain_usd,
+        present_usd=present_usd(terms.discount_rate, month, at_start_usd, fsum(opex_usd.values()) + rental_usd),
+    )
+
+
+def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:
+    """Return what is paid at the end of *month* less what is received at its start, as worth at the plan's start."""
+    start, end = (discount_factor(discount_rate, at) for at in (month, month + 1))
+    return paid_usd * end - received_usd * start
+
+
+class Sold(NamedTuple):
+    """Existing units that go in a month."""
+
+    units: int
+    resale_usd: float
+    removal_usd: float
+    gain_usd: float
+
+
+def sold_in(month: int, held: Sequence[HeldUnits]) -> Sold:
+    """Return the number and proceeds of the units of *held* that are sold in *month*."""
+    gone = [one for one in held if one.sold == month]
+    return Sold(
+        sum(one.units for one in gone),
+        fsum(one.worth_usd(month) for one in gone),
+        fsum(one.removal_usd for one in gone),
+        fsum(one.gain_usd(month) for one in gone),
+    )
+
+
+def held_rps(there: Sequence[HeldUnits], utilisation: Loads) -> float:
+    """Requests per second that units *there* answer, each at these fractions of its capacity."""
+    return sum(one.units * one.kind.costs.served_rps(_of_capacity(utilisation, one.kind)) for one in there)
+
+
+def _of_capacity(utilisation: Loads, kind: UnitKind) -> Loads:
+    """Loads of a unit of *kind* that carries these fractions of its capacity."""
+    return Loads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
+
+
+def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, float], float, float]:
+    """(capex by component, resale, removal) of what the plan buys, in a month [USD]."""
+    unit, declines = terms.kind.costs, terms.kind.declines
+    capex = dict.fromkeys(by_component(unit.delivery_usd), 0.0)
+    resale_usd = removal_usd = 0.0
+    for batch in stock.batches:
+        if batch.delivered == month:
+            for line, usd in unit.delivery_usd.items():
+                capex[line.component] += batch.units * usd * declines.factor(line, batch.ordered, batch.ordered)
+        if batch.retires == month:
+            worth = value_of(declines.finance, declines, batch.ordered, batch.delivered, month)
+            resale_usd += batch.units * unit.resold_usd * worth
+            removal_usd += batch.units * unit.removal_usd
+    return capex, resale_usd, removal_usd
+
+
+def _running(month: int, stock: Supply, terms: PlanTerms, loads: Loads) -> tuple[dict[str, float], float]:
+    """(operating cost by component, rent) of a month [USD]."""
+    kind = terms.kind
+    others = [one for one in terms.held if one.kind.fleet != kind.fleet]
+    alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
+    batches = [Stand(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
+    hired = [one for one in stock.contracts if one.runs(month) and not one.committed]
+    stands = tuple(Stand(one.units, one.signed) for one in hired)
+    rented = Crew(stock.rented(month), stands, stock.committed_in(month))
+    utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
+    parts = [
+        Part(kind.costs, kind.declines, crew_of([*stands_of(alike, month), *batches]), loads),
+        *held_parts(others, month, utilisation),
+        Part(terms.rented, kind.declines, rented, loads),
+    ]
+    return terms.bills.of(month, parts)
+
+
+def owed_usd(stock: Supply, terms: PlanTerms) -> float:
+    """Return the rent that contracts oblige to pay for the months after the plan [USD].
+
+    No total of the plan counts it: the contracts' units serve in those months.
+    """
+    last = max((contract.ends for contract in stock.contracts), default=0)
+    return fsum(_owed_in(month, stock, terms) for month in range(stock.months, last))
+
+
+def _owed_in(month: int, stock: Supply, terms: PlanTerms) -> float:
+    running = [one for one in stock.contracts if one.runs(month)]
+    stands = tuple(Stand(one.units, one.signed) for one in running if not one.committed)
+    crew = Crew(sum(one.units for one in running), stands, stock.committed_in(month))
+    return terms.bills.of(month, [Part(terms.rented, terms.kind.declines, crew, Loads(0.0, 0.0))])[1]
+
+
+def crew_of(stands: Sequence[Stand]) -> Crew:
+    """Units that *stands* counts all of."""
+    return Crew(sum(stand.units for stand in stands), tuple(stands))
+
+
+def stands_of(held: Sequence[HeldUnits], month: int) -> list[Stand]:
+    """Return the units of *held* in service, by the price that was paid for them."""
+    return [Stand(one.units, one.bought) for one in standing(held, month)]
+
+
+def held_parts(held: Sequence[HeldUnits], month: int, utilisation: Loads) -> list[Part]:
+    """A part for each kind among *held*, whose units carry that fraction of their capacity."""
+    kinds = {one.kind.fleet: one.kind for one in held}
+    found = []
+    for name, kind in kinds.items():
+        stands = stands_of([one for one in held if one.kind.fleet == name], month)
+        found.append(Part(kind.costs, kind.declines, crew_of(stands), _of_capacity(utilisation, kind)))
+    return found
+
+
+MOST_TOGETHER = 500
+"""Ways to sell all groups that are tried one by one; where there are more, each group's month is chosen in turn."""
+
+RowsOf = Callable[[tuple[HeldUnits, ...]], Sequence[Row]]
+"""Plans around groups whose months of sale are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sales:
+    """A plan around what exists."""
+
+    held: tuple[HeldUnits, ...]
+    """Existing units, with the months of sale."""
+    rows: Sequence[Row]
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        """(load that is missing over the months, cost at its value at the start): what decides, in this order."""
+        missing, usd = fsum(row.shortfall for row in self.rows), fsum(row.present_usd for row in self.rows)
+        return round(missing, _DIGITS), round(usd, _DIGITS)
+
+
+_DIGITS = 4  # what differs by less is equal, whatever floats make of the sums
+
+
+def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> Sales:
+    """The plan of *months* that is short of the least load and, among those, costs least.
+
+    Every choice is tried where there are at most `MOST_TOGETHER`. Else each group in turn is given its best month until
+    none improves, once from keeping all and once from selling all, so that no other month of any one group is
+    better. Of equals the latest sale is taken.
+    """
+    choices = [list(_choices(one, months)) for one in held]
+    if prod(map(len, choices)) <= MOST_TOGETHER:
+        return _best(product(*choices), rows_of)
+    starts = (tuple(one[0] for one in choices), tuple(one[-1] for one in choices))
+    return min((_in_turn(start, choices, rows_of) for start in starts), key=lambda one: one.cost)
+
+
+def _choices(one: HeldUnits, months: int) -> Iterator[HeldUnits]:
+    """The group with every month of sale, the latest first; what serves nothing is sold at once."""
+    latest = min(one.ends, months) if one.kind.capacity else 0
+    yield from (replace(one, sold=month) for month in range(latest, -1, -1))
+
+
+def _best(ways: Iterable[tuple[HeldUnits, ...]], rows_of: RowsOf) -> Sales:
+    return min((Sales(held, rows_of(held)) for held in ways), key=lambda one: one.cost)
+
+
+def _in_turn(start: tuple[HeldUnits, ...], choices: Sequence[Sequence[HeldUnits]], rows_of: RowsOf) -> Sales:
+    best = Sales(start, rows_of(start))
+    while True:
+        before = best
+        for place, group in enumerate(choices):
+            around = best.held
+            ways = ((*around[:place], one, *around[place + 1 :]) for one in group)
+            best = min((best, _best(ways, rows_of)), key=lambda one: one.cost)
+        if best is before:
+            return best

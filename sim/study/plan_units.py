@@ -1,0 +1,466 @@
+"""Units of a plan: what one costs, how many stand in every month, and those that exist when the plan starts.
+
+A unit is one fleet of the scenario. Its meter readings between idle and its capacity come from simulation, its prices
+from the charges that the ledger uses; a month multiplies the two.
+
+Units are bought ahead of demand, replaced when their life ends, or rented. Orders are placed as late as they can be, so
+that what is in service covers each month's peak; what cannot be there in time is rented where the terms are known, else
+it is missing.
+
+Existing units serve beside new ones until they are sold. A used unit is worth the same whether it was bought before the
+plan or in it: the price of its month of purchase, from today's by the plan's decline, times what is left of it at its
+age. What it stands for in the books is sunk. docs/money.md has the rules.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, fsum, inf
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.cost import CostPlan
+from sim.cost.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.finance import Annuity, StraightLine
+from sim.cost.metering import ONE_HOUR, Window
+from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
+from sim.scenario.year import ALL_HOURS, Calendar, Hours
+
+ROUNDING = 1e-9  # a peak of exactly three capacities needs three units, whatever floats make of the quotient
+
+
+@dataclass(frozen=True, slots=True)
+class Purchasing:
+    """How units are bought."""
+
+    lead_time_months: int
+    life_months: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renting:
+    """How units are rented."""
+
+    term_months: int
+    """Shortest time of a unit beyond a commitment."""
+    committed_units: int = 0
+    """Units that a commitment pays for whole."""
+    committed_months: int = 0
+    """Its term; 0: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitBatch:
+    """Units bought together."""
+
+    units: int
+    ordered: int
+    """Month, from 0."""
+    delivered: int
+    """First month in service."""
+    retires: int
+    """First month out of service again; at the latest the one after the plan."""
+
+    def serves(self, month: int) -> bool:
+        """Whether the batch is in service."""
+        return self.delivered <= month < self.retires
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Units rented together."""
+
+    units: int
+    signed: int
+    """First month."""
+    ends: int
+    """First month after the term."""
+    committed: bool = False
+    """Paid throughout, used or not; `units` are those that it pays for whole, which serve as far as they are needed."""
+
+    def runs(self, month: int) -> bool:
+        """Whether the units are rented in *month*."""
+        return self.signed <= month < self.ends
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """All that is bought and rented over a plan of `months`."""
+
+    months: int
+    needed: tuple[int, ...]
+    """Units that each month's peak needs, the reserve included."""
+    batches: tuple[UnitBatch, ...]
+    contracts: tuple[Contract, ...]
+
+    def ordered(self, month: int) -> int:
+        """Units ordered in *month*."""
+        return sum(batch.units for batch in self.batches if batch.ordered == month)
+
+    def on_order(self, month: int) -> int:
+        """Units ordered up to *month* that are not in service yet."""
+        return sum(batch.units for batch in self.batches if batch.ordered <= month < batch.delivered)
+
+    def owned(self, month: int) -> int:
+        """Bought units in service."""
+        return sum(batch.units for batch in self.batches if batch.serves(month))
+
+    def rented(self, month: int) -> int:
+        """Rented units in service."""
+        running = [contract for contract in self.contracts if contract.runs(month)]
+        hired = sum(contract.units for contract in running if not contract.committed)
+        covered = sum(contract.units for contract in running if contract.committed)
+        return hired + max(0, min(covered, self.needed[month] - self.owned(month) - hired))
+
+    def committed_in(self, month: int) -> int | None:
+        """When the commitment that runs in *month* was signed; None without one."""
+        return next((one.signed for one in self.contracts if one.committed and one.runs(month)), None)
+
+    def retired(self, month: int) -> int:
+        """Bought units that have left service, in *month* or before."""
+        return sum(batch.units for batch in self.batches if batch.retires <= month)
+
+    def in_service(self, month: int) -> int:
+        """Bought and rented units."""
+        return self.owned(month) + self.rented(month)
+
+    @property
+    def owed_unit_months(self) -> int:
+        """Rented unit-months that contracts reach beyond the plan."""
+        return sum(contract.units * max(0, contract.ends - self.months) for contract in self.contracts)
+
+
+def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
+    """Whole units whose *capacity* covers *peak*, and the reserve.
+
+    >>> units_needed(3.1, 1.0, reserve_units=1)
+    5
+    """
+    return max(ceil(peak / capacity - ROUNDING), int(peak > 0)) + reserve_units
+
+
+def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Renting | None) -> Supply:
+    """Purchases and rents that cover *needed* units in every month.
+
+    With *purchasing* units are bought, the first of them in service after the lead time; what is in service stays until
+    the end of its life, also where demand falls. With *renting* what is missing is rented: a commitment is signed when
+    the first unit is, and again when it has ended and units are needed; units beyond it have a term of their own.
+    """
+    months = len(needed)
+    batches: list[UnitBatch] = []
+    contracts: list[Contract] = []
+    for month, need in enumerate(needed):
+        if purchasing is not None and month >= purchasing.lead_time_months:
+            missing = need - sum(batch.units for batch in batches if batch.serves(month))
+            if missing > 0:
+                retires = min(months, month + purchasing.life_months)
+                batches.append(UnitBatch(missing, month - purchasing.lead_time_months, month, retires))
+        if renting is not None:
+            standing = sum(batch.units for batch in batches if batch.serves(month))
+            running = [contract for contract in contracts if contract.runs(month)]
+            standing += sum(contract.units for contract in running)
+            if need > standing and renting.committed_months and not any(one.committed for one in running):
+                ends = month + renting.committed_months
+                contracts.append(Contract(renting.committed_units, month, ends, committed=True))
+                standing += renting.committed_units
+            if need > standing:
+                contracts.append(Contract(need - standing, month, month + renting.term_months))
+    return Supply(months, tuple(needed), tuple(batches), tuple(contracts))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """Quantities of one unit at several loads, from 0 to its capacity."""
+
+    loads: tuple[float, ...]
+    windows: tuple[Window, ...]
+    """Meter readings at each load."""
+    requests_per_s: tuple[float, ...]
+
+    def served_rps(self, load: float) -> float:
+        """Requests per second; between two simulated loads along a straight line."""
+        return float(np.interp(load, self.loads, self.requests_per_s))
+
+    @property
+    def cached_fraction(self) -> float:
+        """Share of prompt tokens that the highest load finds in the prefix cache."""
+        rows = [one for intervals in self.windows[-1].intervals.values() for one in intervals]
+        cached, computed = sum(one.cached_tokens for one in rows), sum(one.prompt_tokens for one in rows)
+        return cached / (cached + computed) if cached else 0.0
+
+
+class BillLine(NamedTuple):
+    """A line of a bill, as far as its prices move together."""
+
+    component: str
+    follows: Follows
+    follows_share: float
+    by_peak: bool
+    """Paid for the month's peak."""
+    committed: bool
+    """Whether the price is agreed for the term of a commitment."""
+
+
+class Loads(NamedTuple):
+    """Load of one unit in a month."""
+
+    mean: float
+    """Mean load over the month's hours, as far as requests are offered."""
+    peak: float
+    """Highest load that the unit carries; hours with more load are served as far as this."""
+
+
+class Stand(NamedTuple):
+    """Units that were ordered or rented together."""
+
+    units: int
+    agreed: int
+    """Month in which their price was agreed: of the order, or of the contract."""
+
+
+class Crew(NamedTuple):
+    """Units of one kind that serve under one way to pay."""
+
+    units: int
+    stands: tuple[Stand, ...]
+    """All of them, or of rented ones those beyond a commitment."""
+    committed: int | None = None
+    """Month in which their commitment was signed; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declines:
+    """Change of prices over the years."""
+
+    hardware_per_year: float
+    rent_per_year: float
+    finance: StraightLine | Annuity | None
+    """Terms of finance, which hold the inflation of each line."""
+
+    def hardware(self, month: int) -> float:
+        """Price of new hardware in *month* over that of today."""
+        return price_factor(self.hardware_per_year, month)
+
+    def factor(self, line: BillLine, month: int, agreed: int) -> float:
+        """Return the price of *line* in *month* over today's, for units whose price was *agreed* then."""
+        growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
+        if line.follows is Follows.RENT:
+            return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
+        dearer = price_factor(-growth, month) if growth else 1.0
+        if line.follows is Follows.NOTHING:
+            return dearer
+        index = self.hardware(month if line.follows is Follows.HARDWARE else agreed)
+        return (1 + line.follows_share * (index - 1)) * dearer
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """Costs of units of one fleet under one way to pay."""
+
+    priced: Callable[[int], CostPlan]
+    """Number of units -> their charges: what is agreed once, such as a commitment, is not one of each."""
+    quantities: Quantities
+    hours: tuple[Hours, ...] = ALL_HOURS
+    """Hours of the year by their load."""
+    _by_clock: dict[int, dict[BillLine, float]] = field(default_factory=dict)
+    _metered: dict[tuple[int, Calendar], dict[BillLine, list[float]]] = field(default_factory=dict)
+
+    @property
+    def delivery_usd(self) -> dict[BillLine, float]:
+        """Line -> what one unit costs when it comes."""
+        return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is Paid.AT_DELIVERY)
+
+    @property
+    def resold_usd(self) -> float:
+        """The part of it that is sold again, when new."""
+        return sum(one.once_usd for one in self.priced(1).charges if one.resold)
+
+    @property
+    def removal_usd(self) -> float:
+        """Cost of removing one unit at the end of its service [USD]."""
+        return sum(one.once_usd for one in self.priced(1).charges if one.paid is Paid.AT_END)
+
+    @property
+    def committed_units(self) -> int:
+        """Units that a commitment pays for whole; 0 without one."""
+        count = 0
+        while count < MOST_COMMITTED:
+            rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is Follows.RENT]
+            if not rents or not all(one.committed for one in rents):
+                break
+            count += 1
+        return count
+
+    @property
+    def monthly_lines(self) -> list[BillLine]:
+        """Every line that is paid month by month."""
+        return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
+
+    def monthly_usd_per_h(
+        self, crew: Crew, loads: Loads, month: int, calendar_month: int, declines: Declines
+    ) -> dict[BillLine, float]:
+        """Line -> operating cost of *crew* in *month* [USD/h]; each unit carries *loads*.
+
+        *calendar_month* is 1 for January.
+        """
+        if not crew.units and crew.committed is None:
+            return {}
+        clock, metered = self._clock_usd_per_h(crew.units), self._metered_usd_per_h(loads, calendar_month)
+        found: dict[BillLine, float] = {}
+        for line in {**clock, **metered}:
+            usd = clock.get(line, 0.0) + crew.units * metered.get(line, 0.0)
+            found[line] = usd * self._factor(line, crew, month, declines)
+        return found
+
+    def _factor(self, line: BillLine, crew: Crew, month: int, declines: Declines) -> float:
+        """Return the price of *line* in *month* over today's; units with different prices count by their number."""
+        stands = [Stand(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
+        count = sum(stand.units for stand in stands)
+        if not count:
+            return declines.factor(line, month, month)
+        return sum(stand.units * declines.factor(line, month, stand.agreed) for stand in stands) / count
+
+    def _clock_usd_per_h(self, units: int) -> dict[BillLine, float]:
+        """Return the cost of charges per hour, for all *units* together [USD/h]."""
+        if units not in self._by_clock:
+            charges = [one for one in self.priced(units).charges if one.paid.by_the_clock and one.paid.monthly]
+            self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
+        return self._by_clock[units]
+
+    def served_rps(self, loads: Loads) -> float:
+        """Return the mean requests per second that one unit answers over the hours of a year."""
+        served = self.quantities.served_rps
+        return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
+
+    def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[BillLine, float]:
+        """Return the metered cost of one unit: each hour of the profile at its own load and price [USD/h]."""
+        found: dict[BillLine, float] = {}
+        for one in self.hours:
+            load = min(one.relative * loads.mean, loads.peak)
+            for line, values in self._table(calendar_month, one.calendar).items():
+                usd_per_h = np.interp(loads.peak if line.by_peak else load, self.quantities.loads, values)
+                found[line] = found.get(line, 0.0) + one.share * float(usd_per_h)
+        return found
+
+    def _table(self, calendar_month: int, calendar: Calendar) -> dict[BillLine, list[float]]:
+        """Line -> cost of one unit at each of the simulated loads, at the mean prices of some hours of a month
+        [USD/h].
+        """
+        if (calendar_month, calendar) not in self._metered:
+            charges = self.priced(1).averaged(calendar_month, calendar.by_hour).charges
+            table: dict[BillLine, list[float]] = {}
+            for position, window in enumerate(self.quantities.windows):
+                metered = (
+                    (one, amount_usd(one, window) / window.hours) for one in charges if not one.paid.by_the_clock
+                )
+                for line, usd_per_h in _lines(metered).items():
+                    table.setdefault(line, [0.0] * len(self.quantities.windows))[position] = usd_per_h
+            self._metered[calendar_month, calendar] = table
+        return self._metered[calendar_month, calendar]
+
+
+MOST_COMMITTED = 100_000
+
+
+def value_of(
+    finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int
+) -> float:
+    """Return the resale value in month *now* over today's price when new: no more than a new machine costs then."""
+    if finance is None:
+        return 0.0
+    own = declines.hardware(agreed) * finance.value_fraction((now - delivered) / MONTHS_PER_YEAR)
+    return min(own, declines.hardware(now))
+
+
+def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:
+    found: dict[BillLine, float] = {}
+    for charge, usd in amounts:
+        line = BillLine(charge.component, charge.follows, charge.follows_share, charge.by_peak, charge.held_months > 0)
+        found[line] = found.get(line, 0.0) + usd
+    return found
+
+
+def by_component(lines: Mapping[BillLine, float]) -> dict[str, float]:
+    """Component -> sum of its lines."""
+    found: dict[str, float] = {}
+    for line, usd in lines.items():
+        found[line.component] = found.get(line.component, 0.0) + usd
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class UnitKind:
+    """One fleet as a unit."""
+
+    fleet: str
+    costs: UnitCosts
+    capacity: float
+    """Load that one unit serves within the service level."""
+    declines: Declines
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUnits:
+    """Units of one entry of `plan.existing`, all sold together."""
+
+    kind: UnitKind
+    units: int
+    bought: int
+    """First month in service: 0 is the plan's first, those before it are negative."""
+    ends: int
+    """First month after their life."""
+    sold: int
+    """First month out of service."""
+    book_value_usd: float | None
+    """Of all units, at the start of the plan."""
+
+    def serves(self, month: int) -> bool:
+        """Whether the units are in service."""
+        return month < self.sold
+
+    @property
+    def removal_usd(self) -> float:
+        """What it costs to remove them."""
+        return self.units * self.kind.costs.removal_usd
+
+    def worth_usd(self, month: int) -> float:
+        """What they fetch in *month*."""
+        worth = value_of(self.kind.declines.finance, self.kind.declines, self.bought, self.bought, month)
+        return self.units * self.kind.costs.resold_usd * worth
+
+    def gain_usd(self, month: int) -> float:
+        """What a sale in *month* brings over the book value then; 0 where nobody states one.
+
+        The book value falls by equal parts a month to what the units fetch at the end of their life; it stays where it
+        is if it is lower.
+        """
+        if self.book_value_usd is None:
+            return 0.0
+        written_off = max(0.0, self.book_value_usd - self.worth_usd(self.ends))
+        return self.worth_usd(month) - (self.book_value_usd - written_off * min(month, self.ends) / self.ends)
+
+
+def standing(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:
+    """What of *held* is in service in *month*."""
+    return [one for one in held if one.serves(month)]
+
+
+def unlimited(held: Sequence[HeldUnits]) -> str:
+    """Why no plan can be made around *held*; empty where one can."""
+    names = sorted({one.kind.fleet for one in held if one.kind.capacity == inf})
+    if not names:
+        return ""
+    return f"existing {' and '.join(names)}: one unit meets the service level at every load that was tried"
+
+
+def still_needed(peak: float, capacity: float, reserve_units: int, standing: Sequence[HeldUnits]) -> int:
+    """Units of *capacity* that are needed beside those that stand, so that all together carry the *peak* and the
+    reserve: this number of the largest units among them.
+    """
+    if not standing:
+        return units_needed(peak, capacity, reserve_units)
+    there = fsum(one.units * one.kind.capacity for one in standing)
+    largest = max(one.kind.capacity for one in standing)
+    if there >= (peak + reserve_units * largest) * (1 - ROUNDING):
+        return 0
+    return units_needed(peak + reserve_units * max(largest, capacity) - there, capacity, 0)

@@ -1,0 +1,317 @@
+"""Points of a sweep: finished cases grouped by fleet and point, their rows of summary.csv, and lines over an axis.
+
+A row of summary.csv is a fleet at a sweep point, over its replications, with 95 % half-widths. Charts draw the lines,
+and verdicts compare fleets along them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sim.scenario.slo import Slo
+from sim.study.metrics.averages import TOKENS
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.columns import COLUMNS, ENDS, LATENCY_COLUMNS, WHERE_KNOWN, column, named_percentiles
+from sim.study.metrics.service_level import Standing, cases_growing, standing
+from sim.study.metrics.statistics import ratio
+
+
+class FinishedCase(Protocol):
+    """Case of one fleet at one sweep point, one replication, read back from where it was stored."""
+
+    @property
+    def fleet(self) -> str:
+        """Name of the fleet."""
+
+    @property
+    def axes(self) -> Mapping[str, Any]:
+        """Sweep axis -> value."""
+
+    @property
+    def replication(self) -> int:
+        """Counts from 0."""
+
+    @property
+    def status(self) -> str:
+        """`ok` or `infeasible`."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is infeasible."""
+
+    @property
+    def metrics(self) -> CaseMetrics:
+        """Metrics of a case that could run."""
+
+    def requests(self) -> pa.Table:
+        """One row per request."""
+
+    def usage(self) -> pa.Table:
+        """One row per replica interval."""
+
+    def costs(self) -> pa.Table:
+        """One row per ledger row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Fleet at one sweep point: its replications and their row of summary.csv."""
+
+    fleet: str
+    axes: Mapping[str, Any]
+    cases: tuple[FinishedCase, ...]
+    row: Mapping[str, Any]
+    services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Service -> its row of services.csv, where the fleet serves several."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the fleet could run here."""
+        return bool(self.row["status"] == "ok")
+
+    @property
+    def good(self) -> bool:
+        """Keeps up with the load and meets the SLO, where there is one."""
+        return self.ok and not self.row["overloaded"] and self.row["meets_slo"] is not False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the verdict on the SLO is open: a limit lies within an interval, or the queue seems to grow."""
+        return self.ok and self.row["slo_verdict"] == "inconclusive"
+
+    @property
+    def growing(self) -> bool:
+        """Whether the verdict is inconclusive and the queue seems to grow."""
+        return self.doubtful and self.good and cases_growing([case.metrics for case in self.cases])
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is good, and the verdict on the SLO is certain."""
+        return self.good and not self.doubtful
+
+    def number(self, column: str) -> float | None:
+        """A column of the row as a number, None where it is empty."""
+        value = self.row.get(column)
+        return None if value is None else float(value)
+
+    def mean_shares(self, metric: str) -> dict[str, float]:
+        """Mean over replications of a metric that is a mapping, such as `step_share`."""
+        tables = [table for case in self.cases if (table := case.metrics[metric])]
+        names = list(dict.fromkeys(name for table in tables for name in table))
+        return {name: sum(table.get(name, 0.0) for table in tables) / len(tables) for name in names}
+
+
+def service_points(points: Sequence[Point]) -> list[Point]:
+    """Each service of each point as a point of its own; none where fleets have a single service."""
+    return [
+        Point(f"{point.fleet}: {name}", point.axes, (), row) for point in points for name, row in point.services.items()
+    ]
+
+
+def fleets_of(points: Sequence[Point]) -> list[str]:
+    """Names of the fleets in order of first appearance."""
+    return list(dict.fromkeys(point.fleet for point in points))
+
+
+def has_money(points: Sequence[Point]) -> bool:
+    """Whether at least one fleet has a cost."""
+    return any(point.number("cost_usd_per_h") is not None for point in points)
+
+
+def group(cases: Sequence[FinishedCase], axes: Sequence[str]) -> dict[tuple[str, str], list[FinishedCase]]:
+    """Cases by (fleet, sweep point), both in order of first appearance, replications in order."""
+    groups: dict[tuple[str, str], list[FinishedCase]] = {}
+    for case in cases:
+        key = (case.fleet, repr([case.axes.get(axis) for axis in axes]))
+        groups.setdefault(key, []).append(case)
+    return {key: sorted(group, key=lambda case: case.replication) for key, group in groups.items()}
+
+
+LATENCIES = [one.name for one in LATENCY_COLUMNS]
+UNBOUNDED = [*(name for name in LATENCIES if not name.startswith("tpot")), "queue_s_p95"]
+"""Columns that grow with the horizon where the queue does."""
+UNBOUNDED_BY_SLO = ["goodput_rps", "slo_attainment", "usd_per_million_good_tokens"]
+"""Columns that grow with the horizon, too, where waiting breaks the service level."""
+assert {*UNBOUNDED, *UNBOUNDED_BY_SLO} <= {one.name for one in COLUMNS}
+
+
+def columns_where_known(points: Sequence[Point], axes: Sequence[str]) -> list[str]:
+    """The percentiles that a service level names and the columns WHERE_KNOWN that have a value, and are no axis."""
+    named = named_percentiles({name for point in points for name in point.row})
+    wanted = [*named, *(one.name for one in WHERE_KNOWN)]
+    return [name for name in wanted if name not in axes and any(point.row.get(name) is not None for point in points)]
+
+
+def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Point]:
+    """Return one Point per fleet and sweep point, in order of first appearance in *cases*; *slo* is the scenario's."""
+    points = []
+    for members in group(cases, axes).values():
+        first = members[0]
+        finished = tuple(case for case in members if case.status == "ok")
+        places = {axis: first.axes.get(axis) for axis in axes}
+        status = "ok" if finished else first.status
+        row = {"fleet": first.fleet, **_figures([case.metrics for case in finished], slo)}
+        row |= {"status": status, "reason": "" if finished else first.reason, "replications": len(finished)}
+        services = _services([case.metrics for case in finished])
+        told = {"fleet": first.fleet, "status": status, "replications": len(finished)} | places
+        rows = {name: own | told | {"service": name} for name, own in services.items()}
+        points.append(Point(first.fleet, places, finished, row | places, rows))
+    return points
+
+
+def _services(cases: Sequence[CaseMetrics]) -> dict[str, dict[str, Any]]:
+    """Service -> its columns; empty where a fleet has a single one."""
+    names = cases[0].services if cases else ()
+    return {name: _figures([one.services[name] for one in cases], {}) for name in names}
+
+
+def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
+    """Every column by name, with its half-width; None where there is none."""
+    row: dict[str, Any] = dict.fromkeys(one.name for one in COLUMNS)
+    if not cases:
+        return row
+    for one in (*COLUMNS, *map(column, named_percentiles(cases[0].latencies.by_column))):
+        figure = one.average.of(one.name, cases)
+        row |= {one.name: figure.value, f"{one.name}_ci95": figure.half_width}
+        row |= {f"{one.name}_ci95_{end}": value for end, value in zip(ENDS, figure.ends or (), strict=False)}
+    return row | _judged(cases, slo)
+
+
+def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> Standing:
+    """Return the standing of a point with the replications *cases*; *slo* is the scenario's."""
+    # a sweep may be one of service levels: the case itself has its own
+    return standing(Slo.model_validate(cases[0].level.slo or slo), cases)
+
+
+def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service level makes of a point."""
+    level, found = Slo.model_validate(cases[0].level.slo or slo), standing_of(cases, slo)
+    named = named_percentiles(cases[0].latencies.by_column)
+    endless = [name for name in (*LATENCIES, *named) if any(one[name] == inf for one in cases)]
+    endless += [name for name in named if not name.startswith("tpot")]
+    over = found.overloaded
+    waiting_counts = over and any(name in level.per_request for name in ("ttft_s", "e2e_s"))
+    dependent = dict.fromkeys([*UNBOUNDED, *endless] * over + UNBOUNDED_BY_SLO * waiting_counts)
+    together = {"overloaded": over} if cases[0].services else {}
+    return together | {"meets_slo": found.met, "slo_verdict": found.verdict, "horizon_dependent": " ".join(dependent)}
+
+
+def replication_costs(point: Point, tokens: str = TOKENS[0]) -> list[float]:
+    """USD per million *tokens* of each replication, empty without a cost."""
+    pairs = [(case.metrics["cost_usd"], case.metrics[tokens]) for case in point.cases]
+    return [ratio([usd], [count / 1e6])[0] for usd, count in pairs if usd is not None and count is not None]
+
+
+Setting = tuple[tuple[str, Any], ...]
+"""The values of the axes beside the main one: (axis, value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points of one fleet along the axis, everything else held."""
+
+    fleet: str
+    setting: Setting
+    """Empty where there is no other axis."""
+    points: tuple[Point, ...]
+    """Points that could run, in the order of the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Lines over the first numeric axis; without any axis, lines of one point each."""
+
+    axis: str
+    """Empty where nothing is swept."""
+    numeric: bool
+    values: tuple[Any, ...]
+    """Simulated values of the axis: in order where numeric, else in order of appearance."""
+    lines: tuple[Line, ...]
+    chosen: Any = None
+    """Place that examples are taken from; None: `reference` looks for one."""
+
+    def at(self, load: float) -> "Sweep":
+        """Return this sweep with examples from the lowest simulated place that is not below *load*."""
+        return replace(self, chosen=next((value for value in self.values if value >= load), self.values[-1]))
+
+    def value(self, point: Point) -> Any:
+        """The point's place on the axis."""
+        return point.axes.get(self.axis)
+
+    def x(self, point: Point) -> float:
+        """The point's place on the axis as a number; values that are not numbers count by their rank."""
+        value = self.value(point)
+        return float(value) if self.numeric else float(self.values.index(value))
+
+    @property
+    def single(self) -> bool:
+        """Whether there is nothing to draw a line through."""
+        return len(self.values) < 2
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The other axes' combinations, in order."""
+        return list(dict.fromkeys(line.setting for line in self.lines))
+
+    @property
+    def fleets(self) -> list[str]:
+        """Fleets that could run, in order."""
+        return list(dict.fromkeys(line.fleet for line in self.lines))
+
+    @property
+    def reference(self) -> Any:
+        """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
+        if self.chosen is not None:
+            return self.chosen
+        fit = dict.fromkeys(self.values, 0)
+        for line in self.lines:
+            for point in line.points:
+                fit[self.value(point)] += point.good
+        most = max(fit.values(), default=0)
+        chosen = (value for value in reversed(self.values) if fit[value] == most and most)
+        return next(chosen, next(iter(self.values), None))
+
+
+def sweep_of(points: Sequence[Point], axes: Sequence[str]) -> Sweep:
+    """Arrange *points* along the first axis of *axes* that has two numbers or more, else two values or more."""
+    axis, numeric = _main_axis(points, axes)
+    placed = [point for point in points if not numeric or point.axes.get(axis) is not None]
+    values = list(dict.fromkeys(point.axes.get(axis) for point in placed))
+    if numeric:
+        values.sort()
+    others = _other_axes(placed, axis, axes)
+    members: dict[tuple[str, Setting], list[Point]] = {}
+    for point in placed:
+        if point.ok:
+            setting = tuple((name, point.axes[name]) for name in others if point.axes.get(name) is not None)
+            members.setdefault((point.fleet, setting), []).append(point)
+    rank = {value: index for index, value in enumerate(values)}
+    lines = (
+        Line(fleet, setting, tuple(sorted(group, key=lambda point: rank[point.axes.get(axis)])))
+        for (fleet, setting), group in members.items()
+    )
+    order = {fleet: index for index, fleet in enumerate(fleets_of(points))}
+    return Sweep(axis, numeric, tuple(values), tuple(sorted(lines, key=lambda line: order[line.fleet])))
+
+
+def _main_axis(points: Sequence[Point], axes: Sequence[str]) -> tuple[str, bool]:
+    varied = {}
+    for axis in axes:
+        values = [value for point in points if (value := point.axes.get(axis)) is not None]
+        if len({repr(value) for value in values}) > 1:
+            varied[axis] = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    for axis, numeric in varied.items():
+        if numeric:
+            return axis, True
+    return (next(iter(varied)), False) if varied else ("", False)
+
+
+def _other_axes(points: Sequence[Point], axis: str, axes: Sequence[str]) -> list[str]:
+    """The axes that tell points of the same fleet and place apart; none where all vary together."""
+    places = [(point.fleet, repr(point.axes.get(axis))) for point in points]
+    if len(set(places)) == len(places):
+        return []
+    return [name for name in axes if name != axis and len({repr(point.axes.get(name)) for point in points}) > 1]

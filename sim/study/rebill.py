@@ -1,0 +1,223 @@
+"""Bills of finished cases under other prices and terms, computed in memory from their meters.
+
+A case's meters are added up once, by pool and, where electricity is priced by the hour, by hour. A bill is then a
+plan's prices times these sums: a millisecond, against seconds for a simulation and tenths of one for a full ledger.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import Clock, CostPlan
+from sim.cost.cash_flow import Flows, flows_of, mean_flows, with_peak
+from sim.cost.metering import Window
+from sim.records import Interval
+from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.resolved import CasePlan
+from sim.scenario.resolving.terms import FleetTerms, Machines
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sweep import Case, at_point
+from sim.scenario.year import YEAR, Calendar, Hours, around, parts_of_year, peak_to_mean
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.case_metrics import idle_window
+
+KEYS = ("service", "pool", "server", "replica", "state")
+SUMMED = tuple(f.name for f in fields(Interval) if f.name not in (*KEYS, "start_s", "end_s", "peak_w", "unused"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Cost and tokens of one fleet in the window of one case."""
+
+    fleet: str
+    axes: dict[str, Any]
+    replication: int
+    window_h: float
+    flows: Flows
+    prompt_tokens: int
+    """Computed prompt tokens; this and the other counts are of all copies together."""
+    cached_tokens: int
+    output_tokens: int
+    rejected: int
+    """Requests rejected by all replicas."""
+    costs: CostPlan
+    """Prices of the bill."""
+
+    @property
+    def usd_per_h(self) -> float:
+        """Total cost per hour of the window [USD/h]."""
+        return self.flows.usd_per_h
+
+    @property
+    def usd_per_million_output_tokens(self) -> float:
+        """Cost per million output tokens [USD]; infinite without output tokens."""
+        tokens = self.output_tokens / self.window_h
+        return 1e6 * self.usd_per_h / tokens if tokens else float("inf")
+
+    @property
+    def api_usd_per_h(self) -> float | None:
+        """Cost of the same tokens at the API that the scenario compares with [USD/h]; None without an API."""
+        if self.costs.api is None:
+            return None
+        usd = self.costs.api.usd(self.prompt_tokens, self.cached_tokens, self.output_tokens)
+        return usd / self.window_h
+
+
+class Rebilling:
+    """Stored cases of one scenario, ready to be billed under changing prices."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        stored: Sequence[tuple[Case, StoredCase | None]],
+        terms: Callable[[Scenario], Scenario] = lambda scenario: scenario,
+    ) -> None:
+        """Keep of *stored* the cases that could run; bills are made with what *terms* makes of the scenario.
+
+        A case without a stored one stands for its fleet without load. Raises ValueError where a fleet has no `cost`.
+        """
+        self.scenario, self.catalog, self._terms = scenario, catalog, terms
+        resolver = Resolver(scenario, catalog)
+        able = [(case, one) for case, one in stored if one is None or one.status == "ok"]
+        self._cases = [_Metered.of(case, one, resolver) for case, one in able]
+
+    def bills(
+        self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
+    ) -> list[Bill]:
+        """Return one bill per stored case, with the values at the dotted paths *overrides* in place of the scenario's.
+
+        Bills are for *copies* of the fleet, each as the simulated one, at the prices of the simulated hours or at the
+        mean prices of the year's *hours*. Only prices and terms may change: a physical value changes no quantity.
+        Raises CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
+        """
+        priced: dict[str, CostPlan] = {}
+        found = []
+        for case in self._cases:
+            key = repr((case.case.fleet, case.case.overrides))
+            if key not in priced:
+                priced[key] = self._costs(case, overrides or {}, copies, hours)
+            found.append(case.bill(priced[key], copies))
+        return found
+
+    def costs(self, overrides: Mapping[str, Any], copies: int, hours: Calendar) -> CostPlan:
+        """Return the charges of the first case under such terms, valid for all of one fleet. Raises as `bills` does."""
+        return self._costs(self._cases[0], overrides, copies, hours)
+
+    def at(self, costs: CostPlan, copies: int) -> list[Bill]:
+        """Return one bill per stored case under *costs*."""
+        return [case.bill(costs, copies) for case in self._cases]
+
+    def _costs(self, case: "_Metered", overrides: Mapping[str, Any], copies: int, hours: Calendar | None) -> CostPlan:
+        # the sweep's values stand above the others
+        at = self._terms(at_point(self.scenario, {**overrides, **case.case.overrides}))
+        costs = case.costs(at, self.catalog, copies)
+        return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
+
+
+def usd_per_h_of_year(hours: Sequence[Hours], mean_load: float, billing: Mapping[float, Rebilling]) -> float:
+    """Return the mean cost of a fleet over *hours* of a year with the load *mean_load* [USD/h], from its bills by load,
+    that of the idle fleet at a load of 0. A charge for a month's peak is that of the busiest hours.
+    """
+    known = sorted(billing)
+    parts = parts_of_year(hours, known, mean_load)
+    year = _mean_bill(billing, parts)
+    if not year[1].by_peak:
+        return year[0].usd_per_h
+    busiest = {(at, YEAR): weight for at, weight in around(known, peak_to_mean(hours) * mean_load)}
+    return with_peak(year[0], _mean_bill(billing, busiest)[0], year[1]).usd_per_h
+
+
+def _mean_bill(
+    billing: Mapping[float, Rebilling], parts: Mapping[tuple[float, Calendar], float]
+) -> tuple[Flows, CostPlan]:
+    """Return the mean of the bills at the loads and hours *parts*, with their weights, and the prices of one bill."""
+    flows: list[tuple[Flows, float]] = []
+    prices: dict[Calendar, CostPlan] = {}
+    for (at, calendar), weight in parts.items():
+        if calendar not in prices:
+            prices[calendar] = billing[at].costs({}, 1, calendar)
+        found = billing[at].at(prices[calendar], 1)
+        flows += [(bill.flows, weight / len(found)) for bill in found]
+    return mean_flows(flows), next(iter(prices.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Metered:
+    """Meters of one case, summed as far as its bill allows."""
+
+    case: Case
+    machines: Machines
+    window: Window
+    rejected: int
+
+    @classmethod
+    def of(cls, case: Case, stored: StoredCase | None, resolver: Resolver) -> "_Metered":
+        """Return the meters of *case*, simulated without load where nothing is *stored* of it."""
+        plan, machines = resolver.plan(case), resolver.fleet(case).machines
+        if plan.costs is None:
+            raise ValueError(f"fleet {case.fleet} has no cost")
+        if stored is None:
+            return cls(case, machines, idle_window(plan), 0)
+        return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
+
+    def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
+        """Return the charges under the scenario *at* this case's point of the sweep."""
+        costs = FleetTerms.of(at, _fleet(at, self.case)).costs(self.machines, catalog, copies)
+        assert costs is not None  # `of` has seen to it, and no override takes it away
+        return costs
+
+    def bill(self, costs: CostPlan, copies: int) -> Bill:
+        """Return the bill of *copies* of the fleet, which *costs* are for."""
+        inside = [row for rows in self.window.intervals.values() for row in rows]
+        return Bill(
+            fleet=self.case.fleet,
+            axes=self.case.axes,
+            replication=self.case.replication,
+            window_h=self.window.hours,
+            flows=flows_of(costs, self.window, copies),
+            prompt_tokens=copies * sum(interval.prompt_tokens for interval in inside),
+            cached_tokens=copies * sum(interval.cached_tokens for interval in inside),
+            output_tokens=copies * sum(interval.output_tokens for interval in inside),
+            rejected=copies * self.rejected,
+            costs=costs,
+        )
+
+
+def _fleet(scenario: Scenario, case: Case) -> Fleet:
+    return next(fleet for fleet in scenario.fleets if fleet.name == case.fleet)
+
+
+def metered(stored: StoredCase, plan: CasePlan) -> Window:
+    """Return the measured window of a finished case of *plan*, its intervals summed as far as a bill allows."""
+    rows = [Interval(**row) for row in stored.usage().to_pylist()]
+    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics.traffic.warmup_s), rows))
+    # a demand charge asks the parts, whose intervals are not added up
+    return replace(
+        whole,
+        parts=(whole,),
+        intervals={pool: added_up(inside, plan.clock) for pool, inside in whole.intervals.items()},
+    )
+
+
+def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, float]:
+    """Return start and end of the measured window [s]; a run without a horizon ends with its last interval."""
+    return plan.window_s(max((interval.end_s for interval in intervals), default=0.0))
+
+
+def added_up(intervals: Iterable[Interval], clock: Clock | None) -> list[Interval]:
+    """Return *intervals* summed by replica and state, and by hour of the *clock*."""
+    sums: dict[tuple[Any, ...], Interval] = {}
+    for interval in intervals:
+        hour = None if clock is None else clock.hour_at(interval.middle_s)
+        key = (*(getattr(interval, name) for name in KEYS), hour)
+        known = sums.get(key)
+        if known is None:
+            sums[key] = Interval(**{f.name: getattr(interval, f.name) for f in fields(Interval)})
+            continue
+        known.start_s, known.end_s = min(known.start_s, interval.start_s), max(known.end_s, interval.end_s)
+        known.peak_w = max(known.peak_w, interval.peak_w)
+        for name in SUMMED:
+            setattr(known, name, getattr(known, name) + getattr(interval, name))
+    return list(sums.values())

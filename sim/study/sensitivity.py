@@ -1,0 +1,314 @@
+"""One input at a time to its low and its high value: how far each moves a metric of every fleet, and a difference.
+
+Money changes no quantity, so prices and terms are billed anew on the scenario's own simulations; what changes the
+quantities is simulated, with the same random numbers at both ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.reading.layers import place_of, value_at
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.sensitivity import ALL_LOADS, Relative, Sensitivity, around, number_at
+from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
+from sim.study.breakeven import INPUTS, booked_inputs, in_stated_currency, number_of
+from sim.study.capacity import ONLY_RAISED, LoadAxis
+from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.service_level import cases_overloaded
+from sim.study.metrics.statistics import ratio, ratio_difference
+from sim.study.rebill import Bill, Rebilling
+
+USUAL = 0.3
+"""Relative range of an input without a stated one."""
+MONEY = ("site", "finance", "operations", "api", "cost")
+"""Sections, of the scenario or of a fleet, that change no quantity."""
+USD = "usd_per_million_output_tokens"
+LENGTHS = {"mean": "mean", "value": "", "scale": "scale of"}
+"""Key of a length distribution -> its name in words."""
+Cases = Sequence[tuple[Case, StoredCase]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A result in every replication, as a ratio: the result is the ratio of the sums. Of a mean all bottoms are 1."""
+
+    tops: tuple[float, ...]
+    """Empty where the fleet cannot run."""
+    bottoms: tuple[float, ...]
+    overloaded: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether the fleet can run at all."""
+        return bool(self.tops)
+
+    @property
+    def value(self) -> float:
+        """Infinite where it cannot, or where nothing is answered."""
+        return ratio(self.tops, self.bottoms)[0]
+
+    @property
+    def half_width(self) -> float | None:
+        """Of the 95 % interval; None below two replications."""
+        return ratio(self.tops, self.bottoms)[1]
+
+
+Values = dict[str, Sample]
+"""Fleet -> its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariedInput:
+    """One thing that may be otherwise."""
+
+    name: str
+    path: str
+    """Dotted; empty for the price of a fleet's hardware."""
+    now: float
+    low: float
+    high: float
+    unit: str = ""
+    fleet: str = ""
+    """Whose hardware it is the price of."""
+    money: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """What one input does to the metric of every fleet."""
+
+    input: VariedInput
+    low: Values
+    high: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Swings:
+    """All inputs of one scenario."""
+
+    metric: str
+    base: Values
+    swings: tuple[Swing, ...]
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """Fleet that cannot run -> why."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """A sentence for each fleet that is left out."""
+        return tuple(f"{name} is left out: {reason}." for name, reason in self.unable.items())
+
+
+def why_no_sensitivity(scenario: Scenario) -> list[str]:
+    """What the scenario lacks, each with its key."""
+    if scenario.tenant is not None:
+        return [ONLY_RAISED]
+    if (scenario.sensitivity or Sensitivity()).metric != USD:
+        return []
+    unpriced = [(position, fleet.name) for position, fleet in enumerate(scenario.fleets) if not fleet.is_priced]
+    return [f"fleets.{position}.cost: is missing: what {name} costs is the question" for position, name in unpriced]
+
+
+def swings(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Progress = lambda *_: None
+) -> Swings:
+    """Simulates what is not yet in *out*/points.
+
+    Raises ValueError where the metric is money and a fleet has no `cost`.
+    """
+    asked = scenario.sensitivity or Sensitivity()
+    plain = scenario.model_copy(update={"sweep": None})
+    found = [one for one in inputs(plain, catalog) if one.money <= (asked.metric == USD)]
+    places = [(one.path, value) for one in found if not one.money for value in (one.low, one.high)]
+    stored = _simulated(plain, catalog, out, workplace, [None, *places], progress)
+    base = {name: cases for (name, place), cases in stored.items() if place is None}
+    running = {name: cases for name, cases in base.items() if all(one.status == "ok" for _, one in cases)}
+    billing = {key: Rebilling(plain, catalog, cases) for key, cases in stored.items()} if asked.metric == USD else {}
+
+    def at(place: Place) -> Values:
+        if asked.metric == USD:
+            return {name: _cost(billing[name, place].bills(), stored[name, place]) for name in running}
+        return {name: _metric(stored[name, place], asked.metric) for name in running}
+
+    def values(one: VariedInput, value: float) -> Values:
+        if not one.money:
+            return at((one.path, value))
+        overrides = {one.path: value} if one.path else {}
+        parts = {one.fleet: value / one.now - 1} if one.fleet else {}
+        return {name: _cost(billing[name, None].bills(overrides), base[name], parts.get(name, 0.0)) for name in running}
+
+    return Swings(
+        asked.metric,
+        at(None),
+        tuple(Swing(one, values(one, one.low), values(one, one.high)) for one in found),
+        {name: cases[0][1].reason for name, cases in base.items() if name not in running},
+    )
+
+
+def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
+    """USD over millions of output tokens, with hardware and rent dearer by the fraction *part*."""
+    if len(bills) < len(cases):
+        return Sample((), ())
+    usd = tuple(
+        bill.window_h * (bill.usd_per_h + part * (bill.flows.hardware_usd_per_h + bill.flows.rent_usd_per_h))
+        for bill in bills
+    )
+    return Sample(usd, tuple(bill.output_tokens / 1e6 for bill in bills), _overloaded(cases))
+
+
+def _metric(cases: Cases, metric: str) -> Sample:
+    if any(stored.status != "ok" for _, stored in cases):
+        return Sample((), ())
+    values = (stored.metrics[metric] for _, stored in cases)
+    return Sample(
+        tuple(float("inf") if one is None else float(one) for one in values), (1.0,) * len(cases), _overloaded(cases)
+    )
+
+
+def _overloaded(cases: Cases) -> bool:
+    return cases_overloaded([stored.metrics for _, stored in cases])
+
+
+Place = tuple[str, float] | None
+"""(path, value) of the input that is moved; None: all inputs as they are."""
+
+
+def _simulated(
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    places: Sequence[Place],
+    progress: Progress,
+) -> dict[tuple[str, Place], list[tuple[Case, StoredCase]]]:
+    """The cases of every fleet with one input moved, taken from *out* where they are finished."""
+    found: dict[tuple[str, Place], list[Job]] = {}
+    for place in places:
+        overrides = {} if place is None else _overrides(scenario, *place)
+        at = at_point(scenario, overrides)
+        for position, fleet in enumerate(scenario.fleets):
+            count = 1 if is_deterministic(at, at.fleets[position]) else scenario.replications
+            axes = {} if place is None else dict([place])
+            cases = [Case(fleet.name, axes, overrides, replication) for replication in range(count)]
+            found[fleet.name, place] = jobs_of(scenario, cases, catalog, out)
+    do_all(workplace, [job for jobs in found.values() for job in jobs], progress)
+    return {key: [(job.case, job.stored()) for job in jobs] for key, jobs in found.items()}
+
+
+def _overrides(scenario: Scenario, path: str, value: float) -> dict[str, float]:
+    """Path -> value of the scenario with the input at *path* moved, which may be the loads of all services."""
+    return LoadAxis.of(scenario).overrides(value) if path == ALL_LOADS else {path: value}
+
+
+def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
+    """Those that the scenario names, else the usual ones that it has."""
+    data = as_data(scenario)
+    asked = scenario.sensitivity.inputs if scenario.sensitivity else None
+    if asked is None:
+        paths = [path for path in _usual_paths(scenario) if _number(data, path)]
+        return [*(_input(scenario, data, path, USUAL) for path in paths), *_usual_loads(scenario), *_hardware(scenario)]
+    return [
+        _input(scenario, data, path, ends.relative if isinstance(ends, Relative) else ends)
+        if path != ALL_LOADS
+        else _all_loads(ends.relative if isinstance(ends, Relative) else ends)
+        for path, ends in asked.items()
+    ]
+
+
+def _usual_loads(scenario: Scenario) -> list[VariedInput]:
+    """The loads of all services in proportion, where there are several and none is chosen."""
+    with suppress(ValueError):  # a burst has no rate
+        return [_all_loads(USUAL)] if LoadAxis.of(scenario).label == ALL_LOADS else []
+    return []
+
+
+def _all_loads(ends: float | tuple[float, float]) -> VariedInput:
+    low, high = ends if isinstance(ends, tuple) else (1 - ends, 1 + ends)
+    return VariedInput("loads of all services", ALL_LOADS, 1.0, low, high, "of the scenario's", money=False)
+
+
+def _hardware(scenario: Scenario) -> list[VariedInput]:
+    """What the machines of each fleet cost, as a share of what they cost now: quotes and catalogue prices alike."""
+    return [
+        VariedInput(
+            f"{_way(fleet)} of {fleet.name}",
+            *("", 1.0, 1 - USUAL, 1 + USUAL),
+            unit="of today's",
+            fleet=fleet.name,
+        )
+        for fleet in scenario.fleets
+        if fleet.is_priced
+    ]
+
+
+def _way(fleet: Fleet) -> str:
+    """What its machines are paid by."""
+    ways = {"buy": "hardware price", "rent": "rent"}
+    return " and ".join(dict.fromkeys(ways[cost.acquisition] for cost in fleet.costs if cost is not None))
+
+
+def _usual_paths(scenario: Scenario) -> list[str]:
+    """Of money and of load; whether the scenario has them is seen later."""
+    paths = list(booked_inputs(as_data(scenario)))
+    with suppress(ValueError):  # a burst has no rate
+        path = LoadAxis.of(scenario).path
+        paths.append(path if scenario.service is None else f"services.{scenario.service}.{path.split('.', 2)[2]}")
+    workloads = [f"services.{one.name}.workload" for one in scenario.services] or ["workload"]
+    return paths + [
+        f"{workload}.lengths.{side}.{key}" for workload in workloads for side in ("prompt", "output") for key in LENGTHS
+    ]
+
+
+def _number(data: Mapping[str, object], path: str) -> bool:
+    """Whether the scenario says a number above zero there."""
+    found = number_of(data, path)
+    return found is not None and found[1] > 0
+
+
+def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: float | tuple[float, float]) -> VariedInput:
+    named = number_at(path, value_at(data, place_of(data, path)))
+    assert named is not None  # the checks have seen to it
+    path, now = named
+    place = place_of(data, path)
+    usual = path.removesuffix(".price")
+    least, most = INPUTS[usual][2:] if usual in INPUTS else (-float("inf"), float("inf"))
+    low, high = ends if isinstance(ends, tuple) else around(scenario, path, now, ends)
+    name, unit = _name(usual if usual in INPUTS else path)
+    unit = in_stated_currency(data, path, unit)
+    if place[0] == "fleets":
+        name = f"{place[-1]} of {scenario.fleets[int(place[1])].name}"
+        if place[-1] == "price":
+            held = value_at(data, place[:-1])
+            name, unit = f"quote for {place[-2]} of {scenario.fleets[int(place[1])].name}", held.get("currency", "USD")
+    section = place[2] if place[0] == "fleets" and len(place) > 2 else place[0]
+    return VariedInput(name, path, float(now), max(least, low), min(most, high), unit, money=section in MONEY)
+
+
+def _name(path: str) -> tuple[str, str]:
+    """How an input is called, and its unit."""
+    if path in INPUTS:
+        return INPUTS[path][:2]
+    words = path.split(".")
+    if words[0] == "services" and words[2:3] == ["workload"]:
+        name, unit = _name(".".join(words[2:]))
+        return f"{name} of {words[1]}", unit
+    if path.startswith("workload.lengths.") and words[-1] in LENGTHS:
+        side = {"prompt": "prompt length", "output": "output length"}[words[2]]
+        return f"{LENGTHS[words[-1]]} {side}".strip(), "tokens" if words[-1] != "scale" else ""
+    if path == "workload.arrivals.rate_rps":
+        return "load", "req/s"
+    return {"workload.arrivals.concurrency": "clients", "workload.trace.rate_scale": "trace speed"}.get(path, path), ""
+
+
+def difference(values: Mapping[str, Sample], between: tuple[str, str]) -> tuple[float, float | None]:
+    """First fleet less second over paired replications, and half of the 95 % interval; nan where either is infinite."""
+    first, second = (values[name] for name in between)
+    if not (isfinite(first.value) and isfinite(second.value)):
+        return float("nan"), None
+    if len(first.tops) != len(second.tops):  # a fleet without chance runs once
+        return first.value - second.value, None
+    return ratio_difference((first.tops, second.tops), (first.bottoms, second.bottoms))

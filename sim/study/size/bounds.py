@@ -1,0 +1,586 @@
+"""Bounds of candidates, worked out without a simulation: the most that a replica serves, the least that a fleet costs.
+
+From these follow which fleets of a search may meet the service level, with how many replicas at least, and which exceed
+a budget of money or power.
+
+A request served alone has the shortest prompt time and the shortest steps that it can ever have: the share of requests
+that keep to the service level alone bounds the share that does in company.
+
+A replica's steps form a linear program. A step with D decodes and P prompt tokens takes at least t(D, P), without
+attention. A mix of steps must bring o answer tokens and p prompt tokens per request and hold the request's KV cache
+meanwhile (S token-steps, at most K tokens in each step), so a request takes at least
+
+    max  a o + b p + c S   over a, b, c >= 0 with   a D + b P + c K <= t(D, P) for every D, P
+
+(the dual of the cheapest mix). What attention adds grows with the contexts, all of it where the GPU has most to do,
+less where it hides beside the host's work. Hence a second bound, of long contexts: what attention takes, and the
+program where t(D, P) is what such a step takes beside it. The steps stand on a grid, which `GRID_MARGIN` makes up for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostError, PoolFacts, Problem
+from sim.cost.buying import Buy
+from sim.cost.hardware import group_hardware
+from sim.records import Batch
+from sim.rng import stream
+from sim.scenario.checks.pools import pool_complaints
+from sim.scenario.checks.routing import adapter_use_complaints, role_complaints
+from sim.scenario.checks.services import sharing_complaints
+from sim.scenario.resolving.resolve import FleetPlan, pool_models, resolve_fleet
+from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.size import Budget, Size
+from sim.scenario.slo import Goal, Slo
+from sim.study.availability import why_no_availability
+from sim.study.capacity import ONLY_RAISED, why_not_its_mean
+from sim.study.size.search_space import Unit
+from sim.units import HOURS_PER_MONTH
+from sim.workload import Workload
+
+FLOATS = 1e-9
+"""Relative rounding error of sums of floats."""
+MOST_DIGITS = 12
+"""Of a figure in a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Money and power of one fleet."""
+
+    capex_usd: float
+    kw: float | None
+    """The most that the machines bought may draw at the wall, by their nameplates; None where one is not known."""
+    least_operating_usd_per_h: float
+    """Everything paid month by month that no load changes, and electricity without any work."""
+    capital_usd_per_h: float
+    """What recovers the rest over the life: capital, and costs at the end of it."""
+
+    @classmethod
+    def of(cls, plan: FleetPlan, fleet: Fleet) -> "Needs":
+        """Those of *fleet* at the mean prices of the year. Raises CostError for a fleet without a `cost` section."""
+        if plan.costs is None:
+            raise CostError(Problem("cost", f"{fleet.name} has no cost section"))
+        costs, least_kw = plan.costs.averaged(), least_kw_by_pool(plan)
+        least = [(one.paid.monthly, one.least_usd_per_h(least_kw.get(one.pool, 0.0))) for one in costs.charges]
+        operating, capital = (sum(usd for monthly, usd in least if monthly is wanted) for wanted in (True, False))
+        return cls(costs.capex_usd, _nameplate_kw(plan, fleet), operating, capital)
+
+
+def least_kw_by_pool(plan: FleetPlan) -> dict[str, float]:
+    """Power at the wall without any work; replicas on a schedule are off at times."""
+    return {
+        pool.name: pool.replicas * pool.power.least_w / 1e3
+        for pool in plan.pools
+        if pool.power is not None and not pool.switched
+    }
+
+
+def _nameplate_kw(plan: FleetPlan, fleet: Fleet) -> float | None:
+    """Pools under the same terms fill servers together, as on their bill."""
+    bought: list[tuple[Buy, list[PoolFacts]]] = []
+    for facts, cost in zip(plan.machines.pools, fleet.costs, strict=True):
+        if isinstance(cost, Buy):
+            members = next((members for known, members in bought if known == cost), None)
+            if members is None:
+                bought.append((cost, [facts]))
+            else:
+                members.append(facts)
+    peaks = [hardware.peak_w for cost, members in bought for hardware in group_hardware(members, cost.share)]
+    known = [peak_w for peak_w in peaks if peak_w is not None]
+    return sum(known) / 1e3 if len(known) == len(peaks) else None
+
+
+def over(budget: Budget | None, needs: Needs, usd_per_h: float | None = None, rounding_usd_per_h: float = 0.0) -> str:
+    """Which limits of *budget* a fleet breaks; empty if none.
+
+    *usd_per_h* is what it costs, where that is known, and *rounding_usd_per_h* how far a bill rounded to nano-dollars
+    may be from it.
+    """
+    return "; ".join(_over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
+
+
+def _over(budget: Budget, needs: Needs, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
+    if budget.capex_usd is not None and _exceeds(needs.capex_usd, budget.capex_usd):
+        asked, allowed = _apart(needs.capex_usd, budget.capex_usd, "{:,.{}f}", 0)
+        yield f"capital of ${asked} exceeds ${allowed}"
+    operating = operating_usd_per_month(needs, usd_per_h)
+    rounding = rounding_usd_per_h * HOURS_PER_MONTH
+    if budget.usd_per_month is not None and _exceeds(operating, budget.usd_per_month, rounding):
+        asked, allowed = _apart(operating, budget.usd_per_month, "{:,.{}f}", 0)
+        least = "at least " if usd_per_h is None else ""
+        yield f"operating cost of {least}${asked} a month exceeds ${allowed}"
+    if budget.kw is not None and needs.kw is None:
+        yield "its power is not known"
+    elif budget.kw is not None and needs.kw is not None and _exceeds(needs.kw, budget.kw):
+        asked, allowed = _apart(needs.kw, budget.kw, "{:.{}g}", 3)
+        yield f"power of {asked} kW exceeds {allowed} kW"
+
+
+def _apart(value: float, limit: float, form: str, digits: int) -> tuple[str, str]:
+    """The value with *digits* digits, or as many as tell it from the limit; and the limit as the scenario has it."""
+    enough = (n for n in range(digits, MOST_DIGITS) if form.format(value, n) != form.format(limit, n))
+    return form.format(value, next(enough, MOST_DIGITS)), f"{limit:,.{MOST_DIGITS}g}"
+
+
+def operating_usd_per_month(needs: Needs, usd_per_h: float | None) -> float:
+    """What is paid month by month of *usd_per_h*; at the least, where nothing was simulated."""
+    per_h = needs.least_operating_usd_per_h if usd_per_h is None else usd_per_h - needs.capital_usd_per_h
+    return per_h * HOURS_PER_MONTH
+
+
+def ceilings(budget: Budget | None, kinds: Sequence[Sequence[Needs]]) -> list[tuple[list[list[float]], float]]:
+    """For each limit of *budget* what 1, 2, ... replicas of each of *kinds* ask of it, and the limit."""
+    if budget is None:
+        return []
+    amounts: list[tuple[float | None, Callable[[Needs], float]]] = [
+        (budget.capex_usd, lambda needs: needs.capex_usd),
+        (budget.usd_per_month, lambda needs: operating_usd_per_month(needs, None)),
+        (budget.kw, lambda needs: needs.kw or 0.0),
+    ]
+    return [([[of(one) for one in kind] for kind in kinds], limit) for limit, of in amounts if limit is not None]
+
+
+def _exceeds(value: float, limit: float, rounding: float = 0.0) -> bool:
+    return value > limit * (1 + FLOATS) + FLOATS + rounding
+
+
+SAMPLED_REQUESTS = 4000
+SAMPLING_MARGIN = 0.02
+"""The share of good requests in a sample may be below that of a simulation by this much."""
+GRID_MARGIN = 0.9
+"""The least time per request is taken times this: between two steps of the grid a step may be a little cheaper."""
+GRID_RATIO = 1.4
+MOST_STEP_TOKENS = 16384
+"""Tokens in a step beyond which the time per token hardly falls."""
+FAR_TOKENS = 1_000_000_000
+"""Context from which on attention is all that grows: no host's work takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedLoad:
+    """What the workload asks of a fleet."""
+
+    rate_rps: float | None
+    """Requests per second that must be answered for the service level; None where nothing bounds it."""
+    prompts: NDArray[np.float64]
+    """Prompt tokens of a sample, or of the whole trace."""
+    outputs: NDArray[np.float64]
+    may_share: bool
+    """Prompts may have prefixes in common."""
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "OfferedLoad":
+        """All that the scenario's workload, or its services, ask for at the scenario's own load."""
+        if scenario.services:
+            return cls.together(list(cls.of_services(scenario).values()))
+        return cls.of_workload(scenario.workload, scenario.slo, scenario.seed, scenario.horizon_s)
+
+    @classmethod
+    def of_services(cls, scenario: Scenario) -> dict[str, "OfferedLoad"]:
+        """Service -> what it asks for."""
+        terms = scenario.seed, scenario.horizon_s
+        return {one.name: cls.of_workload(one.workload, one.slo, *terms) for one in scenario.services}
+
+    @classmethod
+    def of_workload(cls, workload: Workload, slo: Slo, seed: int, horizon_s: float | None) -> "OfferedLoad":
+        """The *workload* at its own load, as far as *slo* wants it answered."""
+        if workload.trace is not None:
+            table = workload.trace.requests(horizon_s)
+            prompts, outputs = table.prompt_tokens, table.output_tokens
+            span_s = float(table.arrived_s[-1] - table.arrived_s[0]) if len(prompts) > 1 else 0.0
+            may_share = table.block_hashes is not None
+            rate = len(prompts) / span_s if span_s else None
+        else:
+            prompts, outputs = workload.lengths_table(partial(stream, seed, 0), 0, SAMPLED_REQUESTS)
+            may_share = bool(workload.shared_prefix or workload.sent_before or workload.sessions)
+            span_s = horizon_s or 0.0
+            at_rate = workload.stationary and workload.sessions is None  # which come later where answers are late
+            rate = workload.mean_rate_rps() if at_rate and span_s else None
+        asked = prompts.astype(float), outputs.astype(float)
+        if rate is not None:
+            rate *= max(_in_time(goal, asked[1], span_s) for goal in slo.goals)
+        return cls(rate, *asked, may_share)
+
+    @classmethod
+    def together(cls, parts: Sequence["OfferedLoad"]) -> "OfferedLoad":
+        """All of *parts*, each with as many requests of the sample as it has of the rate; those whose rate nothing
+        bounds are left out.
+        """
+        known = [(one, one.rate_rps) for one in parts if one.rate_rps]
+        if len(parts) == 1 or not known:
+            return parts[0]
+        rate = sum(own for _, own in known)
+        chosen = [
+            (one, np.linspace(0, len(one.prompts) - 1, ceil(SAMPLED_REQUESTS * own / rate)).astype(int))
+            for one, own in known
+        ]
+        prompts = np.concatenate([one.prompts[places] for one, places in chosen])
+        outputs = np.concatenate([one.outputs[places] for one, places in chosen])
+        return cls(rate, prompts, outputs, any(one.may_share for one, _ in known))
+
+    def prompts_alone(self, at_least: int) -> "OfferedLoad":
+        """The prompts of at least *at_least* tokens, each with the first token of its answer."""
+        chosen = self.prompts >= at_least
+        rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
+        return OfferedLoad(rate, self.prompts[chosen], np.ones(int(chosen.sum())), self.may_share)
+
+    def of_prompts(self, above: float, up_to: float) -> "OfferedLoad":
+        """The part of it with prompts of more than *above* and at most *up_to* tokens."""
+        chosen = (self.prompts > above) & (self.prompts <= up_to)
+        rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
+        return OfferedLoad(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
+
+
+def _in_time(goal: Goal, output_tokens: NDArray[np.float64], span_s: float) -> float:
+    """Share of the rate of arrivals in the span that must at least be answered meanwhile."""
+    # what arrives in the span may be finished this much later and still be in time
+    late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
+    counted = float((output_tokens > 1).mean()) if _skips_single_tokens(goal) else 1.0
+    return goal.share * counted * span_s / (span_s + min(late_s, span_s))
+
+
+def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
+    """How long after its arrival a request may end and still be good [s]."""
+    if "e2e_s" in limits:
+        return limits["e2e_s"]
+    if "ttft_s" in limits and "tpot_s" in limits:
+        return limits["ttft_s"] + output_tokens * limits["tpot_s"]
+    return float("inf")
+
+
+def _skips_single_tokens(goal: Goal) -> bool:
+    """Whether answers of one token count for nothing."""
+    return goal.percentile is not None and goal.percentile.latency == "tpot_s"
+
+
+class Floor:
+    """Bounds of one pool under one demand."""
+
+    def __init__(self, pool: PoolPlan, demand: OfferedLoad) -> None:
+        self.pool, self.demand = pool, demand
+        longest = pool.batching.max_model_len or float("inf")
+        self._served = demand.prompts + demand.outputs <= longest
+        self._shares = demand.may_share and bool(getattr(pool.batching, "enable_prefix_caching", False))
+        self._step_s = self._leap(decode_seqs=1, sampled_seqs=1)
+        self._context_s = self._slope_s("kv_tokens", decode_seqs=1, sampled_seqs=1)
+        self._earlier_s = self._slope_s("prefill_context_tokens", prefill_seqs=1, prefill_tokens=1)
+        drafts = getattr(pool.batching, "speculative", None)
+        self._pace = 1 + drafts.num_speculative_tokens if drafts is not None else 1
+        """Most tokens that a step brings to an answer; what drafts cost is left out."""
+
+    def _leap(self, **batch: int) -> float:
+        """Duration of one step [s]."""
+        return self.pool.steptime.leap(Batch(**batch)).first_s
+
+    def _slope_s(self, counted: str, **batch: int) -> float:
+        """What one more of a great many *counted* adds to a step [s]."""
+        far_s, farther_s = (self._leap(**batch, **{counted: times * FAR_TOKENS}) for times in (1, 2))
+        return (farther_s - far_s) / FAR_TOKENS
+
+    def _beside_attention_s(self, decodes: int, prompt_tokens: int) -> float:
+        """A step with long contexts without what attention takes for them [s]."""
+        batch = {"decode_seqs": decodes, "sampled_seqs": decodes, "prefill_tokens": prompt_tokens}
+        if prompt_tokens:
+            far_s = self._leap(**batch, prefill_seqs=1, prefill_context_tokens=FAR_TOKENS)
+            return far_s - self._earlier_s * FAR_TOKENS
+        return self._leap(**batch, kv_tokens=FAR_TOKENS) - self._context_s * FAR_TOKENS
+
+    def refusal(self, slo: Slo) -> str:
+        """Why no load however small meets *slo*; empty if one may."""
+        return next((reason for goal in slo.goals if (reason := self._refusal(goal))), "")
+
+    def _refusal(self, goal: Goal) -> str:
+        least = goal.share - SAMPLING_MARGIN
+        served = self._served_of(goal)
+        if served.mean() < least:
+            longest = self.pool.batching.max_model_len
+            return f"{1 - served.mean():.0%} of the requests are longer than its {longest} tokens"
+        limits = self._alone_s(goal)
+        shares = {name: float((served & (values <= limit)).mean()) for name, (values, limit) in limits.items()}
+        name = min(shares, key=lambda key: shares[key], default="")
+        if not name or shares[name] >= least:
+            return ""
+        values, limit = limits[name]
+        median = float(np.median(values))
+        return (
+            f"served alone, {shares[name]:.0%} of the requests take at most {_seconds(limit)} {name}; "
+            f"the median takes {_seconds(median)}"
+        )
+
+    @property
+    def served(self) -> bool:
+        """Whether any of the requests is not too long for it."""
+        return bool(self._served.any())
+
+    def good_alone(self, goal: Goal) -> float:
+        """Share of the requests that keep to *goal* when each is served alone: more never do."""
+        good = self._served_of(goal).copy()
+        for values, limit in self._alone_s(goal).values():
+            good &= values <= limit
+        return float(good.mean())
+
+    def _served_of(self, goal: Goal) -> NDArray[np.bool_]:
+        """Which requests are not too long, and those that the goal does not count."""
+        return self._served | (self.demand.outputs <= 1) if _skips_single_tokens(goal) else self._served
+
+    def _alone_s(self, goal: Goal) -> dict[str, tuple[NDArray[np.float64], float]]:
+        """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
+        prompts, outputs = self.demand.prompts, self.demand.outputs
+        ttft_s = np.full(len(prompts), self._step_s) if self.pool.unit else self._ttft_s()
+        step_s = np.maximum(self._step_s, self._beside_attention_s(1, 0) + self._context_s * prompts)
+        tpot_s = self.pool.pipeline_parallel_size * step_s / self._pace
+        found = {
+            "ttft_s": ("to the first token", ttft_s),
+            "tpot_s": ("per output token", np.where(outputs > 1, tpot_s, 0.0)),
+            "e2e_s": ("in all", ttft_s + (outputs - 1) * tpot_s),
+        }
+        return {found[name][0]: (found[name][1], limit_s) for name, limit_s in goal.limits.items()}
+
+    def _ttft_s(self) -> NDArray[np.float64]:
+        """Least time to first token of each request [s]: that of a shorter prompt of the sample, alone."""
+        overhead_s = self.pool.request_overhead_s
+        if self._shares:
+            return np.full(len(self.demand.prompts), overhead_s)
+        known = np.unique(np.quantile(self.demand.prompts, np.linspace(0, 1, 25), method="lower"))
+        alone_s = np.array([self._prompt_s(int(tokens)) for tokens in known])
+        places = np.searchsorted(known, self.demand.prompts, side="right") - 1
+        return np.asarray(overhead_s + alone_s[places])
+
+    def _prompt_s(self, tokens: int) -> float:
+        """A prompt in chunks of the step's budget, one after another."""
+        budget = self.pool.batching.step_tokens or tokens
+        total_s, done = 0.0, 0
+        while done < tokens:
+            chunk = min(budget, tokens - done)
+            pairs = chunk * done + chunk * (chunk + 1) // 2
+            total_s += self._leap(
+                prefill_seqs=1,
+                prefill_tokens=chunk,
+                prefill_context_tokens=done,
+                prefill_attention_pairs=pairs,
+                sampled_seqs=int(done + chunk == tokens),
+            )
+            done += chunk
+        return self.pool.pipeline_parallel_size * total_s
+
+    def replica_rps(self) -> float:
+        """Most requests per second that one replica answers in the long run, rejected ones included."""
+        if self.pool.unit:
+            return self._units_per_s()
+        prompts = np.where(self._served & (not self._shares), self.demand.prompts, 0.0)
+        outputs = np.where(self._served, np.maximum(self.demand.outputs - 1, 0.0), 0.0)
+        contexts = outputs * (self.demand.prompts + (outputs + 1) / 2) / self._pace
+        pairs_s = self._slope_s("prefill_attention_pairs", prefill_seqs=1, prefill_tokens=1)
+        attention_s = self._context_s * contexts.mean() + pairs_s * (prompts**2 / 2).mean()
+        held = 0.0 if self._shares else float(contexts.mean())
+        asked = float(outputs.mean()) / self._pace, float(prompts.mean()), held
+        least_s = max(self._mix_s(self._short_s, *asked), self._mix_s(self._beside_attention_s, *asked) + attention_s)
+        busy_s = GRID_MARGIN * least_s
+        return 1 / busy_s if busy_s > 0 else float("inf")
+
+    def _units_per_s(self) -> float:
+        """Full batches without a gap: larger ones take longer and less per unit."""
+        largest = min(self.pool.batching.max_num_seqs or 1, getattr(self.pool.batching, "max_batch_size", 1))
+        return largest / self._leap(decode_seqs=largest, sampled_seqs=largest)
+
+    def _short_s(self, decodes: int, prompt_tokens: int) -> float:
+        """A step without any contexts [s]."""
+        prompts = {"prefill_seqs": int(prompt_tokens > 0), "prefill_tokens": prompt_tokens}
+        return self._leap(decode_seqs=decodes, sampled_seqs=decodes, **prompts)
+
+    def _mix_s(self, step_s: Callable[[int, int], float], outputs: float, prompts: float, held: float) -> float:
+        """The linear program of this module, where a step of so many decodes and prompt tokens takes *step_s*."""
+        from scipy.optimize import linprog  # slow to import; `check` asks for no bound
+
+        batching = self.pool.batching
+        kv_tokens = (batching.num_gpu_blocks or 0) * getattr(batching, "block_size", 0)
+        if getattr(batching, "windows", (None,)) != (None,):
+            kv_tokens = 0  # windows give blocks back
+        seats = _grid(batching.max_num_seqs or 1)
+        chunks = _grid(min(batching.step_tokens or MOST_STEP_TOKENS, MOST_STEP_TOKENS))
+        steps = [(d, p) for d in seats for p in chunks if d or p]
+        times = [step_s(d, p) for d, p in steps]
+        rows = [(d, p, kv_tokens) for d, p in steps]
+        gain = (-outputs, -prompts, -held if kv_tokens else 0.0)
+        # in milliseconds and per thousand tokens, so that the solver sees numbers near one
+        scale = np.array([1.0, 1e3, max(1.0, float(kv_tokens))])
+        found = linprog(np.array(gain) / scale, np.array(rows) / scale, 1e3 * np.array(times), method="highs")
+        return -float(found.fun or 0.0) / 1e3 if found.status == 0 else 0.0
+
+
+def _grid(most: int) -> list[int]:
+    """0, 1, ... *most* at about even ratios."""
+    values, at = {0, most}, 1.0
+    while at < most:
+        values.add(round(at))
+        at *= GRID_RATIO
+    return sorted(values)
+
+
+def _seconds(value: float) -> str:
+    return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def why_no_size(scenario: Scenario) -> str:
+    """What the scenario lacks for a search, with its key; empty if nothing."""
+    if scenario.size is None:
+        return "size: is missing: it names the GPUs, layouts and prices to choose from"
+    if scenario.tenant is not None:
+        return ONLY_RAISED
+    if scenario.service is not None:
+        return f"service: {scenario.service} shares pools, and a fleet is sized for all who share it: remove `service`"
+    levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
+    told = (_why_no_level(*one) for one in levels or [("", scenario.slo)])
+    first = next((one for one in told if one), "")
+    return (
+        first or why_not_its_mean(scenario) or why_no_availability(scenario.slo, scenario.fleets, scenario.operations)
+    )
+
+
+def _why_no_level(place: str, slo: Slo) -> str:
+    """What a service level lacks; *place* stands before its key."""
+    if not slo.goals:
+        return f"{place}slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
+    if slo.tenants is not None:
+        return (
+            f"{place}slo.tenants: a fleet is sized to one service level: remove it, or compare fleets with run and "
+            "capacity"
+        )
+    if place and slo.availability is not None:
+        return f"{place}slo.availability: is not looked at for several services: remove it"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is known of a replica before anything is simulated."""
+
+    reason: str
+    """Why it cannot serve; empty if it may."""
+    least_replicas: int
+    """Fewer cannot carry the load."""
+
+
+class Prospects:
+    """Bounds of all units, each machine worked out once."""
+
+    def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
+        self.scenario, self.catalog, self.demand = scenario, catalog, OfferedLoad.of(scenario)
+        self.demands = OfferedLoad.of_services(scenario)
+        """Of each of several services."""
+        self.levels = [one.slo for one in scenario.services]
+        self._machines: dict[str, Machine] = {}
+        self._starts: dict[str, bool] = {}
+
+    def look(self, unit: Unit) -> Machine:
+        """Whether and with how many replicas *unit* may serve the load."""
+        machine = unit.machine if unit.beside is None else unit.beside.kinds
+        if machine not in self._machines:
+            self._machines[machine] = self._machine(unit)
+        return self._machines[machine]
+
+    def _machine(self, unit: Unit) -> Machine:
+        if unit.refusal:
+            return Machine(unit.refusal, 0)
+        if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
+            return Machine(f"has no {unit.own_spares} spare replicas in every pool", 0)
+        if refusal := self.refusal(unit):
+            return Machine(refusal, 0)
+        try:
+            plan = self.plan(unit)
+        except (ValueError, ArithmeticError) as error:
+            return Machine(str(error).splitlines()[0], 0)
+        if plan.infeasible or unit.own is not None:
+            return Machine(plan.infeasible, 1)
+        if self.demands:
+            return self._serving_all(plan.pools[0])
+        demand = self.demand
+        if plan.kv_transfer is not None:
+            demand = demand.prompts_alone(plan.kv_transfer.min_prompt_tokens)
+        floor = Floor(plan.pools[0], demand)
+        reason = floor.refusal(self.scenario.slo) if unit.beside is None else ""
+        rate = demand.rate_rps
+        return Machine(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
+
+    def _serving_all(self, pool: PoolPlan) -> Machine:
+        """A replica that serves all services. Those of one model are in the same batches; models take turns."""
+        for one in self.scenario.services:
+            floor = Floor(pool.serving(one.name), self.demands[one.name])
+            if reason := floor.refusal(one.slo):
+                return Machine(f"{one.name}: {reason}", 0)
+        busy = 0.0
+        for model in pool.models or (pool,):
+            demand = OfferedLoad.together([self.demands[name] for name in model.served])
+            busy += (demand.rate_rps or 0.0) / Floor(model, demand).replica_rps()
+        return Machine("", max(1, ceil(busy)))
+
+    def cannot_start(self, unit: Unit) -> bool:
+        """Whether *unit* does not hold the model, or its layout or limits are refused."""
+        if unit.refusal:
+            return True
+        if unit.machine not in self._starts:
+            self._starts[unit.machine] = not self.refusal(unit) and not self.plan(unit).infeasible
+        return not self._starts[unit.machine]
+
+    @staticmethod
+    def most_replicas(unit: Unit, size: Size) -> int:
+        """That may carry the load."""
+        if unit.own is not None:
+            return 1
+        most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
+        most = most if unit.most is None else min(most, unit.most - size.spare_replicas)
+        return most - (unit.standby.count if unit.standby is not None else 0)
+
+    def plan(self, unit: Unit) -> FleetPlan:
+        """One replica, without prices."""
+        fleet = unit.fleet(1)
+        if unit.beside is not None:
+            free = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
+            fleet = fleet.model_copy(update={"pools": free})
+        return resolve_fleet(self.scenario, fleet.model_copy(update={"cost": None}), self.catalog)
+
+    def refusal(self, unit: Unit) -> str:
+        """What is wrong with its layout or limits; empty if nothing is."""
+        fleet = unit.fleet(1)
+        try:
+            models = [pool_models(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
+            wrong = [one for pool in models for own in pool for one in pool_complaints(own, (), self.catalog)]
+            wrong += [one for pool in models for one in sharing_complaints(self.scenario, fleet, pool, ())]
+            wrong += adapter_use_complaints(self.scenario, fleet, [pool[0] for pool in models], ())
+            wrong += role_complaints(self.scenario, fleet, [pool[0] for pool in models], ())
+        except (ValueError, ArithmeticError) as error:
+            return str(error).splitlines()[0]
+        return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
+
+    def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
+        """Least that the fleet costs: what runs with the clock. Raises CostError."""
+        return self.floor(unit, replicas, spare)[0]
+
+    def floor(self, unit: Unit, replicas: int, spare: int) -> tuple[float, Needs]:
+        """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
+        fleet = unit.fleet(replicas, spare)
+        plan = resolve_fleet(self.scenario, fleet, self.catalog)
+        return least_usd_per_h(plan, unit.name), Needs.of(plan, fleet)
+
+    def needs(self, fleet: Fleet) -> Needs:
+        """What *fleet* asks of a budget. Raises CostError."""
+        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
+
+
+def least_usd_per_h(plan: FleetPlan, name: str) -> float:
+    """Charges that no load changes, and electricity without any work, at the mean prices of the year [USD/h]: an idle
+    fleet draws it in all hours alike. Raises CostError for a fleet without a `cost` section.
+    """
+    if plan.costs is None:
+        raise CostError(Problem("cost", f"{name} has no cost section"))
+    least_kw = least_kw_by_pool(plan)
+    charges = plan.costs.averaged().charges
+    return sum(charge.least_usd_per_h(least_kw.get(charge.pool, 0.0)) for charge in charges)

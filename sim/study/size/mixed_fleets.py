@@ -1,0 +1,577 @@
+"""The cheapest fleet of several kinds of replicas: an integer program proposes fleets, and simulations test them.
+
+The program chooses how many replicas of which kinds there are, and which of them serve which prompt lengths. Requests
+fall into classes by the length of their prompts. A replica of kind u answers at most rho[i, u] requests of class i per
+second, so a fleet with n[u] replicas that takes the shares x[i, u] of the classes' rates r[i] needs
+
+    sum_i x[i, u] r[i] / rho[i, u] <= e[u, n] n[u]      for every kind u
+    sum_u x[i, u] = 1                                   for every class i
+    sum_iu x[i, u] s[i] g[i, u] >= attainment
+
+at the least cost (after Griggs et al., "Melange: Cost Efficient Large Language Model Serving by Exploiting GPU
+Heterogeneity", arXiv:2404.14527, which packs slices of classes into GPUs). g is the share of a class that keeps to
+the service level when served alone; e, the part of the bound that n replicas reach, is what simulations lower.
+
+The program starts from bounds that no replica beats. Each fleet that it proposes is simulated; where pools miss the
+service level, their kind is taken to reach less of its bound, and the program is asked again, until what it proposes
+costs no less than the best fleet known. Then it is asked once more without what was learned, for numbers of replicas
+that were not tried before.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise, permutations, product
+from math import inf
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import lil_array
+
+from sim.cost import CostError
+from sim.scenario.schema import Fleet
+from sim.scenario.sections.size import Budget, Mixed, Size
+from sim.scenario.slo import Goal
+from sim.study.execution.store import StoredCase
+from sim.study.metrics.cohort import latencies_s
+from sim.study.size.bounds import SAMPLING_MARGIN, Floor, Needs, OfferedLoad, Prospects, ceilings, over
+from sim.study.size.search_space import Unit, dominated
+from sim.study.size.search_space import family as unit_family
+from sim.study.size.trials import Trial, Trials
+
+SMALLEST_SHARE = 0.005
+"""Of a class: a pool that would get less of it gets none."""
+TOLERANCE = 1e-6
+"""Of the solvers."""
+Counts = tuple[tuple[int, int], ...]
+"""(kind, replicas) of every pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What is known of kinds of replicas and classes of prompts; arrays are classes x kinds."""
+
+    rates_rps: NDArray[np.float64]
+    """Of the classes."""
+    most_rps: NDArray[np.float64]
+    """One replica with requests of one class alone; 0 where it may not have any."""
+    good: NDArray[np.float64]
+    """Share of a class that keeps to the service level when served alone."""
+    usd_per_h: tuple[tuple[float, ...], ...]
+    """Per kind: what 1, 2, ... replicas cost at least."""
+    families: tuple[str, ...]
+    """Per kind: a fleet has at most one kind of a family."""
+    borders: tuple[int, ...] = ()
+    """The longest prompts of all classes but the last."""
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Of the requests, by class."""
+        return np.asarray(self.rates_rps / self.rates_rps.sum())
+
+    @property
+    def busy(self) -> NDArray[np.float64]:
+        """Replicas that a class keeps busy if a kind has all of it, at the bound."""
+        allowed = self.most_rps > 0
+        return np.where(allowed, self.rates_rps[:, None] / np.where(allowed, self.most_rps, 1.0), 0.0)
+
+    def only(self, chosen: Sequence[int]) -> "Kinds":
+        """The *chosen* kinds alone."""
+        return replace(
+            self,
+            most_rps=self.most_rps[:, chosen],
+            good=self.good[:, chosen],
+            usd_per_h=tuple(self.usd_per_h[u] for u in chosen),
+            families=tuple(self.families[u] for u in chosen),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """A fleet of several kinds."""
+
+    kinds: Kinds
+    """Whose classes it divides."""
+    counts: Counts
+    split: NDArray[np.float64]
+    """Classes x pools: the part of each class that each pool gets."""
+
+    @property
+    def pools(self) -> list[int]:
+        """The kind of each."""
+        return [u for u, _ in self.counts]
+
+    @property
+    def usd_per_h(self) -> float:
+        """At least."""
+        return sum(self.kinds.usd_per_h[u][n - 1] for u, n in self.counts)
+
+    @property
+    def utilisation(self) -> NDArray[np.float64]:
+        """Of each pool, by the bound."""
+        taken = (self.split * self.kinds.busy[:, self.pools]).sum(axis=0)
+        return np.asarray(taken / np.array([n for _, n in self.counts]))
+
+
+def cheapest_mix(
+    kinds: Kinds,
+    reached: Mapping[tuple[int, int], float],
+    least_good: float,
+    most_kinds: int,
+    forbidden: Sequence[Counts],
+    ceilings: Sequence[tuple[Sequence[Sequence[float]], float]] = (),
+) -> Mix | None:
+    """The cheapest fleet of two to *most_kinds* kinds that may serve the load; None where there is none.
+
+    *reached* is the part of the bound for (kind, replicas), 1 where it is silent; *least_good* the share of requests
+    that must keep to the service level. Each of *ceilings* has what 1, 2, ... replicas of every kind take at least of
+    something, and how much there is of it.
+    """
+    classes, count = kinds.most_rps.shape
+    options = [(u, n) for u in range(count) for n in range(1, len(kinds.usd_per_h[u]) + 1)]
+    width = len(options) + classes * count
+    column = {option: place for place, option in enumerate(options)}
+
+    def share(i: int, u: int) -> int:
+        place: int = len(options) + i * count + u
+        return place
+
+    rows = _Rows(width)
+    for u in range(count):
+        held = {column[u, n]: -n * reached.get((u, n), 1.0) for v, n in options if v == u}
+        rows.add(held | {share(i, u): kinds.busy[i, u] for i in range(classes)}, most=0.0)
+    for i in range(classes):
+        rows.add({share(i, u): 1.0 for u in range(count)}, least=1.0, most=1.0)
+    good = kinds.shares[:, None] * kinds.good
+    rows.add({share(i, u): good[i, u] for i, u in product(range(classes), range(count))}, least=least_good)
+    rows.add(dict.fromkeys(range(len(options)), 1.0), least=2.0, most=float(most_kinds))
+    for family in dict.fromkeys(kinds.families):
+        rows.add({column[one]: 1.0 for one in options if kinds.families[one[0]] == family}, most=1.0)
+    for amounts, most in ceilings:
+        scale = most or 1.0
+        rows.add({column[u, n]: amounts[u][n - 1] / scale for u, n in options}, most=most / scale)
+    for counts in forbidden:
+        rows.add({column[one]: 1.0 for one in counts}, most=len(counts) - 1.0)
+    cost = np.zeros(width)
+    cost[: len(options)] = [kinds.usd_per_h[u][n - 1] for u, n in options]
+    allowed = np.concatenate([np.ones(len(options)), (kinds.most_rps > 0).astype(float).ravel()])
+    whole = np.concatenate([np.ones(len(options)), np.zeros(classes * count)])
+    found = milp(cost, integrality=whole, bounds=Bounds(0.0, allowed), constraints=rows.constraint())
+    if found.x is None:
+        return None
+    chosen = tuple(option for option, value in zip(options, found.x, strict=False) if value > 0.5)
+    return _balanced(kinds, chosen, reached, least_good)
+
+
+def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float) -> Mix:
+    """The split that leaves the fullest pool of *counts* as far from full as it can be."""
+    classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
+    busy, good = kinds.busy[:, pools], (kinds.shares[:, None] * kinds.good)[:, pools]
+    room = np.array([n * reached.get((u, n), 1.0) for u, n in counts])
+    width = classes * len(pools) + 1
+    full = np.zeros((len(pools), width))
+    for place in range(len(pools)):
+        full[place, place : width - 1 : len(pools)] = busy[:, place]
+        full[place, -1] = -room[place]
+    enough = np.concatenate([-good.ravel(), [0.0]])
+    each = np.zeros((classes, width))
+    for i in range(classes):
+        each[i, i * len(pools) : (i + 1) * len(pools)] = 1.0
+    most = np.append((kinds.most_rps[:, pools] > 0).astype(float).ravel(), np.inf)
+    found = linprog(
+        np.append(np.zeros(width - 1), 1.0),
+        A_ub=np.vstack([full, enough]),
+        b_ub=np.append(np.zeros(len(pools)), -least_good + TOLERANCE),
+        A_eq=each,
+        b_eq=np.ones(classes),
+        bounds=[(0.0, float(value)) for value in most],
+        method="highs",
+    )
+    assert found.x is not None  # the integer program has found a split
+    split = np.asarray(found.x[:-1]).reshape(classes, len(pools))
+    split = np.where(split < SMALLEST_SHARE, 0.0, split)
+    return Mix(kinds, counts, np.round(split / split.sum(axis=1, keepdims=True), 3))
+
+
+def split_by_length(kinds: Kinds, counts: Counts, least_good: float, most: int) -> list[Mix]:
+    """Splits of *counts* in which each pool has the classes of one range of lengths for itself: for every order of the
+    pools at most this number of those that the bounds allow, with the most room in the fullest pool.
+
+    The balanced split fills pools evenly, but a long prompt holds up the short ones beside it, which the bounds do not
+    see; and where a few may be late, it is the long ones that a small pool may have for itself. What a kind has reached
+    does not count here: it was with other lengths.
+    """
+    classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
+    room = np.array([float(n) for _, n in counts])
+    busy, good = kinds.busy[:, pools], kinds.shares[:, None] * kinds.good[:, pools]
+    barred = kinds.most_rps[:, pools] == 0
+    every: list[Mix] = []
+    for order in permutations(range(len(pools))):
+        found: list[tuple[float, Mix]] = []
+        for borders in combinations(range(1, classes), len(pools) - 1):
+            owner = np.repeat(order, np.diff([0, *borders, classes]))
+            split = (owner[:, None] == np.arange(len(pools))).astype(float)
+            fullest = float(((split * busy).sum(axis=0) / room).max())
+            if not (split * barred).any() and float((good * split).sum()) >= least_good and fullest <= 1:
+                found.append((fullest, Mix(kinds, counts, split)))
+        every += [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
+    return every
+
+
+def merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbours that go to the same pools in the same shares as one class."""
+    found: list[dict[str, Any]] = []
+    for one in classes:
+        if found and found[-1]["pools"] == one["pools"]:
+            found[-1] = one
+        else:
+            found.append(one)
+    return found
+
+
+class _Rows:
+    """Linear constraints, one by one."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._rows: list[Mapping[int, float]] = []
+        self._least: list[float] = []
+        self._most: list[float] = []
+
+    def add(self, row: Mapping[int, float], least: float = -np.inf, most: float = np.inf) -> None:
+        """*least* <= row <= *most*."""
+        self._rows.append(row)
+        self._least.append(least)
+        self._most.append(most)
+
+    def constraint(self) -> LinearConstraint:
+        """All of them."""
+        matrix = lil_array((len(self._rows), self._width))
+        for place, row in enumerate(self._rows):
+            for column, value in row.items():
+                matrix[place, column] = value
+        return LinearConstraint(matrix.tocsr(), self._least, self._most)
+
+
+MOST_TRIALS = 120
+"""About the number of fleets that are simulated; beyond it the answer says that the search was cut off."""
+TOGETHER = 4
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+MOST_SPLITS = 2
+"""Ways to give each pool a range of lengths, for each order of the pools, that are tried beside the balanced one."""
+CUTS = 11
+"""Borders between such ranges to choose from."""
+STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
+"""(Attainment that a pool is short by, at most; share of its load that it then reaches, at most.)"""
+BEHIND = 0.9
+"""A pool that answers less than this share of what arrives meanwhile falls behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedTrial:
+    """One mixed fleet and what became of it."""
+
+    fleet: Fleet
+    replicas: int
+    """Spares left out."""
+    floor_usd_per_h: float
+    outcome: Trial
+    needs: Needs
+
+    def over(self, budget: Budget | None) -> str:
+        """Which limits of *budget* it breaks by its own cost; empty if none."""
+        return over(budget, self.needs, self.outcome.usd_per_h, self.outcome.rounding_usd_per_h)
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """The cheapest of those that meet; else the one that lacks least."""
+        return self.outcome.meets, -self.outcome.usd_per_h if self.outcome.meets else self.outcome.slack
+
+
+@dataclass(frozen=True, slots=True)
+class MixedSearch:
+    """What was tried, and how it ended."""
+
+    trials: tuple[MixedTrial, ...]
+    least_usd_per_h: float
+    """No fleet that is left costs less; infinite where none is left."""
+    proved: bool
+    """False where the search was cut off."""
+
+    def best_by_name(self) -> list[MixedTrial]:
+        """The trials, of fleets that differ in nothing but their router the best."""
+        found: dict[str, MixedTrial] = {}
+        for trial in self.trials:
+            known = found.get(trial.fleet.name)
+            if known is None or trial.merit > known.merit:
+                found[trial.fleet.name] = trial
+        return list(found.values())
+
+
+def length_classes(demand: OfferedLoad, count: int) -> list[int]:
+    """The longest prompts of all classes but the last: at most *count* classes with about as many prompt tokens each.
+
+    >>> demand = OfferedLoad(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
+    >>> length_classes(demand, 2)
+    [4]
+    """
+    ordered = np.sort(demand.prompts)
+    filled = np.cumsum(ordered) / ordered.sum()
+    places = [int(np.searchsorted(filled, part / count)) for part in range(1, count)]
+    borders = sorted({int(ordered[place]) for place in places})
+    return [border for border in borders if border < ordered[-1]]
+
+
+class MixedSearcher:
+    """One search among *units*, whose bounds *prospects* knows."""
+
+    def __init__(
+        self,
+        size: Size,
+        mixed: Mixed,
+        units: Sequence[Unit],
+        prospects: Prospects,
+        trials: Trials,
+        best_usd_per_h: float,
+    ) -> None:
+        self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
+        self._best_usd_per_h = best_usd_per_h
+        self._goal = trials.slo.goals[0]
+        """Bounds need one; simulations judge by all."""
+        self._units, self._kinds = self._known(units)
+        self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
+        """Units by the finer classes that ranges are made of."""
+        self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
+        self._reached: dict[tuple[int, int], float] = {}
+        self._tried: list[Counts] = []
+        self._forbidden: list[Counts] = []
+        """Known already."""
+        self._split: set[Counts] = set()
+        """Tried with its classes split by ranges."""
+        self._guided = True
+        """By what trials teach, which leads to a fleet that meets; that none is cheaper only the bounds can say."""
+
+    def run(self) -> MixedSearch:
+        """Simulates what is not on disk yet."""
+        tried: list[MixedTrial] = []
+        while True:
+            batch, least_usd_per_h = self._proposals()
+            if not batch and self._guided:
+                self._by_bounds_alone()
+                continue
+            if not batch or len(tried) >= MOST_TRIALS:
+                return MixedSearch(tuple(tried), least_usd_per_h, not batch)
+            ways = [self._ways(mix) for mix in batch]
+            trials = self._try([way for mine in ways for way in mine])
+            tried += trials
+            following = iter(trials)
+            for mine in ways:
+                self._judge([(way, next(following)) for way in mine])
+
+    def _by_bounds_alone(self) -> None:
+        """Forgets what trials have taught: it was of the lengths that their pools had. No counts are tried twice."""
+        self._guided, self._reached = False, {}
+        self._forbidden += self._tried
+
+    def _ways(self, mix: Mix) -> list[Mix]:
+        """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
+        if mix.counts in self._split or self._alike(mix):
+            return [mix]
+        self._split.add(mix.counts)
+        least_good = self._goal.share - SAMPLING_MARGIN
+        others = split_by_length(self._ranges, mix.counts, least_good, MOST_SPLITS)
+        return [mix, *others]
+
+    def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
+        """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
+        counts = ways[0][0].counts
+        self._tried.append(counts)
+        met = [trial for _, trial in ways if trial.outcome.meets]
+        if met:
+            paid = [one.outcome.usd_per_h for one in met if not one.over(self._size.budget)]
+            self._best_usd_per_h = min(self._best_usd_per_h, *paid, inf)
+        if met or not self._guided:
+            self._forbidden.append(counts)
+        else:
+            mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
+            self._learn(mix, trial.outcome.cases)
+
+    def _proposals(self) -> tuple[list[Mix], float]:
+        """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
+        found: list[Mix] = []
+        least_good = self._goal.share - SAMPLING_MARGIN
+        while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
+            forbidden = [*self._forbidden, *(mix.counts for mix in found)]
+            most = self._mixed.most_kinds
+            mix = cheapest_mix(self._kinds, self._reached, least_good, most, forbidden, self._ceilings)
+            if mix is None or mix.usd_per_h >= self._best_usd_per_h:
+                return found, inf if mix is None else mix.usd_per_h
+            if mix.split.any(axis=0).all() and not self._over(self._needs(mix)):
+                found.append(mix)
+            else:  # one kind does it all, and such fleets are known; or it exceeds the budget
+                self._forbidden.append(mix.counts)
+        return found, found[0].usd_per_h if found else inf
+
+    def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], Kinds]:
+        """The units that may have a part in a cheaper fleet, and what their replicas can do at most."""
+        costs: dict[int, tuple[float, ...]] = {}
+        for place, unit in enumerate(units):
+            if unit.own is None and not self._prospects.cannot_start(unit):
+                costs[place] = tuple(self._costs(unit))
+        held = [place for place in costs if costs[place] and not dominated(place, units, costs)]
+        known = self._by_class(
+            [units[place] for place in held], self._mixed.length_classes, tuple(costs[place] for place in held)
+        )
+        chosen = np.flatnonzero(known.most_rps.any(axis=0)).tolist()
+        return [units[held[u]] for u in chosen], known.only(chosen)
+
+    def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> Kinds:
+        """What a replica of each of *units* can do at most with at most *count* classes of prompts."""
+        demand = self._prospects.demand
+        borders = length_classes(demand, count)
+        classes = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *borders, inf])]
+        rates: dict[str, tuple[list[float], list[float]]] = {}
+        for unit in units:
+            if unit.machine not in rates:
+                rates[unit.machine] = self._rates(unit, classes)
+        shape = (len(units), len(classes))
+        most_rps = np.array([rates[unit.machine][0] for unit in units]).reshape(shape).T
+        good = np.array([rates[unit.machine][1] for unit in units]).reshape(shape).T
+        arriving = np.array([one.rate_rps for one in classes], dtype=float)
+        return Kinds(arriving, most_rps, good, usd_per_h, tuple(map(unit_family, units)), tuple(borders))
+
+    def _costs(self, unit: Unit) -> Iterator[float]:
+        """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
+        for replicas in range(1, self._prospects.most_replicas(unit, self._size) + 1):
+            try:
+                usd_per_h, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
+            except CostError:
+                return
+            if usd_per_h >= self._best_usd_per_h or self._over(needs):
+                return
+            yield usd_per_h
+
+    def _shared(self, place: int) -> list[Needs]:
+        """What 1, 2, ... replicas of a kind ask of a budget where other kinds fill its servers with it."""
+        unit, spare = self._units[place], self._size.spare_replicas
+        shared = replace(unit, cost=unit.cost | {"share": True})
+        counts = range(1, len(self._kinds.usd_per_h[place]) + 1) if self._size.budget is not None else ()
+        return [self._prospects.needs(shared.fleet(n, spare)) for n in counts]
+
+    def _needs(self, mix: Mix) -> Needs:
+        return self._prospects.needs(self.fleet(mix, self._size.spare_replicas))
+
+    def _over(self, needs: Needs) -> bool:
+        return bool(over(self._size.budget, needs))
+
+    def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
+        """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
+        plan = self._prospects.plan(unit).pools[0]
+        whole = Floor(plan, self._prospects.demand)
+        floors = [Floor(plan, part) for part in classes]
+        good = [floor.good_alone(self._goal) for floor in floors]
+        most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
+        shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in classes]
+        apart = sum(share / rps for share, rps in zip(shares, most_rps, strict=True) if rps)
+        # prompts of one class fill steps that decodes of another leave room in
+        help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
+        return [rps * help_factor for rps in most_rps], good
+
+    def _try(self, batch: Sequence[Mix]) -> list[MixedTrial]:
+        """Simulates the mixes, and those that meet with their spares."""
+        outcomes = self._trials.of([self.fleet(mix, 0) for mix in batch])
+        spare = self._size.spare_replicas
+        fleets = [self.fleet(mix, spare) for mix in batch]
+        if spare:
+            met = [place for place, outcome in enumerate(outcomes) if outcome.meets]
+            for place, outcome in zip(met, self._trials.of([fleets[place] for place in met]), strict=True):
+                outcomes[place] = outcome
+        return [
+            MixedTrial(fleet, sum(n for _, n in mix.counts), mix.usd_per_h, outcome, self._needs(mix))
+            for mix, fleet, outcome in zip(batch, fleets, outcomes, strict=True)
+        ]
+
+    def fleet(self, mix: Mix, spare: int) -> Fleet:
+        """*mix* as a scenario says it."""
+        names = _names([self._units[u] for u in mix.pools])
+        pools, words = [], []
+        for (u, n), name in zip(mix.counts, names, strict=True):
+            unit = self._units[u]
+            pools.append({"name": name, **unit.pool, "replicas": n + spare, "cost": unit.cost})
+            words.append(unit.counted(n, spare))
+        data = {"name": " + ".join(words), "pools": pools}
+        if self._alike(mix):
+            return Fleet.model_validate(data)
+        limits = [*({"up_to_prompt_tokens": border} for border in mix.kinds.borders), {}]
+        classes = [
+            limit | {"pools": {name: float(part) for name, part in zip(names, row, strict=True) if part}}
+            for limit, row in zip(limits, mix.split, strict=True)
+        ]
+        return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": merged(classes)}})
+
+    def _alike(self, mix: Mix) -> bool:
+        """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
+        rates = mix.kinds.most_rps[:, mix.pools]
+        return bool((rates == rates[:, :1]).all())
+
+    def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
+        """Lowers what the kinds reach whose pools have missed: with no more replicas than here they reach no more.
+
+        Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
+        """
+        names = _names([self._units[u] for u in mix.pools])
+        fared = [_fared(cases, name, self._goal) for name in names]
+        good = mix.kinds.good[:, mix.pools]
+        sent = mix.kinds.shares[:, None] * mix.split
+        hoped = (sent * good).sum(axis=0) / sent.sum(axis=0)
+        needed = np.minimum(hoped, self._goal.share)
+        short = [max(0.0, float(need) - has) for need, (has, _) in zip(needed, fared, strict=True)]
+        if not any(short):  # each does what it can, and that is not enough
+            short = [max(0.001, float(hope) - has) for hope, (has, _) in zip(hoped, fared, strict=True)]
+        for (u, n), lacks, loaded, (_, answered) in zip(mix.counts, short, mix.utilisation, fared, strict=True):
+            if lacks:
+                factor = next(factor for most, factor in STEPS if lacks <= most)
+                self._lower(u, n, factor * loaded)
+                if answered < BEHIND:
+                    self._lower(u, self._size.max_replicas, answered * loaded)
+
+    def _lower(self, kind: int, most: int, reached: float) -> None:
+        """No more than *most* replicas of *kind*, or of one that is as fast, reach more than *reached*."""
+        rates = self._kinds.most_rps
+        alike = [v for v in range(len(self._units)) if np.array_equal(rates[:, v], rates[:, kind])]
+        for v, n in product(alike, range(1, most + 1)):
+            self._reached[v, n] = min(self._reached.get((v, n), 1.0), reached)
+
+
+def _fared(cases: Sequence[StoredCase], pool: str, goal: Goal) -> tuple[float, float]:
+    """Of the measured requests of *pool* the share within the *goal*, and answers over arrivals meanwhile."""
+    good = arrived = answered = 0
+    for case in cases:
+        table = case.requests()
+        table = table.filter(pc.equal(table["pool"], pool))
+        mine = table.filter(pc.equal(table["measured"], 1))
+        if not len(mine):
+            continue
+        first_s, last_s = pc.min(mine["arrived_s"]), pc.max(mine["arrived_s"])
+        ended: Any = pc.and_(pc.greater_equal(table["finished_s"], first_s), pc.less_equal(table["finished_s"], last_s))
+        good += _within(mine, goal)
+        arrived += len(mine)
+        answered += pc.sum(ended).as_py() or 0
+    return (good / arrived, answered / arrived) if arrived else (1.0, 1.0)
+
+
+def _within(requests: pa.Table, goal: Goal) -> int:
+    """How many of the measured *requests* are within the *goal*."""
+    if goal.percentile is None:
+        return pc.sum(requests["slo_met"]).as_py() or 0
+    late = latencies_s(requests, goal.percentile.latency) > goal.percentile.limit_s
+    return len(requests) - int(late.sum())
+
+
+def _names(units: Sequence[Unit]) -> list[str]:
+    """The GPU, or what tells two of one GPU apart."""
+    wanted = [str(unit.pool["gpu"]) for unit in units]
+    return [name if wanted.count(name) == 1 else unit.name for name, unit in zip(wanted, units, strict=True)]

@@ -1,0 +1,481 @@
+"""The search for the cheapest fleet that meets the service level, or for the one within a budget that attains the most.
+
+A fleet never costs less than its charges that run with the clock and its idle power. Fleets are simulated in the order
+of that floor; one that misses makes room for the next larger one. When the lowest floor left is not below the cheapest
+fleet found, nothing left can be cheaper (Lawler and Wood, 1966). More replicas of a kind are taken to serve no worse.
+
+Where no fleet meets the service level within a budget, of each kind the most replicas that the budget holds are
+simulated, in the order of an upper bound of what they attain: the share of requests that keep to the service level
+alone, and the share that so many replicas can answer at all. When no bound left is above the best attainment found,
+nothing left attains more. With several goals the one that is missed most counts.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import CostError
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.comparison import model_of
+from sim.scenario.sections.size import Budget, Size
+from sim.scenario.year import at_peak
+from sim.study.confidence import Bid, Chance, chance_cheaper, fleet_worth
+from sim.study.discounting import levelised
+from sim.study.execution.cases import Workplace
+from sim.study.size.bounds import SAMPLING_MARGIN, Floor, Needs, Prospects, over
+from sim.study.size.candidates import Sizing, Status, TriedFleet, gpus_of, in_order, kinds_of
+from sim.study.size.mixed_fleets import MixedSearch, MixedSearcher, MixedTrial
+from sim.study.size.search_space import Unit, spares_differ, units, with_spares
+from sim.study.size.trials import Runner, Trial, Trials
+
+TOGETHER = 4
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A fleet that may be within the budget, and what became of it."""
+
+    order: int
+    """Place of its unit."""
+    replicas: int
+    floor_usd_per_h: float
+    needs: Needs
+    outcome: Trial
+    """Without its spares."""
+    usd_per_h: float
+    """With them."""
+    reason: str
+    """Why it is over the budget after all; empty if it is not."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Candidate:
+    less: float
+    """The upper bound of its slack, negative."""
+    floor_usd_per_h: float
+    order: int
+    replicas: int
+
+
+class Nearest:
+    """One search among *units* that all miss the service level, or exceed the budget."""
+
+    def __init__(self, size: Size, budget: Budget, units: Sequence[Unit], prospects: Prospects, trials: Trials) -> None:
+        self._size, self._budget = size, budget
+        self._units, self._prospects, self._trials = units, prospects, trials
+        self._heap: list[_Candidate] = []
+        self._settled: dict[str, int] = {}
+        """Machine -> the most replicas simulated within the budget: fewer, or as many paid otherwise, do no better."""
+        self._needs: dict[tuple[int, int], Needs] = {}
+        self._best: Judged | None = None
+        self.judged: list[Judged] = []
+        """All that were simulated."""
+
+    def run(self) -> Judged | None:
+        """None where nothing that can start stays within the budget."""
+        for order, unit in enumerate(self._units):
+            if self._may_start(unit):
+                self._push(order, self._prospects.most_replicas(unit, self._size))
+        while batch := self._batch():
+            fleets = [self._units[one.order].fleet(one.replicas) for one in batch]
+            outcomes = self._trials.whole(fleets)
+            spare = self._size.spare_replicas
+            paid = self._trials.whole([self._units[one.order].fleet(one.replicas, spare) for one in batch])
+            for one, outcome, whole in zip(batch, outcomes, paid if spare else outcomes, strict=True):
+                self._judge(one, outcome, whole)
+        return self._best
+
+    def _may_start(self, unit: Unit) -> bool:
+        if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
+            return False
+        try:
+            return not self._prospects.cannot_start(unit)
+        except (ValueError, ArithmeticError):
+            return False
+
+    def _push(self, order: int, most: int) -> None:
+        """At most *most* replicas of a unit: as many as the budget holds."""
+        unit = self._units[order]
+        for replicas in range(most, 0, -1):
+            try:
+                floor, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
+            except CostError:
+                return
+            if not over(self._budget, needs):
+                self._needs[order, replicas] = needs
+                heapq.heappush(self._heap, _Candidate(-self._bound(unit, replicas), floor, order, replicas))
+                return
+
+    def _bound(self, unit: Unit, replicas: int) -> float:
+        """Upper bound of its slack, the part of the requests that it attains beyond what is asked for."""
+        demand, goals = self._prospects.demand, self._trials.slo.goals
+        if self._prospects.demands:
+            return 1.0 - max(goal.share for slo in self._prospects.levels for goal in slo.goals)
+        if unit.own is not None or unit.beside is not None:
+            return min(1.0 - goal.share for goal in goals)
+        floor = Floor(self._prospects.plan(unit).pools[0], demand)
+        alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)
+        if not demand.rate_rps:
+            return alone
+        # the goal that asks for most of the rate is missed by at least this part of its share
+        answered = replicas * floor.replica_rps() / demand.rate_rps
+        return min(alone, min(goal.share for goal in goals) * (answered - 1)) if answered < 1 else alone
+
+    def _batch(self) -> list[_Candidate]:
+        """The next to simulate; none once no bound that is left is above the best."""
+        found: list[_Candidate] = []
+        machines: set[str] = set()
+        later: list[_Candidate] = []
+        slack = -inf if self._best is None else self._best.outcome.slack
+        while self._heap and len(found) < TOGETHER and -self._heap[0].less > slack:
+            one = heapq.heappop(self._heap)
+            machine = self._units[one.order].machine
+            if one.replicas <= self._settled.get(machine, 0):
+                continue
+            (later if machine in machines else found).append(one)
+            machines.add(machine)
+        for one in later:
+            heapq.heappush(self._heap, one)
+        return found
+
+    def _judge(self, one: _Candidate, outcome: Trial, whole: Trial) -> None:
+        needs, machine = self._needs[one.order, one.replicas], self._units[one.order].machine
+        reason = over(self._budget, needs, whole.usd_per_h, whole.rounding_usd_per_h)
+        judged = Judged(one.order, one.replicas, one.floor_usd_per_h, needs, outcome, whole.usd_per_h, reason)
+        self.judged.append(judged)
+        if reason:
+            if self._units[one.order].own is None:
+                self._push(one.order, one.replicas - 1)
+            return
+        self._settled[machine] = max(one.replicas, self._settled.get(machine, 0))
+        if self._best is None or _merit(judged) > _merit(self._best):
+            self._best = judged
+
+
+def _merit(best: Judged) -> tuple[float, float]:
+    """The higher attainment, then the lower cost."""
+    return best.outcome.slack, -best.usd_per_h
+
+
+"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+TOGETHER_BEYOND = 16
+"""Fleets that are tried at a time once the cheapest is known: what is tried then would be tried anyway."""
+
+Told = Callable[[int, float], None]
+"""Called with (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Entry:
+    """A fleet that waits for its turn."""
+
+    floor_usd_per_h: float
+    order: int
+    replicas: int
+
+
+class Search:
+    """One search, from its bounds to its proof."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        size: Size,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        progress: Told = lambda *_: None,
+    ) -> None:
+        # a search of mixed fleets reads of each request how it fared
+        kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
+        self.scenario = levelised(at_peak(scenario)).model_copy(update={"sweep": None, "size": None, **kept})
+        """With a load profile at its peak, which fleets are to carry."""
+        self.size, self.catalog, self._progress = size, catalog, progress
+        self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
+        self._trials = Trials(self.scenario, self._runner, catalog, size)
+        self._prospects = Prospects(self.scenario, catalog)
+        self._units = list(units(self.scenario, size, catalog))
+        self._needs: dict[tuple[int, int], Needs] = {}
+        """By unit and replicas."""
+        self._levels = {one.name: one.slo for one in scenario.services}
+        self._heap: list[_Entry] = []
+        self._tried: list[TriedFleet] = []
+        self._best_usd_per_h = inf
+        self._cheapest: _Entry | None = None
+        self._missed: dict[tuple[str, int], Trial] = {}
+        """By machine and replicas: another way to pay for the same machines serves no better."""
+        self._met: dict[tuple[str, int], _Entry] = {}
+        """Likewise, under the way to pay that was the first to be tried."""
+
+    def run(self) -> Sizing:
+        """Simulates what is not on disk yet."""
+        for order, unit in enumerate(self._units):
+            self._consider(order, unit)
+        while batch := self._next_batch():
+            self._try(batch)
+        self._try_each_kind()
+        has_rate = self._prospects.demand.rate_rps is not None
+        mixed = self._mixed() if self.size.mixed is not None and has_rate else None
+        self._extend_front()
+        while self._heap:
+            entry = heapq.heappop(self._heap)
+            if not self._known_to_miss(entry):
+                self._tried.append(self._row(entry, "not simulated"))
+        nearest = self._nearest() if self.size.budget is not None and self._best_usd_per_h == inf else None
+        ranked = in_order(self._tried, nearest)
+        winner = next((one for one in ranked if one.status == "meets"), None)
+        found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
+        return replace(found, chance=self._chance(found))
+
+    def _chance(self, found: Sizing) -> Chance | None:
+        """What the model's own error leaves of the winner's lead over the next fleet with other GPUs."""
+        best, rival = found.winner, found.rival
+        if best is None or rival is None:
+            return None
+        bids = [None if self._levels else self._bid(one) for one in (best, rival)]
+        share = chance_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
+        return None if share is None else Chance(rival.name, share, rival.usd_per_h is None)
+
+    def _bid(self, one: TriedFleet) -> Bid | None:
+        """*one* as the draws need it; None for several pools, and where the step time is not computed."""
+        single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
+        worth = fleet_worth(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
+        return None if worth is None or one.least_usd_per_h is None else Bid(one.least_usd_per_h, one.replicas, worth)
+
+    def _nearest(self) -> TriedFleet | None:
+        """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
+        assert self.size.budget is not None
+        # whoever serves attains no less than whoever stands by
+        serving = [unit for unit in self._units if unit.standby is None]
+        finder = Nearest(self.size, self.size.budget, serving, self._prospects, self._trials)
+        best = finder.run()
+        rows = [self._judged(one) for one in finder.judged]
+        judged = [(self._units[one.order], one) for one in finder.judged]
+        seen = {(unit.machine, unit.total(one.replicas)): one.outcome for unit, one in judged}
+        names = {row.name for row in rows}
+        for one in self._tried:
+            if one.name not in names:
+                outcome = seen.get((one.machine, one.replicas)) if one.status == "misses" else None
+                rows.append(one if outcome is None else one.seen(outcome, self._levels))
+        self._tried = rows
+        return None if best is None else rows[finder.judged.index(best)]
+
+    def _judged(self, one: Judged) -> TriedFleet:
+        """The row of a fleet that was tried on how near it comes."""
+        self._needs[one.order, one.replicas] = one.needs
+        status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
+        row = self._row(_Entry(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
+        return replace(row, reason=one.reason).seen(one.outcome)
+
+    def _extend_front(self) -> None:
+        """Simulates dearer fleets that may be faster: what less latency costs."""
+        for entry in list(self._met.values()):
+            self._push_more(entry)
+        while batch := self._next_batch(self.size.front_up_to, TOGETHER_BEYOND):
+            before = set(self._met)
+            self._try(batch)
+            for key in self._met.keys() - before:
+                self._push_more(self._met[key])
+
+    def _push_next(self, entry: _Entry, outcome: Trial) -> None:
+        """One replica more that serves; where there are enough without failures, also one more that stands by."""
+        unit, spares = self._units[entry.order], self.size.spares
+        if unit.standby is not None:
+            self._stand_by(entry, unit.standby.kind, unit.standby.count + 1)
+        elif outcome.over is None or spares is None or unit.own is not None:
+            self._push_more(entry)
+        else:
+            for kind in spares.kinds:
+                self._push_more(entry) if kind == "hot" else self._stand_by(entry, kind, 1)
+
+    def _stand_by(self, entry: _Entry, kind: str, count: int) -> None:
+        """The replicas of *entry* with *count* spares of *kind*."""
+        unit = with_spares(self._units[entry.order], self.size, kind, count)
+        if entry.replicas > self._prospects.most_replicas(unit, self.size):
+            return
+        self._units.append(unit)
+        reason = self._prospects.refusal(unit) if count == 1 else ""
+        try:
+            if not reason:
+                self._push(len(self._units) - 1, entry.replicas, entry.floor_usd_per_h)
+                return
+        except CostError as error:
+            reason = f"no price: {error}"
+        self._tried.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
+
+    def _try_each_kind(self) -> None:
+        """The cheapest fleet with each other kind of spares: what they cost beside those of the cheapest of all."""
+        if self._cheapest is None or self.size.spares is None:
+            return
+        best = self._units[self._cheapest.order]
+        for kind in self.size.spares.kinds:
+            while not self._among(self._met.values(), best, kind) and (left := self._among(self._heap, best, kind)):
+                self._heap.remove(entry := min(left))
+                heapq.heapify(self._heap)
+                if not self._known_to_miss(entry):
+                    self._try([entry])
+
+    def _among(self, entries: Iterable[_Entry], best: Unit, kind: str) -> list[_Entry]:
+        return [one for one in entries if spares_differ(self._units[one.order], best, kind)]
+
+    def _push_more(self, entry: _Entry) -> None:
+        unit = self._units[entry.order]
+        if unit.standby is None and entry.replicas < self._prospects.most_replicas(unit, self.size):
+            self._push(entry.order, entry.replicas + 1)
+
+    def _mixed(self) -> MixedSearch:
+        """Fleets of several kinds that may be cheaper than the best of one kind."""
+        assert self.size.mixed is not None
+        known = (self._units, self._prospects, self._trials, self._best_usd_per_h)
+        found = MixedSearcher(self.size, self.size.mixed, *known).run()
+        for trial in found.best_by_name():
+            self._add_mixed(trial)
+        return found
+
+    def _add_mixed(self, trial: MixedTrial) -> None:
+        fleet, outcome = trial.fleet, trial.outcome
+        reason = trial.over(self.size.budget) if outcome.meets else ""
+        status: Status = "over budget" if reason else "meets" if outcome.meets else "misses"
+        usd_per_h = outcome.usd_per_h if outcome.meets else None
+        self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
+        facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, self._gpus(fleet), status, usd_per_h)
+        row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
+        self._tried.append(row.seen(outcome, self._levels))
+
+    def _tell(self, simulated: int) -> None:
+        self._progress(simulated, self._best_usd_per_h)
+
+    def _consider(self, order: int, unit: Unit) -> None:
+        """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
+        machine = self._prospects.look(unit)
+        reason, least = self._other_product(unit) or machine.reason, machine.least_replicas
+        most = self._prospects.most_replicas(unit, self.size)
+        if unit.beside is not None and unit.beside.replicas > 1 and (reason or least > most):
+            return  # told with one that answers, beside which there is the most room for prompts
+        if not reason and least > most and unit.own is None:
+            host = "" if most == self.size.max_replicas else f"; its server has power for {unit.most}"
+            reason = f"needs at least {least} replicas, {self.size.max_replicas} allowed{host}"
+        if reason:
+            self._tried.append(self._refused(unit, reason))
+            return
+        try:
+            self._push(order, least)
+        except CostError as error:
+            self._tried.append(self._refused(unit, f"no price: {error}"))
+
+    def _other_product(self, unit: Unit) -> str:
+        """Why the scenario's own fleet *unit* is not ranked with the candidates, which serve the scenario's model."""
+        compare, wanted = self.scenario.compare, self.scenario.model
+        if unit.own is None or not wanted or (compare is not None and compare.across_models):
+            return ""
+        model = model_of(unit.own, self.scenario)
+        if model in ("", wanted):
+            return ""
+        return f"serves {model} and the others {wanted}: compare: {{across_models: true}} ranks them as one product"
+
+    def _push(self, order: int, replicas: int, least_usd_per_h: float = 0.0) -> None:
+        floor, needs = self._prospects.floor(self._units[order], replicas, self.size.spare_replicas)
+        floor = max(floor, least_usd_per_h)
+        self._needs[order, replicas] = needs
+        entry = _Entry(floor, order, replicas)
+        if reason := over(self.size.budget, needs):
+            self._tried.append(replace(self._row(entry, "over budget"), reason=reason))
+        else:
+            heapq.heappush(self._heap, entry)
+
+    def _next_batch(self, factor: float = 1.0, most: int = TOGETHER) -> list[_Entry]:
+        """The next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
+        batch: list[_Entry] = []
+        machines: set[str] = set()
+        later: list[_Entry] = []
+        while self._heap and len(batch) < most and self._heap[0].floor_usd_per_h < factor * self._best_usd_per_h:
+            entry = heapq.heappop(self._heap)
+            machine = self._units[entry.order].machine
+            if self._known_to_miss(entry):
+                continue
+            if (machine, entry.replicas) in self._met and entry.floor_usd_per_h >= self._best_usd_per_h:
+                self._tried.append(self._row(entry, "not simulated"))
+                continue
+            if machine in machines:
+                later.append(entry)
+            else:
+                machines.add(machine)
+                batch.append(entry)
+        for entry in later:
+            heapq.heappush(self._heap, entry)
+        return batch
+
+    def _known_to_miss(self, entry: _Entry) -> bool:
+        """Whether the same machines have missed under another way to pay; then more of them wait for their turn."""
+        missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
+        if missed is not None:
+            self._miss(entry, missed)
+        return missed is not None
+
+    def _try(self, batch: Sequence[_Entry]) -> None:
+        """Simulates the fleets, and those that meet with their spares, which are on the bill."""
+        met = []
+        fleets = [self._units[entry.order].fleet(entry.replicas) for entry in batch]
+        for entry, outcome in zip(batch, self._trials.of(fleets), strict=True):
+            if outcome.meets:
+                met.append((entry, outcome))
+            else:
+                self._miss(entry, outcome)
+        spare = self.size.spare_replicas
+        if spare:
+            whole = [self._units[entry.order].fleet(entry.replicas, spare) for entry, _ in met]
+            met = [(entry, one) for (entry, _), one in zip(met, self._trials.of(whole), strict=True)]
+        for entry, outcome in met:
+            needs, usd_per_h = self._needs[entry.order, entry.replicas], outcome.usd_per_h
+            if reason := over(self.size.budget, needs, usd_per_h, outcome.rounding_usd_per_h):
+                row = self._row(entry, "over budget", usd_per_h).seen(outcome, self._levels)
+                self._tried.append(replace(row, reason=reason))
+                self._push_more(entry)
+                continue
+            if usd_per_h < self._best_usd_per_h:
+                self._best_usd_per_h, self._cheapest = usd_per_h, entry
+            self._met.setdefault((self._units[entry.order].machine, entry.replicas), entry)
+            self._tried.append(self._row(entry, "meets", usd_per_h).seen(outcome, self._levels))
+
+    def _miss(self, entry: _Entry, outcome: Trial) -> None:
+        self._tried.append(self._row(entry, "misses").seen(outcome, self._levels))
+        self._missed[self._units[entry.order].machine, entry.replicas] = outcome
+        self._push_next(entry, outcome)
+
+    def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> TriedFleet:
+        unit = self._units[entry.order]
+        fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
+        return TriedFleet(
+            fleet.name,
+            unit.machine,
+            kinds_of(fleet),
+            unit.total(entry.replicas),
+            self._gpus(fleet),
+            status,
+            usd_per_h,
+            entry.floor_usd_per_h,
+            fleet=fleet,
+            needs=self._needs[entry.order, entry.replicas],
+            choice=unit.choice,
+            standby=unit.standby,
+        )
+
+    def _gpus(self, fleet: Fleet) -> int:
+        return gpus_of(fleet, self._prospects.scenario, self._prospects.catalog)
+
+    def _refused(self, unit: Unit, reason: str) -> TriedFleet:
+        fleet = unit.fleet(1, self.size.spare_replicas)
+        known = (unit.name, unit.machine, kinds_of(fleet), 0, self._gpus(fleet))
+        return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice, standby=unit.standby)
+
+
+def search(
+    scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Told = lambda *_: None
+) -> Sizing:
+    """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
+    assert scenario.size is not None
+    return Search(scenario, scenario.size, catalog, out, workplace, progress).run()

@@ -1,0 +1,398 @@
+"""The search space of `size`: one kind of replica each, in any number, with its host, its spares and one way to pay.
+
+A GPU that is bought without a named server stands in every server of the catalogue that could carry it. Warm or cold
+spares may stand by beside the replicas that serve.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.server import Server
+from sim.scenario.schema import Choices, Fleet, Scenario, nearest
+from sim.scenario.sections.size import WHOLE, Size, Split
+
+
+@dataclass(frozen=True, slots=True)
+class StandBy:
+    """Warm or cold spares beside the replicas that serve."""
+
+    kind: str
+    count: int
+    machine: str
+    """Key of the hardware of the replicas without them."""
+    pool: dict[str, Any]
+    """Keys of a pool that has them."""
+
+    @property
+    def words(self) -> str:
+        """In the name of a fleet: `1 warm`."""
+        return f"{self.count} {self.kind}"
+
+    @classmethod
+    def of(cls, size: Size, kind: str, count: int, machine: str) -> "StandBy":
+        """*count* spares of *kind* under the failures of *size*, which states both."""
+        assert size.failures is not None
+        assert size.spares is not None
+        spares: dict[str, Any] = {"count": count, "kind": kind}
+        if kind == "warm":
+            spares["takeover_s"] = size.spares.takeover_s
+        pool: dict[str, Any] = {"failures": _as_data(size.failures) | {"spares": spares}}
+        if size.cold_start is not None:
+            pool["cold_start"] = _as_data(size.cold_start)
+        return cls(kind, count, machine, pool)
+
+
+def _as_data(section: Any) -> dict[str, Any]:
+    data: dict[str, Any] = section.model_dump(mode="json", exclude_unset=True)
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a replica's GPUs stand in."""
+
+    server: str | None
+    """Id in data/servers; None where the GPU is a host itself, or where its owner has one."""
+    link: str | None = None
+    """Between the GPUs, where it is not the server's own."""
+    most_gpus: int | None = None
+    """In all; None: as many as one likes, in several servers."""
+
+
+class NoHost(ValueError):
+    """No server of the catalogue carries the GPUs; the message says why."""
+
+
+def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[Host]:
+    """Servers with slots, power and link for replicas of *gpus* each, run at *cap_w* at most. Raises NoHost.
+
+    A server that is built for the GPU suits it. One for any GPU takes PCIe cards: they use the slower of its link and
+    their own, and no more of them are bought than its power supply feeds in one box.
+    """
+    found = [Host(None)] if gpu.is_host else []
+    reasons = []
+    for server in map(catalog.server, catalog.ids("servers")):
+        if server.gpu == gpu.id or (server.gpu is None and gpu.pcie_card):
+            try:
+                found.append(_host(server, gpu, gpus, cap_w, catalog))
+            except NoHost as error:
+                reasons.append(f"{server.id} {error}")
+    if not found:
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        raise NoHost(f"no server in data/servers carries {gpus}x {gpu.id}{why}")
+    return found
+
+
+def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> Host:
+    """*server* as a host. Raises NoHost with the rest of a sentence."""
+    slots = int(server.gpu_slots.value)
+    if slots < gpus:
+        raise NoHost(f"has {slots} slot{'s' * (slots > 1)}")
+    if server.base_power_w is None and not gpu.is_host:
+        raise NoHost("draws an unknown power")
+    if server.gpu is not None:
+        return Host(server.id)
+    fed = _fed(server, gpu, cap_w)
+    if fed < gpus:
+        raise NoHost(f"has power for {fed} of them")
+    return Host(server.id, _link(server, gpu, catalog), fed if fed < slots else None)
+
+
+def _fed(server: Server, gpu: Gpu, cap_w: float | None) -> int:
+    """GPUs that the server's power supply feeds, at most its slots."""
+    slots = int(server.gpu_slots.value)
+    if server.max_power_w is None or server.base_power_w is None:
+        return slots
+    if gpu.tdp_w is None:
+        raise NoHost(f"may not feed them: the power limit of {gpu.id} is not known")
+    left_w = server.max_power_w.value * server.psu_efficiency.value - server.base_power_w.value
+    return min(slots, int(left_w // min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)))
+
+
+def _link(server: Server, gpu: Gpu, catalog: Catalog) -> str | None:
+    """The card's own where the server's is as fast; else the server's, if the card can use all of it."""
+    own, its = catalog.link(gpu.link), catalog.link(server.link)
+    if its.theoretical_bytes_per_s.value >= own.theoretical_bytes_per_s.value:
+        return gpu.link
+    if its.peer_to_peer and not own.peer_to_peer:
+        raise NoHost(f"has {its.name}, of which the card cannot use all: that link is not in data/links")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Replicas that answer what others have computed the prompts of."""
+
+    name: str
+    pool: dict[str, Any]
+    """As a scenario says it, without `replicas`."""
+    cost: dict[str, Any]
+    replicas: int
+    kv_transfer: dict[str, Any]
+    kinds: str
+    """Key of the hardware of both, whatever the numbers."""
+
+    def fleet(self, name: str, prompts: dict[str, Any], cost: dict[str, Any], replicas: int, spare: int) -> Fleet:
+        """*replicas* of *prompts* in front of these, with *spare* ones of both."""
+        pools = [
+            {"name": "prompts", "role": "prefill", **prompts, "replicas": replicas + spare, "cost": cost},
+            {"name": "answers", "role": "decode", **self.pool, "replicas": self.replicas + spare, "cost": self.cost},
+        ]
+        return Fleet.model_validate({"name": name, "pools": pools, "kv_transfer": self.kv_transfer})
+
+    def named(self, prompts: str, replicas: int, spare: int) -> str:
+        """The name of a fleet."""
+        more = f"+{spare}" if spare else ""
+        return f"{replicas}{more}x ({prompts}) for prompts, {self.replicas}{more}x ({self.name}) for answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Replicas of one kind and how they are paid for; or a fleet of the scenario's own, which is as it is."""
+
+    name: str
+    pool: dict[str, Any]
+    """As a scenario says it, without `replicas`; empty for a fleet of the scenario."""
+    cost: dict[str, Any]
+    machine: str
+    """Key of the hardware: equal for units that differ only in how they are paid for."""
+    own: Fleet | None = None
+    own_spares: int = 0
+    """Replicas in each pool of `own` that are spares."""
+    refusal: str = ""
+    """Why there is nothing to look at."""
+    most: int | None = None
+    """Replicas, spares included, that its host carries; None: as many as one likes."""
+    choice: str = ""
+    """Key: equal for units that differ only in the host that the search chooses for them; empty for all others."""
+    way: str = ""
+    """Label of the way to pay; empty for a fleet of the scenario."""
+    beside: Beside | None = None
+    """Who answers, where `pool` computes prompts only."""
+    standby: StandBy | None = None
+    """Spares that do not serve with the others."""
+
+    def total(self, replicas: int) -> int:
+        """All replicas of a fleet with *replicas* of `pool`."""
+        return replicas + (self.beside.replicas if self.beside is not None else 0)
+
+    def fleet(self, replicas: int, spare: int = 0) -> Fleet:
+        """*replicas* behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
+        if self.own is not None:
+            out = self.own_spares - spare
+            pools = [pool.model_copy(update={"replicas": pool.replicas - out}) for pool in self.own.pools]
+            return self.own.model_copy(update={"pools": tuple(pools)}) if out else self.own
+        if self.beside is not None:
+            return self.beside.fleet(self.counted(replicas, spare), self.pool, self.cost, replicas, spare)
+        pool = self.pool | {"replicas": replicas + spare}
+        if self.standby is not None:
+            pool |= self.standby.pool | {"replicas": replicas + self.standby.count}
+        data = {
+            "name": self.counted(replicas, spare),
+            "pools": [pool],
+            "cost": self.cost,
+        }
+        return Fleet.model_validate(data)
+
+    def counted(self, replicas: int, spare: int = 0) -> str:
+        """The name of a number of replicas."""
+        if self.beside is not None:
+            return self.beside.named(self.name, replicas, spare)
+        if self.standby is not None:
+            return f"{replicas}+{self.standby.words} x ({self.name})"
+        count = f"{replicas}+{spare}" if spare else str(replicas)
+        return f"{count}x ({self.name})" if replicas + spare > 1 else self.name
+
+
+def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
+    """The scenario's fleets, then every combination of the section, then every pair of combinations paid alike, where
+    prompts are to be computed by replicas of their own.
+    """
+    for fleet in scenario.fleets:
+        yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
+    single = list(_of_one_kind(scenario, size, catalog))
+    yield from single
+    if size.split is not None:
+        yield from _of_two_roles([unit for unit in single if not unit.refusal], size, size.split)
+
+
+def _of_two_roles(single: Sequence[Unit], size: Size, split: Split) -> Iterator[Unit]:
+    """Each of *single* in front of each other, and of itself, in every number of those that answer."""
+    transfer = split.kv_transfer.model_dump(mode="json", exclude_unset=True)
+    for prompts, answers in product(single, single):
+        if prompts.way != answers.way:
+            continue
+        kinds = f"{prompts.machine} for prompts, {answers.machine} for answers"
+        most = size.max_replicas - 1 if answers.most is None else min(size.max_replicas - 1, answers.most)
+        for number in range(1, most + 1):
+            beside = Beside(answers.name, answers.pool, answers.cost, number, transfer, kinds)
+            yield replace(prompts, machine=f"{kinds}, {number}", choice="", beside=beside)
+
+
+def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
+    """Every combination of the section. GPUs that are bought and have no server in the section stand in every server of
+    the catalogue that carries them.
+    """
+    formats = size.quantizations or (None,)
+    layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
+    told: set[str] = set()
+    choices = product(layouts, formats, size.batching, size.lora or (None,))
+    for ((gpu, profile), tensor, pipeline), quantization, batching, lora in choices:
+        if profile is not None and tensor * pipeline > 1:
+            continue  # slices have no link between them
+        limits = batching.model_dump(mode="json", exclude_unset=True)
+        slots = None
+        if lora is not None:
+            slots = {"max_loras": lora.max_loras} | lora.model_dump(mode="json", exclude_unset=True)
+        wanted = {
+            "gpu": gpu,
+            "mig": profile,
+            "tensor_parallel_size": tensor,
+            "pipeline_parallel_size": pipeline,
+            "quantization": quantization,
+            "batching": limits,
+            "lora": slots,
+            **_served(scenario, quantization),
+        }
+        words = [f"{tensor * pipeline}x {gpu}" if profile is None else f"{profile} of {gpu}"]
+        words += [quantization] if quantization else []
+        words += [f"in {pipeline} stages"] if pipeline > 1 else []
+        more = _limits(limits) if len(size.batching) > 1 else []
+        more += _limits(slots) if slots is not None and len(size.lora) > 1 else []
+        if gpu in size.servers:
+            servers = size.servers[gpu]
+            for server in servers:
+                what = " ".join([*words, *([f"in {server}"] if len(servers) > 1 else []), *more])
+                pool = _given(wanted | {"server": server})
+                for label, cost in _ways(size, gpu, server):
+                    yield Unit(f"{what}, {label}", pool, cost, what, way=label)
+            continue
+        what, pool = " ".join([*words, *more]), _given(wanted)
+        for label, cost in _ways(size, gpu, None):
+            if cost["acquisition"] == "rent":
+                yield Unit(f"{what}, {label}", pool, cost, what, way=label)
+        yield from _hosted(scenario, size, catalog, pool, (words, more), told)
+
+
+def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
+    """What a pool says that serves all services: which, and that their models, if several, are in memory together.
+
+    A *quantization* of the pool is that of all.
+    """
+    names = [one.name for one in scenario.services]
+    if len(names) < 2:
+        return {"service": names[0]} if names else {}
+    keys = [key for key in Choices.model_fields if quantization is None or key != "quantization"]
+    what_runs = {
+        repr([nearest(getattr(one, key), getattr(scenario, key)) for key in keys]) for one in scenario.services
+    }
+    return {"services": names} | ({"sharing": {"models": "resident"}} if len(what_runs) > 1 else {})
+
+
+def _cut(size: Size, catalog: Catalog) -> Iterator[tuple[str, str | None]]:
+    """Every GPU whole and in the slices that are asked for, as far as it has them."""
+    for gpu in size.gpus:
+        cut = catalog.gpu(gpu).mig
+        for profile in size.mig:
+            if profile == WHOLE:
+                yield gpu, None
+            elif cut is not None and profile in cut.profiles:
+                yield gpu, profile
+
+
+def _hosted(
+    scenario: Scenario,
+    size: Size,
+    catalog: Catalog,
+    pool: dict[str, Any],
+    words: tuple[list[str], list[str]],
+    told: set[str],
+) -> Iterator[Unit]:
+    """*pool* bought in every server that carries it; or once, unless it is *told* already, why there is none."""
+    gpu, gpus = pool["gpu"], pool["tensor_parallel_size"] * pool["pipeline_parallel_size"]
+    cap_w = scenario.power.cap_w if scenario.power is not None else None
+    bought = [label for label, cost in size.costs.items() if cost.acquisition == "buy"]
+    try:
+        found = hosts(catalog.gpu(gpu), gpus, cap_w, catalog)
+    except NoHost as error:
+        for label in bought:
+            name = f"{gpus}x {gpu}, {label}"
+            if name not in told:
+                told.add(name)
+                yield Unit(name, pool, {"acquisition": "buy"}, name, refusal=str(error))
+        return
+    what = " ".join([*words[0], *words[1]])
+    for host in found:
+        there = [f"in {host.server}"] if host.server else []
+        name = " ".join([*words[0], *there, *words[1]])
+        inside = _given(pool | {"server": host.server, "link": host.link})
+        most = None if host.most_gpus is None else host.most_gpus * _slices(pool, catalog) // gpus
+        # how fast a replica is depends on the link alone
+        machine = f"{what}, {host.link or (catalog.server(host.server).link if host.server else '')}"
+        for label, cost in _ways(size, gpu, host.server):
+            if label in bought:
+                yield Unit(f"{name}, {label}", inside, cost, machine, most=most, choice=f"{what}, {label}", way=label)
+
+
+def _slices(pool: dict[str, Any], catalog: Catalog) -> int:
+    """Replicas on one GPU; 1 where it is not cut."""
+    cut = catalog.gpu(pool["gpu"]).mig if "mig" in pool else None
+    return 1 if cut is None else cut.profiles[pool["mig"]].instances
+
+
+def _given(pool: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in pool.items() if value is not None and value != {}}
+
+
+def _limits(limits: dict[str, Any]) -> list[str]:
+    return [str(value) if key == "policy" else f"{key} {value}" for key, value in limits.items() if value != "engine"]
+
+
+def _ways(size: Size, gpu: str, server: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Label and `cost` of each way to pay, of its quotes those for *gpu* and *server*."""
+    for label, cost in size.costs.items():
+        data = cost.model_dump(mode="json", exclude_unset=True)
+        quotes = {item: quote for item, quote in data.pop("quotes", {}).items() if item in (gpu, server)}
+        yield label, data | ({"quotes": quotes} if quotes else {})
+    for label, offers in size.rents.items():
+        offer = {"price": offers[gpu]} if gpu in offers else {}
+        yield label, {"acquisition": "rent", **offer}
+
+
+def dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
+    """Whether another way to buy, or to rent, the same machine never costs more; of equal ones the first is kept."""
+    mine = costs[place]
+    for other, its in costs.items():
+        if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
+            continue
+        if units[other].cost["acquisition"] != units[place].cost["acquisition"] or units[other].choice:
+            continue  # most of the electricity is not in these costs: only an owner pays it, and hosts differ in it
+        if all(a <= b for a, b in zip(its, mine, strict=False)) and (its != mine or other < place):
+            return True
+    return False
+
+
+def family(unit: Unit) -> str:
+    """Units that differ in nothing but their server or their limits: one fleet has no need of two."""
+    if unit.most is not None:  # a server with power for so many shares it with no other kind
+        return f"{unit.pool['gpu']} in {unit.pool['server']}"
+    kept = {key: value for key, value in unit.pool.items() if key not in ("server", "link", "batching")}
+    return repr((kept, unit.cost))
+
+
+def with_spares(unit: Unit, size: Size, kind: str, count: int) -> Unit:
+    """*unit* beside which *count* spares of *kind* stand by, in place of those that it has."""
+    machine = unit.machine if unit.standby is None else unit.standby.machine
+    spares = StandBy.of(size, kind, count, machine)
+    choice = f"{unit.way}, {machine}, {spares.words}" if unit.choice else ""
+    return replace(unit, machine=f"{machine}, {spares.words}", choice=choice, standby=spares)
+
+
+def spares_differ(unit: Unit, other: Unit, kind: str) -> bool:
+    """Whether *unit* is *other*, paid alike, but for its spares, which are of *kind*."""
+    has = "hot" if unit.standby is None else unit.standby.kind
+    return has == kind and unit.name == other.name

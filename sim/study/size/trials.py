@@ -1,0 +1,258 @@
+"""Trials of candidates by simulation: whether fleets meet the service level.
+
+Every candidate has one replication first, and those that may meet the service level have all of them. Cases come from
+disk, or are simulated a few at a time while a search goes on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.scenario.resolving.case import resolve
+from sim.scenario.schema import Fleet, Scenario
+from sim.scenario.sections.size import Size
+from sim.scenario.slo import Slo
+from sim.scenario.sweep import Case, is_deterministic
+from sim.scenario.year import year_plan
+from sim.study.availability import (
+    Counts,
+    OverFailures,
+    ServingStates,
+    answered,
+    in_state,
+    over_failures,
+    serving_states,
+)
+from sim.study.capacity import LoadAxis
+from sim.study.execution.cases import POINTS, Job, Workplace, do_missing, jobs_of
+from sim.study.execution.store import StoredCase, discard_unfinished
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.service_level import Standing, slack, standing
+from sim.study.metrics.statistics import mean
+from sim.study.rebill import Rebilling, usd_per_h_of_year
+from sim.units import NANO_PER_USD
+
+Overrides = Mapping[str, Any]
+"""Dotted path -> value in place of the scenario's."""
+
+
+class Runner:
+    """Cases of one fleet each, from disk or simulated."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalog: Catalog,
+        out: Path,
+        workplace: Workplace,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """*progress* is called with the number of simulated cases."""
+        self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
+        self._progress = progress
+        self.simulated = 0
+
+    def run(
+        self, wanted: Sequence[tuple[Fleet, int]], axes: Mapping[str, Any] | None = None, point: Overrides | None = None
+    ) -> list[list[StoredCase]]:
+        """The first replications of each fleet, at the scenario's load or at the *point* of these *axes*; of one
+        without randomness a single one.
+        """
+        groups = [self._jobs(fleet, count, dict(axes or {}), dict(point or {})) for fleet, count in wanted]
+        try:
+            for _ in do_missing(self._workplace, [job for jobs in groups for job in jobs]):
+                self.simulated += 1
+                self._progress(self.simulated)
+        finally:
+            discard_unfinished(self._out / POINTS)
+        return [[job.stored() for job in jobs] for jobs in groups]
+
+    def _jobs(self, fleet: Fleet, count: int, axes: dict[str, Any], point: dict[str, Any]) -> list[Job]:
+        scenario = self._scenario.model_copy(update={"fleets": (fleet,)})
+        count = 1 if is_deterministic(scenario, fleet) else count
+        cases = [Case(fleet.name, axes, point, replication) for replication in range(count)]
+        return jobs_of(scenario, cases, self._catalog, self._out)
+
+
+SCREEN_MARGIN = 0.15
+"""A first replication that falls short of the attainment by more than this settles it: bursts make that much of a
+difference between replications, and few fleets lie between."""
+METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
+"""Beside the percentiles that the service level names."""
+OVER_FAILURES = "share_over_failures"
+"""The share of requests within the limits over failures, where it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """How one of several services fared."""
+
+    good: bool
+    """Whether it keeps to its limits and its queue does not grow without end."""
+    overloaded: bool
+    metrics: dict[str, float | None]
+    """Means of the main metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fleet, simulated as far as it took."""
+
+    slo: Slo
+    cases: tuple[StoredCase, ...]
+    meets: bool
+    over: OverFailures | None = None
+    """What is attained over failures, where the service level asks for that."""
+    year_usd_per_h: float | None = None
+    """Mean cost over the hours of the load profile [USD/h]; None without a profile, and where a first replication has
+    settled that the fleet misses."""
+
+    @property
+    def standing(self) -> Standing:
+        """The decision on the service level, as `gpufleet run` has it."""
+        return standing(self.slo, [case.metrics for case in self.cases])
+
+    @property
+    def slack(self) -> float:
+        """How far it is within the service level (see `service_level.slack`)."""
+        return slack(self.slo, [case.metrics for case in self.cases])
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Means of the main metrics; None where a case has none."""
+        found = _means(self.slo, [case.metrics for case in self.cases])
+        if self.over is not None:
+            found |= {OVER_FAILURES: self.over.share, f"{OVER_FAILURES}_ci95": self.over.half_width}
+        return found
+
+    def services(self, levels: Mapping[str, Slo]) -> dict[str, Fared]:
+        """Each of several services by name, under its own service level of *levels*."""
+        found = {}
+        for name, slo in levels.items():
+            own = [case.metrics.services[name] for case in self.cases]
+            fared = standing(slo, own)
+            found[name] = Fared(fared.good and fared.met is True, fared.overloaded, _means(slo, own))
+        return found
+
+    @property
+    def usd_per_h(self) -> float:
+        """Mean cost over the year: of the hours of the load profile, else of the simulated load at the mean prices."""
+        if self.year_usd_per_h is not None:
+            return self.year_usd_per_h
+        costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics.machines.window_h for case in self.cases]
+        return mean(costs)
+
+    @property
+    def rounding_usd_per_h(self) -> float:
+        """How far that may be off: a ledger rounds each component to the nearest nano-dollar, once a window."""
+        metrics = [case.metrics for case in self.cases]
+        counts = [len(one.money.component_usd_per_h) / one.machines.window_h if one.money else 0.0 for one in metrics]
+        return 0.5 / NANO_PER_USD * mean(counts)
+
+
+def _means(slo: Slo, cases: Sequence[CaseMetrics]) -> dict[str, float | None]:
+    """Of the main metrics and those that *slo* names; None where a case has none."""
+    found: dict[str, float | None] = {}
+    for name in (*METRICS, *(one.column for one in slo.percentiles)):
+        values = [case[name] for case in cases]
+        known = [value for value in values if value is not None]
+        found[name] = mean(known) if len(known) == len(values) else None
+    return found
+
+
+def failing(fleet: Fleet, size: Size) -> Fleet:
+    """*fleet* whose pools that state neither failures nor spot have the failures of *size*."""
+    if size.failures is None:
+        return fleet
+    start = {} if size.cold_start is None else {"cold_start": size.cold_start}
+    disturbed = {"failures": size.failures, **start}
+    pools = [pool if pool.failures or pool.spot else pool.model_copy(update=disturbed) for pool in fleet.pools]
+    return fleet.model_copy(update={"pools": tuple(pools)})
+
+
+class Trials:
+    """Trials of fleets under one scenario."""
+
+    def __init__(self, scenario: Scenario, runner: Runner, catalog: Catalog, size: Size) -> None:
+        """Fleets that state no failures have those of *size*."""
+        self._scenario, self._runner, self._catalog = scenario, runner, catalog
+        self._size = size
+        self.slo = scenario.slo
+        self._states: dict[str, ServingStates] = {}
+        """By the name of the fleet."""
+        self._served: dict[str, Sequence[StoredCase]] = {}
+        """What was simulated of states, by the fleet that serves in them."""
+
+    def of(self, fleets: Sequence[Fleet]) -> list[Trial]:
+        """Each of *fleets*, in order."""
+        first = self._runner.run([(self._undisturbed(fleet), 1) for fleet in fleets])
+        hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
+        whole = dict(zip(hopeful, self.whole([fleets[place] for place in hopeful]), strict=True))
+        return [whole.get(place, Trial(self.slo, tuple(cases), False)) for place, cases in enumerate(first)]
+
+    def whole(self, fleets: Sequence[Fleet]) -> list[Trial]:
+        """Each of *fleets* in all replications, whatever the first one says."""
+        every = self._runner.run([(self._undisturbed(fleet), self._scenario.replications) for fleet in fleets])
+        return [self._judged(fleet, cases) for fleet, cases in zip(fleets, every, strict=True)]
+
+    def _judged(self, fleet: Fleet, cases: Sequence[StoredCase]) -> Trial:
+        meets, over = self.meets(cases), None
+        if meets and self.slo.availability is not None:
+            over = self._over_failures(fleet, cases, self.slo.availability)
+            meets = over.meets
+        return Trial(self.slo, tuple(cases), meets, over, self._year_usd_per_h(fleet))
+
+    def _year_usd_per_h(self, fleet: Fleet) -> float | None:
+        """What *fleet* costs over the hours of the load profile, each at its own load and price."""
+        year = year_plan(self._scenario)
+        fleet = self._undisturbed(fleet)
+        if year is None or not fleet.is_priced:
+            return None
+        scenario = self._scenario.model_copy(update={"fleets": (fleet,)})
+        billing = {0.0: Rebilling(scenario, self._catalog, [(Case(fleet.name, {}, {}, 0), None)])}
+        axis, count = LoadAxis.of(scenario), self._scenario.replications
+        for load in year.simulated:
+            axes, point = {axis.label: load}, axis.overrides(axis.value(load))
+            (stored,) = self._runner.run([(fleet, count)], axes, point)
+            cases = [Case(fleet.name, axes, point, one.replication) for one in stored]
+            billing[load] = Rebilling(scenario, self._catalog, list(zip(cases, stored, strict=True)))
+        return usd_per_h_of_year(year.hours, year.mean, billing)
+
+    def _undisturbed(self, fleet: Fleet) -> Fleet:
+        """*fleet* as it is judged first: by state of failures, with all replicas."""
+        if self.slo.availability is None or not any(pool.failures or pool.spot for pool in fleet.pools):
+            return fleet
+        return in_state(fleet, self._states_of(fleet).full)
+
+    def _over_failures(self, fleet: Fleet, cases: Sequence[StoredCase], wanted: float) -> OverFailures:
+        states, count = self._states_of(fleet), self._scenario.replications
+
+        def ask(counts: Counts) -> list[CaseMetrics]:
+            found = cases if counts == states.full else self._in_state(in_state(fleet, counts), count)
+            return [case.metrics for case in found if case.status == "ok"]
+
+        return answered(over_failures(states, wanted), ask)
+
+    def _in_state(self, fleet: Fleet, count: int) -> Sequence[StoredCase]:
+        """Fleets that differ in their spares alone are the same in a state."""
+        alike = fleet.model_copy(update={"name": ""}).model_dump_json()
+        if alike not in self._served:
+            self._served[alike] = self._runner.run([(fleet, count)])[0]
+        return self._served[alike]
+
+    def _states_of(self, fleet: Fleet) -> ServingStates:
+        if fleet.name not in self._states:
+            scenario = self._scenario.model_copy(update={"fleets": (failing(fleet, self._size),)})
+            plan = resolve(scenario, Case(fleet.name, {}, {}, 0), self._catalog)
+            self._states[fleet.name] = serving_states(plan)
+        return self._states[fleet.name]
+
+    def _may_meet(self, cases: Sequence[StoredCase]) -> bool:
+        return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN
+
+    def meets(self, cases: Sequence[StoredCase]) -> bool:
+        """As `gpufleet run` says it of a point; a fleet without requests has shown nothing."""
+        found = standing(self.slo, [case.metrics for case in cases])
+        return found.good and found.met is True

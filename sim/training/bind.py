@@ -1,0 +1,211 @@
+"""Ids and sizes of a job on one pool bound to what the catalogue knows about them."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.gpu import Gpu
+from sim.catalogue.link import Link
+from sim.catalogue.server import Server
+from sim.steptime import Coefficients, load_coefficients
+from sim.training.figures import TrainingData, habits, load_training, network_named, rates
+from sim.training.job import Job, Method, Parallel, Precision, Recompute
+from sim.training.memory import TrainingMemory, memory
+from sim.training.network import Network
+from sim.training.schema import JobPool, ParallelSpec, TrainingJob, divisors
+from sim.training.steptime import Rates, StepTime, step_time
+
+USUAL_NODE = 8
+"""GPUs of a server that is not named."""
+NVL72 = "nvlink5-nvl72"
+NVL72_GPUS = 72
+WITHOUT_BF16 = ("Volta", "Turing", "Pascal")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """What times and memory of jobs rest on."""
+
+    data: TrainingData
+    kernels: Coefficients
+
+
+def job_figures(catalog: Catalog) -> JobFigures:
+    """The files of *catalog*."""
+    return _figures(catalog.root)
+
+
+@cache
+def _figures(root: Path) -> JobFigures:
+    return JobFigures(load_training(root), load_coefficients(root / "steptime.yaml"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a pool names."""
+
+    gpu: Gpu
+    link: Link
+    server: Server | None
+    network: Link | None
+
+    @classmethod
+    def of(cls, pool: JobPool, catalog: Catalog) -> "Hardware":
+        """Look everything up. Raises UnknownId."""
+        gpu = catalog.gpu(pool.gpu)
+        server = catalog.server(pool.server) if pool.server is not None else None
+        link = catalog.link(pool.link or (server.link if server else gpu.link))
+        return cls(gpu, link, server, catalog.link(pool.network.link) if pool.network else None)
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs that share `link`."""
+        if self.link.id == NVL72:
+            return NVL72_GPUS
+        return int(self.server.gpu_slots.value) if self.server else USUAL_NODE
+
+
+@dataclass(frozen=True, slots=True)
+class BoundJob:
+    """A job on its hardware: everything that times and memory follow from."""
+
+    job: Job
+    framework: str
+    rates: Rates
+    memory: TrainingMemory
+
+    @property
+    def step(self) -> StepTime:
+        """Time of one optimizer step."""
+        return step_time(self.job, self.rates)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the GPU's memory holds it."""
+        return self.memory.total_bytes <= self.job.gpu.memory_bytes.value
+
+
+def default_precision(gpu: Gpu) -> Precision:
+    """What training on *gpu* usually computes in."""
+    return "fp16" if gpu.architecture.startswith(WITHOUT_BF16) else "bf16"
+
+
+def method_of(job: TrainingJob) -> Method:
+    """What of the model is trained."""
+    return "full" if job.lora is None else "lora" if job.lora.weights == "16bit" else "qlora"
+
+
+def default_framework(network: Network, method: Method, parallel: ParallelSpec) -> str:
+    """Id of a framework that such jobs usually run on."""
+    if not (network.is_transformer and network.causal):
+        return "ngc-2024"
+    if method != "full":
+        return "huggingface" if method == "lora" else "fsdp-qlora"
+    return "nemo" if (parallel.tp or 1) * (parallel.pp or 1) * (parallel.ep or 1) > 1 else "fsdp"
+
+
+def gpus_of(parallel: ParallelSpec, pool: JobPool) -> int:
+    """GPUs of *pool*, which `parallel` is over."""
+    ranks = (parallel.tp or 1) * (parallel.pp or 1) * (parallel.cp or 1)
+    return pool.gpus or ranks * (parallel.dp or 1)
+
+
+def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
+    """*spec* on *pool*. Sizes that do not divide are reported by `job_complaints` first.
+
+    Without a `micro_batch` it gets the fastest that fits. Raises UnknownId, NotTrainable.
+    """
+    hardware, figures = Hardware.of(pool, catalog), job_figures(catalog)
+    network, method = network_named(spec.model, catalog, figures.data), method_of(spec)
+    wanted = pool.parallel.over(spec.parallel)
+    framework = pool.framework or spec.framework or default_framework(network, method, wanted)
+    gpus = gpus_of(wanted, pool)
+    parallel = _parallel(wanted, gpus, figures.data.stacks[framework].sequence_parallel)
+    per_node = min(gpus, hardware.gpus_per_node)
+    mine = spec.global_batch // parallel.data
+    precision = pool.precision or spec.precision or default_precision(hardware.gpu)
+    first = wanted.micro_batch or 1
+    job = Job(
+        gpu=hardware.gpu,
+        link=hardware.link,
+        network=network,
+        parallel=parallel,
+        micro_batch=first,
+        micro_batches=mine // first,
+        sequence=spec.sequence or 1,
+        precision=precision,
+        method=method,
+        recompute=wanted.recompute or "none",
+        gpus_per_node=per_node,
+        node_bytes_per_s=_node_bytes_per_s(pool, hardware, per_node),
+    )
+    reached = rates(figures.data, figures.kernels, job.gpu, job.link, network, precision, framework)
+
+    def with_batch(samples: int) -> BoundJob:
+        sized = replace(job, micro_batch=samples, micro_batches=mine // samples)
+        return BoundJob(sized, framework, reached, memory(sized, habits(figures.data, framework)))
+
+    if wanted.micro_batch is not None:
+        return with_batch(wanted.micro_batch)
+    candidates = [with_batch(samples) for samples in divisors(mine)]
+    fitting = [one for one in candidates if one.fits]
+    return min(fitting, key=lambda one: one.step.step_s) if fitting else candidates[0]
+
+
+def _parallel(wanted: ParallelSpec, gpus: int, sequence_parallel: bool) -> Parallel:
+    tensor, pipeline, context = wanted.tp or 1, wanted.pp or 1, wanted.cp or 1
+    return Parallel(
+        tensor=tensor,
+        pipeline=pipeline,
+        data=gpus // (tensor * pipeline * context),
+        context=context,
+        expert=wanted.ep or 1,
+        virtual_stages=wanted.virtual_stages or 1,
+        zero=wanted.zero or 0,
+        sequence=sequence_parallel if wanted.sequence_parallel is None else wanted.sequence_parallel,
+    )
+
+
+def _node_bytes_per_s(pool: JobPool, hardware: Hardware, per_node: int) -> float:
+    if pool.network is None or hardware.network is None:
+        return 0.0
+    # an NVL72 rack is as many servers as its GPUs fill
+    servers = per_node / (hardware.server.gpu_slots.value if hardware.server else per_node)
+    return hardware.network.theoretical_bytes_per_s.value * pool.network.adapters * max(1.0, servers)
+
+
+def advice(one: BoundJob, catalog: Catalog) -> str:
+    """The smallest change that makes *one* fit on the same GPUs; what remains missing where none does."""
+    job = one.job
+    held = habits(job_figures(catalog).data, one.framework)
+    stages: tuple[Recompute, ...] = ("none", "selective", "full")
+    mine = job.micro_batch * job.micro_batches
+    sharding = range(job.parallel.zero, 4) if job.parallel.data * job.parallel.context > 1 else (job.parallel.zero,)
+    least = one
+    for batch, zero, again in product(
+        dict.fromkeys((job.micro_batch, 1)), sharding, stages[stages.index(job.recompute) :]
+    ):
+        parallel = replace(job.parallel, zero=zero)
+        tried = replace(job, micro_batch=batch, micro_batches=mine // batch, parallel=parallel, recompute=again)
+        least = replace(one, job=tried, memory=memory(tried, held))
+        if least.fits:
+            return f"it fits with {_changes(job, tried)}"
+    needed = least.memory.total_bytes / job.gpu.memory_bytes.value
+    told = f"with {_changes(job, least.job)} it still needs {needed:.1f} times the memory" if least is not one else ""
+    more = "more GPUs to share it (tp, pp, zero), lora, or a larger GPU" if job.method == "full" else "a larger GPU"
+    return "; ".join(filter(None, [told, f"it takes {more}"]))
+
+
+def _changes(job: Job, tried: Job) -> str:
+    changed = [
+        f"{key}: {now}"
+        for key, was, now in (
+            ("zero", job.parallel.zero, tried.parallel.zero),
+            ("recompute", job.recompute, tried.recompute),
+            ("micro_batch", job.micro_batch, tried.micro_batch),
+        )
+        if was != now
+    ]
+    return ", ".join(changed) or "these settings"

@@ -1,0 +1,212 @@
+"""What keeps a job from being done on a fleet as it is written: one sentence each, with what would fit."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.gpu import Gpu
+from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.training.bind import Hardware, default_precision, gpus_of, job_figures
+from sim.training.figures import NotTrainable, network_named
+from sim.training.network import Network
+from sim.training.schema import JobPool, JobScenario, ParallelSpec, Setup, TrainingJob, divisors
+
+MOST_NAMED = 8
+"""Sizes that a message offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How a job is to be spread over a pool."""
+
+    job: TrainingJob
+    at: Place
+    """Of the job."""
+    pool: JobPool
+    wanted: ParallelSpec
+    place: Place
+    """Of the pool."""
+
+    def size(self, key: str) -> int:
+        return getattr(self.wanted, key) or 1
+
+    def wrong(self, key: str, text: str) -> Complaint:
+        """*text* about a key of `parallel`, where it is written."""
+        holder = self.place if getattr(self.pool.parallel, key) is not None else self.at
+        return Complaint((*holder, "parallel", key), text)
+
+
+def size_complaints(job: TrainingJob, at: Place, pool: JobPool, network: Network, place: Place) -> Iterator[Complaint]:
+    """Of *job*, which stands *at* a place, on the *pool* at *place*; batches are looked at once all ranks are known."""
+    asked = _Asked(job, at, pool, pool.parallel.over(job.parallel), place)
+    split = list(_of_network(asked, network))
+    yield from split
+    counted = [] if split and not network.is_transformer else list(_of_gpus(asked, network))
+    yield from counted
+    if not split and not counted:
+        yield from _of_batches(asked)
+
+
+def _of_network(asked: _Asked, network: Network) -> Iterator[Complaint]:
+    """Heads and layers that ranks share."""
+    if not network.is_transformer:
+        for key in ("tp", "pp", "cp", "ep"):
+            if asked.size(key) > 1:
+                text = f"{network.id} runs whole on every GPU: leave it out, dp alone shares the work"
+                yield asked.wrong(key, text)
+        return
+    tp, pp, chunks = (asked.size(key) for key in ("tp", "pp", "virtual_stages"))
+    if network.heads % tp:
+        text = f"{tp} does not divide the {network.heads} heads of {network.id}: {fitting(network.heads)}"
+        yield asked.wrong("tp", text)
+    if chunks > 1 and pp == 1:
+        yield asked.wrong("virtual_stages", "needs pipeline stages: pp above 1")
+    elif network.layers % (pp * chunks):
+        what = f"pp {pp} x virtual_stages {chunks} do" if chunks > 1 else f"{pp} does"
+        text = f"{what} not divide the {network.layers} layers of {network.id}: {fitting(network.layers)}"
+        yield asked.wrong("pp", text)
+
+
+def _of_gpus(asked: _Asked, network: Network) -> Iterator[Complaint]:
+    """Ranks that are not as many as the GPUs; experts that do not spread."""
+    wanted, ranks = asked.wanted, asked.size("tp") * asked.size("pp") * asked.size("cp")
+    gpus = gpus_of(wanted, asked.pool)
+    if gpus % ranks or (wanted.dp is not None and gpus != ranks * wanted.dp):
+        needed = ranks * (wanted.dp or 1)
+        named = [key for key in ("dp", "tp", "pp", "cp") if getattr(wanted, key)]
+        shape = " x ".join(f"{key} {getattr(wanted, key)}" for key in named)
+        multiple = "" if wanted.dp else " or a multiple"
+        counted = f"{gpus} GPU{'s are' if gpus > 1 else ' is'} not {shape} = {needed}{multiple}"
+        fits = needed if wanted.dp else max(1, gpus // ranks) * ranks
+        yield Complaint((*asked.place, "gpus"), f"{counted}: gpus: {fits}")
+        return
+    experts, share = asked.size("ep"), asked.size("tp") * gpus // ranks
+    if experts > 1 and not network.routed_copies:
+        yield asked.wrong("ep", f"{network.id} has no experts to spread: leave it out")
+    elif share % experts:
+        text = f"{experts} does not divide the {share} ranks of data and tensor parallelism: {fitting(share)}"
+        yield asked.wrong("ep", text)
+
+
+def _of_batches(asked: _Asked) -> Iterator[Complaint]:
+    """A global batch that the ranks cannot share, a micro-batch that does not divide a rank's samples."""
+    ranks = asked.size("tp") * asked.size("pp") * asked.size("cp")
+    batch, micro = asked.job.global_batch, asked.wanted.micro_batch
+    dp = gpus_of(asked.wanted, asked.pool) // ranks
+    if batch % dp:
+        near = sorted({max(1, batch // dp) * dp, (batch // dp + 1) * dp})
+        text = f"{batch} samples do not divide by the {dp} data-parallel ranks of {asked.pool.gpu}: "
+        yield Complaint((*asked.at, "global_batch"), text + " or ".join(map(str, near)))
+    elif micro is not None and batch // dp % micro:
+        mine = batch // dp
+        text = f"{micro} does not divide the {mine} samples of a data-parallel rank: {fitting(mine)}"
+        yield asked.wrong("micro_batch", text)
+
+
+def fitting(whole: int) -> str:
+    """Divisors of *whole*, some in the middle left out where there are many.
+
+    >>> fitting(12)
+    '1, 2, 3, 4, 6 or 12 do'
+    """
+    found: Sequence[int] = divisors(whole)
+    if len(found) == 1:
+        return "only 1 does"
+    if len(found) > MOST_NAMED:
+        found = [*found[: MOST_NAMED - 1], whole]
+    return f"{', '.join(map(str, found[:-1]))} or {found[-1]} do"
+
+
+RATES = {"fp8": "fp8_flops", "nvfp4": "fp4_flops", "tf32": "tf32_flops", "fp32": "fp32_flops"}
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4")
+
+
+def job_complaints(scenario: JobScenario, catalog: Catalog) -> Iterator[Complaint]:
+    """All that contradicts itself in a scenario whose ids are known."""
+    yield from training_complaints(scenario.job, ("job",), catalog)
+    for i, fleet in enumerate(scenario.fleets):
+        place: Place = ("fleets", i, "pools", 0)
+        yield from hardware_complaints(fleet.pools[0], place, catalog)
+        yield from placed_complaints(scenario.job, ("job",), fleet.pools[0], place, catalog)
+
+
+def training_complaints(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """Of the *job*, which stands *at* a place, whatever it runs on."""
+    data = job_figures(catalog).data
+    try:
+        network = network_named(job.model, catalog, data)
+    except NotTrainable as error:
+        yield Complaint((*at, "model"), str(error))
+        return
+    yield from _amount(job, at, network)
+    yield from _framework(job, at, catalog)
+    if job.failures is not None and job.failures.gpu is None and job.failures.node is None:
+        yield Complaint((*at, "failures"), "names nothing that fails: gpu: {mtbf_h: ...} or node: {mtbf_h: ...}")
+    if job.checkpoint is not None and job.checkpoint.save_s is None and job.checkpoint.bytes_per_s is None:
+        text = "needs bytes_per_s (rate at which all ranks together write) or save_s (time of a save)"
+        yield Complaint((*at, "checkpoint"), text)
+
+
+def _amount(job: TrainingJob, at: Place, network: Network) -> Iterator[Complaint]:
+    """How much there is to train on, and in which pieces."""
+    if (job.tokens is None) == (job.samples is None):
+        text = "needs tokens or samples" + ("" if job.tokens is None else ", not both")
+        yield Complaint(at, text)
+    if network.is_transformer and job.sequence is None:
+        yield Complaint((*at, "sequence"), f"is missing: tokens of a sample of {network.id}")
+    if not network.is_transformer:
+        for key in ("sequence", "tokens", "lora"):
+            if getattr(job, key) is not None:
+                fits = "give samples" if key == "tokens" else "remove it"
+                yield Complaint((*at, key), f"{network.id} has no {key}: {fits}")
+
+
+def _framework(setup: Setup, at: Place, catalog: Catalog) -> Iterator[Complaint]:
+    known = job_figures(catalog).data.stacks
+    if setup.framework is not None and setup.framework not in known:
+        text = f"unknown framework {setup.framework!r}{did_you_mean(setup.framework, known, listed=20)}"
+        yield Complaint((*at, "framework"), text)
+
+
+def hardware_complaints(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+    """Of a *pool* at a *place*, whatever runs on it."""
+    hardware = Hardware.of(pool, catalog)
+    server = hardware.server
+    if server is not None and server.gpu is not None and server.gpu != hardware.gpu.id:
+        yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {hardware.gpu.id}")
+    if pool.power is not None and pool.power.cap_w is not None:
+        yield Complaint((*place, "power", "cap_w"), "what a power cap does to training is not known")
+    yield from _framework(pool, place, catalog)
+
+
+def placed_complaints(
+    job: TrainingJob, at: Place, pool: JobPool, place: Place, catalog: Catalog
+) -> Iterator[Complaint]:
+    """Of the *job* on that *pool*: precision, sizes, the network between servers."""
+    try:
+        network = network_named(job.model, catalog, job_figures(catalog).data)
+    except NotTrainable:
+        return  # training_complaints says so
+    hardware, wanted = Hardware.of(pool, catalog), pool.parallel.over(job.parallel)
+    precision = pool.precision or job.precision or default_precision(hardware.gpu)
+    if precision not in (able := precisions(hardware.gpu)):
+        holder = place if pool.precision is not None else at
+        yield Complaint((*holder, "precision"), f"{hardware.gpu.id} has no {precision}: {', '.join(able)}")
+    sizes = list(size_complaints(job, at, pool, network, place))
+    yield from sizes
+    if not sizes and gpus_of(wanted, pool) > hardware.gpus_per_node and pool.network is None:
+        text = (
+            f"is missing: {gpus_of(wanted, pool)} GPUs fill more than one server of {hardware.gpus_per_node}: "
+            "{link: infiniband-ndr, adapters: 8}"
+        )
+        yield Complaint((*place, "network"), text)
+
+
+def precisions(gpu: Gpu) -> list[str]:
+    """What *gpu* multiplies matrices in."""
+    return [
+        one
+        for one in PRECISIONS
+        if (one not in RATES or getattr(gpu, RATES[one]) is not None)
+        and (one != "bf16" or default_precision(gpu) == "bf16")
+    ]

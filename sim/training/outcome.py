@@ -1,0 +1,270 @@
+"""A training job on every fleet at every point of its sweep: meter readings, the bill, columns of summary.csv.
+
+Every column is declared once: name, unit, meaning, and how it comes from an outcome.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.cost import Ledger
+from sim.power import PoolPower
+from sim.records import Interval
+from sim.scenario.sweep import at_point, axes_at, axis_labels, points
+from sim.training.plan import JobPlan, resolve_job
+from sim.training.schema import JobScenario
+from sim.training.steptime import StepTime
+from sim.units import GB, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
+
+CAUSES = {
+    "matrix_s": "matrix products",
+    "attention_s": "attention",
+    "stream_s": "memory traffic of element-wise kernels",
+    "tensor_exchange_s": "all-reduces between tensor-parallel ranks",
+    "expert_exchange_s": "tokens on their way to experts",
+    "stage_exchange_s": "activations between pipeline stages",
+    "launch_s": "kernel launches",
+    "bubble_s": "the pipeline bubble",
+    "data_exchange_s": "gradients and weights between data-parallel ranks",
+    "optimizer_s": "the optimizer",
+    "constant_s": "fixed time of a step (data, logging, launches)",
+}
+"""Part of a step -> what it is."""
+
+
+def parts(step: StepTime) -> dict[str, float]:
+    """Seconds of *step* by cause, in the order of CAUSES."""
+    return {words: float(getattr(step, field)) for field, words in CAUSES.items()}
+
+
+def limited_by(step: StepTime) -> str:
+    """The cause that takes most of *step*."""
+    found = parts(step)
+    return max(found, key=lambda cause: found[cause])
+
+
+STATE = "training"
+"""Of the GPUs from the first step to the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What a job came to."""
+
+    plan: JobPlan
+    intervals: tuple[Interval, ...]
+    """Meter readings; none where it cannot be done."""
+    ledger: Ledger | None
+    """None without a `cost`."""
+
+
+def job_outcomes(scenario: JobScenario, catalog: Catalog) -> list[JobOutcome]:
+    """Every fleet at every point of the sweep, fleet by fleet."""
+    found = points(scenario.sweep)
+    labels = axis_labels(path for point in found for path in point)
+    at = [at_point(scenario, point) for point in found]
+    return [
+        outcome(resolve_job(here, here.fleets[i], axes_at(labels, point, here), catalog))
+        for i in range(len(scenario.fleets))
+        for point, here in zip(found, at, strict=True)
+    ]
+
+
+def outcome(plan: JobPlan) -> JobOutcome:
+    """Meters and bill of *plan*."""
+    if plan.infeasible:
+        return JobOutcome(plan, (), None)
+    intervals = tuple(_intervals(plan))
+    ledger = None if plan.pool.costs is None else Ledger.of(intervals, plan.pool.costs, 0.0, plan.run.makespan.total_s)
+    return JobOutcome(plan, intervals, ledger)
+
+
+def _intervals(plan: JobPlan) -> Iterator[Interval]:
+    """Meter readings: at the end, and at every full hour of the clock, where there is one.
+
+    When failures come is not known: saves, lost work and restarts are spread evenly over the job.
+    """
+    start_s, total_s = 0.0, plan.run.makespan.total_s
+    while start_s < total_s:
+        end_s = total_s if plan.pool.clock is None else min(total_s, plan.pool.clock.next_hour_s(start_s))
+        yield _interval(plan, start_s, end_s)
+        start_s = end_s
+
+
+def _interval(plan: JobPlan, start_s: float, end_s: float) -> Interval:
+    time, duration_s = plan.run.makespan, end_s - start_s
+    part = duration_s / time.total_s
+    saving_s, lost_s, waiting_s = part * time.saving_s, part * time.lost_s, part * time.restarting_s
+    found = Interval(
+        pool=plan.pool.name,
+        server=plan.pool.server,
+        replica=0,
+        state=STATE,
+        start_s=start_s,
+        end_s=end_s,
+        gpu_s=plan.pool.gpus * duration_s,
+        busy_s=max(0.0, duration_s - waiting_s),
+        prefill_s=saving_s,
+        recompute_s=lost_s,
+    )
+    if plan.pool.power is not None:
+        computing_s = part * time.training_s + lost_s
+        found.peak_w = plan.pool.power.peak_w
+        found.gpu_energy_j = plan.pool.power.gpu_energy_j(duration_s, plan.run.load * computing_s)
+        found.server_energy_j = plan.pool.power.server_energy_j(duration_s, found.gpu_energy_j)
+        found.prefill_energy_j = _wall_j(plan.pool.power, saving_s, 0.0)
+        found.recompute_energy_j = _wall_j(plan.pool.power, lost_s, plan.run.load * lost_s)
+        found.idle_energy_j = _wall_j(plan.pool.power, waiting_s, 0.0)
+    return found
+
+
+def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+    return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
+
+
+MILLION = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumn:
+    """One column."""
+
+    name: str
+    unit: str
+    """Empty for text and counts; `share` of one."""
+    meaning: str
+    value: Callable[[JobOutcome], Any]
+    always: bool = False
+    """Known of what cannot be done, too."""
+    money: bool = False
+    """Only where something has a cost."""
+
+
+def _energy_kwh(one: JobOutcome) -> float | None:
+    if one.plan.pool.power is None:
+        return None
+    return one.plan.pool.pue * fsum(part.server_energy_j for part in one.intervals) / JOULES_PER_KWH
+
+
+def _usd(one: JobOutcome) -> float | None:
+    return None if one.ledger is None else one.ledger.total_nano_usd / NANO_PER_USD
+
+
+def _mean_w(one: JobOutcome, field: str) -> float | None:
+    if one.plan.pool.power is None:
+        return None
+    return fsum(getattr(part, field) for part in one.intervals) / one.plan.run.makespan.total_s
+
+
+def _tokens_per_s(one: JobOutcome) -> float | None:
+    return one.plan.run.samples_per_s * one.plan.run.units_per_sample if one.plan.run.counts_tokens else None
+
+
+def _usd_per_million(one: JobOutcome) -> float | None:
+    usd, plan = _usd(one), one.plan
+    units = plan.run.steps * plan.run.spec.global_batch * plan.run.units_per_sample
+    return None if usd is None else usd / units * MILLION
+
+
+def _kg(one: JobOutcome) -> float | None:
+    carbon = one.plan.pool.carbon
+    if carbon is None or one.plan.pool.power is None:
+        return None
+    hours = one.plan.run.makespan.total_s / SECONDS_PER_HOUR
+    return carbon.operational_kg(one.intervals) + carbon.embodied_kg_per_h * hours
+
+
+def _ranks(field: str) -> Callable[[JobOutcome], int]:
+    return lambda one: int(getattr(one.plan.run.bound.job.parallel, field))
+
+
+def _hours(field: str) -> Callable[[JobOutcome], float]:
+    return lambda one: float(getattr(one.plan.run.makespan, field)) / SECONDS_PER_HOUR
+
+
+COLUMNS: tuple[JobColumn, ...] = (
+    JobColumn("status", "", "`ok`, or `infeasible` where the job cannot be done",
+              lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
+    JobColumn("reason", "", "why it cannot, and what would fit", lambda one: one.plan.infeasible, always=True),
+    JobColumn("replications", "", "1: nothing is drawn", lambda one: 1, always=True),
+    JobColumn("gpus", "", "GPUs of the job", lambda one: one.plan.pool.gpus, always=True),
+    JobColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
+    *(JobColumn(key, "", meaning, _ranks(at), always=True)
+      for key, at, meaning in (("dp", "data", "data-parallel ranks"), ("tp", "tensor", "tensor-parallel ranks"),
+                               ("pp", "pipeline", "pipeline stages"), ("zero", "zero", "ZeRO stage"))),
+    JobColumn("recompute", "", "activations computed again", lambda one: one.plan.run.bound.job.recompute, always=True),
+    JobColumn("micro_batch", "", "samples that a data-parallel rank takes at once",
+              lambda one: one.plan.run.bound.job.micro_batch, always=True),
+    JobColumn("precision", "", "of matrix products", lambda one: one.plan.run.bound.job.precision, always=True),
+    JobColumn("framework", "", "whose habits times and memory follow", lambda one: one.plan.run.bound.framework,
+              always=True),
+    JobColumn("peak_memory_gb", "GB", "on the fullest GPU", lambda one: one.plan.run.bound.memory.total_bytes / GB,
+              always=True),
+    JobColumn("memory_gb", "GB", "that each GPU has", lambda one: one.plan.run.bound.job.gpu.memory_bytes.value / GB,
+              always=True),
+    JobColumn("steps", "", "optimizer steps", lambda one: one.plan.run.steps),
+    JobColumn("step_s", "s", "time of one", lambda one: one.plan.run.step.step_s),
+    JobColumn("mfu", "share", "arithmetic that the model needs over the GPUs' dense peak in that precision",
+              lambda one: one.plan.run.mfu),
+    JobColumn("tokens_per_s", "tokens/s", "while steps run; empty for images", _tokens_per_s),
+    JobColumn("samples_per_s", "1/s", "while steps run", lambda one: one.plan.run.samples_per_s),
+    JobColumn("limited_by", "", "what a step spends most of its time on", lambda one: limited_by(one.plan.run.step)),
+    JobColumn("makespan_h", "h", "expected time from the first step to the last", _hours("total_s")),
+    JobColumn("training_h", "h", "of it steps that count", _hours("training_s")),
+    JobColumn("saving_h", "h", "of it saves", _hours("saving_s")),
+    JobColumn("lost_h", "h", "of it work that failures undid", _hours("lost_s")),
+    JobColumn("restarting_h", "h", "of it repairs and restarts", _hours("restarting_s")),
+    JobColumn("failures", "", "expected number", lambda one: one.plan.run.makespan.failures),
+    JobColumn("checkpoint_interval_s", "s", "training time between saves; empty without checkpoints",
+              lambda one: one.plan.run.makespan.interval_s if one.plan.run.spec.checkpoint else None),
+    JobColumn("gpu_hours", "h", "GPUs times makespan",
+              lambda one: one.plan.pool.gpus * one.plan.run.makespan.total_s / SECONDS_PER_HOUR),
+    JobColumn("gpu_power_w_mean", "W", "of all GPUs, mean over the job", lambda one: _mean_w(one, "gpu_energy_j")),
+    JobColumn("it_power_w_mean", "W", "of the servers at the wall", lambda one: _mean_w(one, "server_energy_j")),
+    JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included", _energy_kwh),
+    JobColumn("kg_co2e", "kg", "greenhouse gases, where the scenario asks", _kg),
+    JobColumn("capex_usd", "USD", "to buy the machines; 0 when renting",
+              lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
+    JobColumn("cost_usd", "USD", "of the job: what its time takes of capital, and all that is paid meanwhile",
+              _usd, money=True),
+    JobColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
+              money=True),
+    JobColumn("usd_per_million_tokens", "USD", "cost of a million tokens trained on; empty for images",
+              lambda one: _usd_per_million(one) if one.plan.run.counts_tokens else None, money=True),
+    JobColumn("usd_per_million_samples", "USD", "cost of a million samples, where tokens are not counted",
+              lambda one: None if one.plan.run.counts_tokens else _usd_per_million(one), money=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """An outcome with its row of summary.csv."""
+
+    outcome: JobOutcome
+    cells: dict[str, Any]
+
+    @property
+    def fleet(self) -> str:
+        """Name of the fleet."""
+        return self.outcome.plan.fleet
+
+    @property
+    def ok(self) -> bool:
+        """Whether the job can be done."""
+        return not self.outcome.plan.infeasible
+
+
+def summary(found: Sequence[JobOutcome]) -> list[JobRow]:
+    """One row per outcome, in order; columns of money only where something has a cost."""
+    priced = any(one.plan.pool.costs is not None for one in found)
+    rows = []
+    for one in found:
+        cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}
+        for column in COLUMNS:
+            if column.name not in cells and (priced or not column.money):
+                known = column.always or not one.plan.infeasible
+                cells[column.name] = column.value(one) if known else None
+        rows.append(JobRow(one, cells))
+    return rows

@@ -1,0 +1,256 @@
+"""What a job on one fleet at one sweep point comes to once every id is a sourced value.
+
+The pool of GPUs with its servers, power and money; the sourced values that time, memory, energy and money rest on;
+the plan; and the plan as plain data, for resolved.yaml, `gpufleet check` and the report.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.value import Value
+from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
+from sim.cost.hardware import boxes_needed
+from sim.power import PoolPower, Power, pool_power
+from sim.scenario.resolving.bind import power_coefficients
+from sim.scenario.resolving.describe import charges_of, sources_of, values_of
+from sim.scenario.resolving.facts import cost_facts
+from sim.scenario.resolving.resolved import Fact
+from sim.scenario.resolving.terms import FleetTerms, Machines
+from sim.spec import Spec
+from sim.training.bind import BoundJob, Hardware, job_figures
+from sim.training.run import TrainingRun, training_run
+from sim.training.schema import JobFleet, JobScenario, WorkScenario
+from sim.units import GB
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOfJobs:
+    """GPUs of one kind with all that they cost and draw."""
+
+    name: str
+    gpu: str
+    server: str
+    gpus: int
+    servers: int
+    """Whole ones that the GPUs fill; 0 without a server."""
+    power: PoolPower | None
+    costs: CostPlan | None
+    carbon: CarbonPlan | None
+    clock: Clock | None
+    pue: float
+    by_height: bool
+    """Whether the bill depends on the height of servers."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of bill and emissions must know."""
+        return (*(self.costs.notes if self.costs else ()), *(self.carbon.notes if self.carbon else ()))
+
+
+def pool_of_jobs(
+    scenario: WorkScenario, fleet: JobFleet, hardware: Hardware, gpus: int, catalog: Catalog
+) -> PoolOfJobs:
+    """*gpus* of *fleet*'s pool. Raises CostError with every price that is missing."""
+    pool, server, gpu = fleet.pools[0], hardware.server, hardware.gpu
+    cost, power = pool.cost or fleet.cost, pool.power or Power()
+    boxes = boxes_needed(gpus, int(server.gpu_slots.value), cost is not None and cost.share) if server else 0.0
+    facts = PoolFacts(
+        pool.name or gpu.id,
+        gpu.id,
+        gpus,
+        1,
+        server,
+        nameplate_w=_nameplate_w(hardware, power),
+        gpu_tdp_w=gpu.tdp_w.value if gpu.tdp_w else None,
+    )
+    terms, machines = _terms(scenario, fleet), Machines((facts,), boxes)
+    return PoolOfJobs(
+        name=facts.name,
+        gpu=gpu.id,
+        server=facts.server_id,
+        gpus=gpus,
+        servers=ceil(boxes),
+        power=pool_power(power, gpu, power_coefficients(catalog), gpus, server, boxes),
+        costs=terms.costs(machines, catalog),
+        carbon=terms.carbon_plan(machines, catalog),
+        clock=terms.clock,
+        pue=terms.facility_factor,
+        by_height=terms.by_height,
+    )
+
+
+def clock_of(scenario: WorkScenario, fleet: JobFleet) -> Clock | None:
+    """Local time at the site of *fleet*; None where nothing says when it begins. Raises ClockError."""
+    return _terms(scenario, fleet).clock
+
+
+def _terms(scenario: WorkScenario, fleet: JobFleet) -> FleetTerms:
+    """What is paid for *fleet*: its own sections, else the scenario's."""
+    return FleetTerms(
+        cost=fleet.cost,
+        own_costs=tuple(pool.cost for pool in fleet.pools),
+        site=fleet.site or scenario.site,
+        finance=fleet.finance or scenario.finance,
+        operations=fleet.operations or scenario.operations,
+        api=None,
+        carbon=fleet.carbon or scenario.carbon,
+        starts_at=scenario.starts_at,
+    )
+
+
+def _nameplate_w(hardware: Hardware, power: Power) -> float | None:
+    """One server with all slots filled, at the wall [W]."""
+    server, tdp = hardware.server, hardware.gpu.tdp_w
+    if power.nameplate_w is not None or server is None:
+        return power.nameplate_w
+    if server.max_power_w is not None:
+        return server.max_power_w.value
+    if tdp is None or server.base_power_w is None:
+        return None
+    return (server.gpu_slots.value * tdp.value + server.base_power_w.value) / server.psu_efficiency.value
+
+
+RATES = {"fp32": "fp32_flops", "tf32": "tf32_flops", "fp8": "fp8_flops", "nvfp4": "fp4_flops"}
+SHARED = ("gemm_exponent", "attention_time_factor", "recompute_share", "network_efficiency")
+"""Fitted figures that every job rests on, the last where it has a network."""
+
+
+def hardware_facts(prefix: str, hardware: Hardware, pool: PoolOfJobs, catalog: Catalog) -> Iterator[Fact]:
+    """Of power and money; *prefix* names the fleet."""
+    place, gpu = f"{prefix}.pools.0", hardware.gpu
+    idle = "loaded_idle_w" if gpu.loaded_idle_w is not None else "idle_w"
+    yield from _values(f"{place}.gpu", gpu, ("tdp_w", idle))
+    if hardware.server is not None:
+        names = ["gpu_slots", "base_power_w", "max_power_w", "psu_efficiency", *(["rack_units"] * pool.by_height)]
+        yield from _values(f"{place}.server", hardware.server, names)
+    yield from cost_facts(f"{prefix}.cost", pool.costs)
+    if pool.carbon is not None and pool.carbon.grid is not None:
+        yield Fact(f"carbon.grid.{pool.carbon.grid.id}.g_per_kwh", pool.carbon.grid.g_per_kwh)
+
+
+def training_facts(prefix: str, one: BoundJob, hardware: Hardware, catalog: Catalog) -> Iterator[Fact]:
+    """Of the time of a step, of memory and of the load on the GPUs."""
+    place, gpu, job = f"{prefix}.pools.0", hardware.gpu, one.job
+    rate = RATES.get(job.precision, "fp16_flops")
+    yield from _values(f"{place}.gpu", gpu, ("memory_bytes", "memory_bytes_per_s", "fp16_flops", rate))
+    if job.parallel.gpus > 1:
+        yield from _values(f"{place}.link", hardware.link, ("theoretical_bytes_per_s", "measured_bytes_per_s"))
+    if hardware.network is not None:
+        yield from _values(f"{place}.network", hardware.network, ("theoretical_bytes_per_s",))
+    yield from _fitted(place, one, catalog)
+    if gpu.tdp_w is not None:
+        power = power_coefficients(catalog)
+        yield from _values(f"{place}.power", power, ("computing", "per_byte_j", "per_activation_j"))
+        yield Fact(f"{place}.power.running", power.running_of(gpu))
+
+
+def _fitted(place: str, one: BoundJob, catalog: Catalog) -> Iterator[Fact]:
+    """Fitted figures of card, framework, link and network."""
+    data, kernels, job = job_figures(catalog).data, job_figures(catalog).kernels, one.job
+    efficiency, figures = kernels.efficiency(job.gpu), data.figures
+    yield Fact(f"{place}.steptime.compute", efficiency.compute)
+    yield Fact(f"{place}.steptime.memory", efficiency.memory)
+    yield from _values(f"{place}.training", figures, SHARED if job.nodes > 1 else SHARED[:-1])
+    yield from _values(f"{place}.training.gpu", figures.gpu(job.gpu))
+    yield from _values(f"{place}.training.{one.framework}", figures.stacks[one.framework])
+    if job.parallel.gpus > 1:
+        yield Fact(f"{place}.training.link.{job.link.id}", figures.link_factor(job.link))
+    if (own := figures.networks.get(job.network.id)) is not None:
+        yield from _values(f"{place}.training.network", own)
+    if (trained := data.networks.get(job.network.id)) is not None:
+        yield from _values(f"job.model.{job.network.id}", trained)
+
+
+def _values(prefix: str, spec: Spec, names: Iterable[str] = ()) -> Iterator[Fact]:
+    for name in dict.fromkeys(names or type(spec).model_fields):
+        value = getattr(spec, name)
+        if isinstance(value, Value):
+            yield Fact(f"{prefix}.{name}", value)
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A job on one fleet."""
+
+    fleet: str
+    axes: dict[str, Any]
+    """Sweep axis -> value."""
+    run: TrainingRun
+    pool: PoolOfJobs
+    facts: tuple[Fact, ...]
+
+    @property
+    def infeasible(self) -> str:
+        """Why it cannot be done here; empty if it can."""
+        return self.run.infeasible
+
+
+def resolve_job(scenario: JobScenario, fleet: JobFleet, axes: dict[str, Any], catalog: Catalog) -> JobPlan:
+    """The plan of *scenario*'s job on *fleet*. Raises CostError with every price that is missing."""
+    hardware = Hardware.of(fleet.pools[0], catalog)
+    run = training_run(scenario.job, fleet.pools[0], catalog)
+    pool = pool_of_jobs(scenario, fleet, hardware, run.gpus, catalog)
+    prefix = f"fleets.{fleet.name}"
+    facts = [*hardware_facts(prefix, hardware, pool, catalog), *training_facts(prefix, run.bound, hardware, catalog)]
+    return JobPlan(fleet.name, axes, run, pool, tuple(dict.fromkeys(facts)))
+
+
+PARTS = ("weights", "gradients", "states", "activations", "logits", "reserve", "total")
+
+
+def described_pool(pool: PoolOfJobs) -> dict[str, Any]:
+    """GPUs, servers and power of a pool."""
+    return {
+        "name": pool.name,
+        "gpu": pool.gpu,
+        "gpus": pool.gpus,
+        "server": pool.server,
+        "servers": pool.servers,
+        "peak_w": pool.power.peak_w if pool.power else None,
+    }
+
+
+def describe_job(plan: JobPlan, catalog: Catalog) -> dict[str, Any]:
+    """Everything that the job rests on: settings, memory, every catalogue value with its origin, and the sources."""
+    job, memory = plan.run.bound.job, plan.run.bound.memory
+    values = values_of(plan.fleet, plan.facts, plan.pool.costs, plan.pool.carbon, catalog)
+    return {
+        "fleet": plan.fleet,
+        "job": plan.run.spec.model_dump(mode="json", exclude_none=True, exclude={"parallel"}),
+        "infeasible": plan.infeasible,
+        "notes": list(plan.pool.notes),
+        "pool": {
+            **described_pool(plan.pool),
+            "gpus_per_node": job.gpus_per_node,
+            "link": job.link.id,
+            "network_bytes_per_s": job.node_bytes_per_s or None,
+        },
+        "parallel": {
+            "dp": job.parallel.data,
+            "tp": job.parallel.tensor,
+            "pp": job.parallel.pipeline,
+            "cp": job.parallel.context,
+            "ep": job.parallel.expert,
+            "virtual_stages": job.parallel.virtual_stages,
+            "zero": job.parallel.zero,
+            "sequence_parallel": job.parallel.sequence,
+            "recompute": job.recompute,
+            "micro_batch": job.micro_batch,
+            "micro_batches": job.micro_batches,
+        },
+        "precision": job.precision,
+        "framework": plan.run.bound.framework,
+        "steps": plan.run.steps,
+        "mtbf_h": None if not plan.run.makespan.failures else plan.run.stops.mtbf_s / 3600,
+        "save_s": plan.run.stops.save_s or None,
+        "restart_s": plan.run.stops.restart_s or None,
+        "memory_gb_per_gpu": {name: round(getattr(memory, f"{name}_bytes") / GB, 3) for name in PARTS}
+        | {"available": round(job.gpu.memory_bytes.value / GB, 3)},
+        "capex_usd": plan.pool.costs.capex_usd if plan.pool.costs else None,
+        "charges": charges_of(plan.pool.costs),
+        "values": values,
+        "sources": sources_of(values, catalog),
+    }
