@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CHANGES_BY_NATURE = re.compile(
-    rb"\(([0-9a-f]{12})\)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:\+00:00|Z)?|\"wall_s\": *[\d.e-]+|\b\d+(?:\.\d+)? s\b of wall"
+    rb"\(([0-9a-f]{12})\)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:\+00:00|Z)?|\"wall_s\": *[\d.e-]+"
 )
 """The program's digest, moments and seconds that a command took."""
 QUESTIONS = {

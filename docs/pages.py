@@ -13,20 +13,20 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.check.catalogue import COLUMNS, listing
-from sim.scenario.job.schema import JobScenario
-from sim.scenario.queue.schema import QueueScenario
-from sim.scenario.reading.template import documented, schema_text
+from sim.jobs.outcome import COLUMNS as QUEUE_COLUMNS
+from sim.jobs.schema import QueueScenario
+from sim.report.catalogue import COLUMNS, listing
+from sim.scenario.template import documented, schema_text
 from sim.study.metrics import columns
-from sim.study.work.job import columns as job_columns
-from sim.study.work.queue import columns as queue_columns
+from sim.training.outcome import COLUMNS as JOB_COLUMNS
+from sim.training.schema import JobScenario
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md")
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
 COLUMNS_MARK = "<!-- columns of summary.csv -->"
-WORK_MARKS = {"<!-- columns of a job -->": job_columns.COLUMNS, "<!-- columns of a queue -->": queue_columns.COLUMNS}
+WORK_MARKS = {"<!-- columns of a job -->": JOB_COLUMNS, "<!-- columns of a queue -->": QUEUE_COLUMNS}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -39,10 +39,9 @@ IMPORTS = f"""
 import os
 import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
 import sim.api.public, sim.cli
-from sim.study.fleets.sensitivity import gap
-gap.FULL_HORIZON_S = {SHORT_S}
-from sim.study.capacity_tolerance import search
-search.can_be_lengthened = lambda _: False
+from sim.study import capacity, cost_gap
+cost_gap.FULL_HORIZON_S = {SHORT_S}
+capacity.can_be_lengthened = lambda _: False
 os.cpu_count = lambda: 1  # other tests run on the other cores
 os.fsync = lambda _: None
 # what the first scenario of a process makes pydantic build

@@ -155,7 +155,7 @@ class FromMain:
         return self.last - {minus}
 
 if __name__ == "__main__":
-    from sim.study.cases import cores
+    from sim.study.execution import cores
     cores.ALONE_S = 0.0
     run = sim.run("s.yaml", workers={workers}, out="out", quiet=True)
     print(*sorted(set(run.requests.query("fleet == 'two'").replica)), len(list((run.folder / "points").iterdir())))

@@ -111,7 +111,7 @@ def test_the_command_runs_there_and_goes_on_from_what_is_finished(
 
 
 OTHER = """\
-from sim.study.cases import cluster
+from sim.study.execution import cluster
 usual = cluster._program()
 cluster._program = lambda: usual | {"gpufleet": "1.0 (of yesterday)", "numpy": "0.9"}
 """
