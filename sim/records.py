@@ -185,13 +185,15 @@ class Batch:
     draft_tokens: int = 0
     """Drafted tokens of the decoding sequences, computed behind the one that each of them gets."""
     kv_tokens: int = 0
+    """Sum of the contexts of the decoding sequences."""
     windowed_kv_tokens: int = 0
-    """Sum of the contexts of the decoding sequences; the same, each capped at the model's sliding window."""
+    """Sum of the decoding sequences' contexts, each capped at the model's sliding window."""
     windowed_growing_seqs: int = 0
     """Decoding sequences whose context is still below the window."""
     prefill_seqs: int = 0
+    """Prompt chunks in the step."""
     prefill_tokens: int = 0
-    """Prompt chunks in the step, and their new tokens."""
+    """New prompt tokens in the step."""
     prefill_context_tokens: int = 0
     """Sum over chunks of the tokens computed before the chunk."""
     prefill_attention_pairs: int = 0
@@ -264,15 +266,19 @@ class Meters:
     load_s: float = 0.0
     """Integral of `Leap.load` over busy time; it drives power."""
     prefill_load_s: float = 0.0
+    """The part of `load_s` that went to prompt tokens computed for the first time."""
     recompute_load_s: float = 0.0
-    """The parts of `load_s` that went to prompt tokens computed for the first time, and to tokens computed again."""
+    """The part that went to tokens computed again."""
     sequence_s: float = 0.0
     """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
     mixed_s: float = 0.0
+    """Busy time of steps with prompts, decodes beside them included."""
     mixed_sequence_s: float = 0.0
+    """The part of `sequence_s` in those steps."""
     mixed_decode_s: float = 0.0
+    """Of it, that of sequences that decode."""
     mixed_steps: int = 0
-    """Of steps with prompts: busy time, their part of `sequence_s`, of that the part that decodes, and their number."""
+    """Of the steps, those with prompts."""
     prompt_tokens: int = 0
     """Prompt tokens computed for the first time (cache hits excluded)."""
     cached_tokens: int = 0
@@ -283,11 +289,13 @@ class Meters:
     preemptions: int = 0
     kv_peak_blocks: int = 0
     seats_blocked_s: float = 0.0
+    """Busy time with a request waiting for a seat (max_num_seqs)."""
     kv_blocked_s: float = 0.0
+    """Busy time with a request waiting for KV blocks."""
     budget_blocked_s: float = 0.0
+    """Busy time with a request waiting for token budget (max_num_batched_tokens)."""
     adapters_blocked_s: float = 0.0
-    """Busy time with a request waiting for a seat (max_num_seqs), for KV blocks, for token budget
-    (max_num_batched_tokens); with requests waiting for a slot of a LoRA adapter (max_loras), and for nothing else."""
+    """Busy time with requests waiting for a slot of a LoRA adapter (max_loras), and for nothing else."""
     steps: int = 0
 
 
@@ -344,7 +352,15 @@ class FleetLog:
     """Totals inside the window, one per replica."""
     pool_of_replica: list[int]
     """Position of each replica's pool in the plan."""
-    end_s: float  # when the last request had finished, or the drain limit
+    end_s: float
+    """When the last request had finished, or the drain limit."""
     kv_sent_bytes: dict[int, float] = field(default_factory=dict)
     """Position of a pool that computes prompts for others -> KV that it sent inside the window."""
-    numbers: Sequence[int] | None = None  # of the replicas in the fleet, by which hops name them; None: 0, 1, 2, ...
+    numbers: Sequence[int] | None = None
+    """The replicas' numbers in the fleet, by which hops name them; None: 0, 1, 2, ..."""
+
+    @property
+    def pool_by_number(self) -> dict[int, int]:
+        """Number of a replica in the fleet, by which a `Hop` names it -> position of its pool in the plan."""
+        numbers = range(len(self.pool_of_replica)) if self.numbers is None else self.numbers
+        return dict(zip(numbers, self.pool_of_replica, strict=True))

@@ -309,8 +309,12 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     ('a100-40gb-pcie', 'a100-80gb-sxm', 'a10')
     >>> _nearest("nvidia a100", ["a10", "a100-80gb-sxm"])
     ('a100-80gb-sxm',)
-    >>> _nearest("qwen3 33b", ["qwen3-0.6b", "qwen3-14b", "qwen3-32b"])
+    >>> _nearest("qwen3-32bb", ["qwen3-0.6b", "qwen3-14b", "qwen3-32b"])
     ('qwen3-32b', 'qwen3-14b', 'qwen3-0.6b')
+    >>> _nearest("qwen3-33b", ["qwen3-0.6b", "qwen3-14b", "qwen3-32b"])[0]
+    'qwen3-32b'
+    >>> _nearest("kimi k2 thinking", ["glm-5", "kimi-k2"])
+    ('kimi-k2',)
     """
     wanted, names = re.sub(r"[\s_]+", "-", name.strip().lower()[:_LONGEST_ID]), sorted(known)
     holding = [one for one in names if len(wanted) >= LEAST_PART and wanted in one.lower()]

@@ -77,8 +77,7 @@ def _reading_fraction(result: CaseResult) -> float:
     each_s = [pool.intake_s or pool.turn_s for pool in pools]
     if end_s <= start_s or not any(each_s):
         return 0.0
-    numbers = range(len(log.pool_of_replica)) if log.numbers is None else log.numbers
-    pool_of = dict(zip(numbers, log.pool_of_replica, strict=True))
+    pool_of = log.pool_by_number
     replicas, read = Counter(log.pool_of_replica), Counter[int]()
     for request in log.requests:
         read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
