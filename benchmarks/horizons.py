@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
+from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
 from sim.study import capacity
 from sim.study.capacity import Capacity, capacities
@@ -164,7 +164,7 @@ def asked(queue: Queue, seed: int, horizon_s: float) -> Scenario:
     """Return a scenario with the service level of the *queue*; its fleet is never simulated."""
     update = {"seed": seed, "horizon_s": horizon_s, "warmup_s": horizon_s / 10}
     plain = load(FLEETS, (f"slo={{ttft_s: {queue.limit_s}, attainment: {queue.attainment}}}",), catalog=load_catalog())
-    return plain.model_copy(update=update | {"fleets": plain.fleets[:1], "replications": FEWEST})
+    return plain.model_copy(update=update | {"fleets": plain.fleets[:1], "replications": FIRST_REPLICATIONS})
 
 
 def of_queues(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
@@ -184,7 +184,7 @@ def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
     catalog = load_catalog()
     scenario = load(FLEETS, (), catalog=catalog)
 
-    def found(seed: int, horizon_s: float, fleet: Fleet, precision: Precision, runs: int = FEWEST) -> Capacity:
+    def found(seed: int, horizon_s: float, fleet: Fleet, precision: Precision, runs: int = FIRST_REPLICATIONS) -> Capacity:
         update = {"seed": seed, "horizon_s": horizon_s, "warmup_s": horizon_s / 10, "replications": runs}
         alone = scenario.model_copy(update=update | {"fleets": (fleet,)})
         with tempfile.TemporaryDirectory() as folder, Cores(1) as workplace:

@@ -24,7 +24,7 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
+from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
 from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.slo import HIGHEST_PERCENT, Slo
 from sim.scenario.sweep import Case, is_deterministic
@@ -527,7 +527,7 @@ class _Search:
     def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
         """Lengthen the horizon; return what the last one gave, and how much each capacity still changes with it."""
         scenario = self._scenario
-        count = scenario.replications if self._precision is None else max(scenario.replications, FEWEST)
+        count = scenario.replications if self._precision is None else max(scenario.replications, FIRST_REPLICATIONS)
         own_s = scenario.horizon_s
         if own_s is None or not can_be_lengthened(scenario):
             return self.run(scenario, range(count), {}), dict.fromkeys(self._random)

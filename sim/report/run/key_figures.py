@@ -18,7 +18,7 @@ from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.comparison import Difference
 from sim.study.metrics.columns import BATCH_MEANS, ENDS, IN_REPORT, OF_SCALING, REPLICATIONS, Column, column
-from sim.study.metrics.statistics import FEWEST
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.points import Point
 
 THIN, OVER, UNSURE = "†", "▲", "?"
@@ -175,7 +175,7 @@ def interval(point: Point, column: Shown) -> str:
         return ""
     if half is None:
         known = not point.row["intervals"] or _marks(point, column.name).endswith(OVER) or not isfinite(value)
-        return "" if known else runs_to_add(FEWEST - int(point.row["replications"]))
+        return "" if known else runs_to_add(LEAST_FOR_INTERVAL - int(point.row["replications"]))
     ends = [point.number(f"{column.name}_ci95_{end}") for end in ENDS]
     if ends[0] is not None and ends[1] is not None:
         return _ends(ends[0], ends[1]) if half else ""
@@ -361,4 +361,4 @@ def _shown(one: Difference | None) -> str:
 def _wanted(one: Difference) -> str:
     """How many replications a difference without an interval lacks."""
     chance = one.first.row["intervals"] or one.second.row["intervals"]
-    return runs_to_add(FEWEST - one.pairs) if chance and one.half_width is None else ""
+    return runs_to_add(LEAST_FOR_INTERVAL - one.pairs) if chance and one.half_width is None else ""

@@ -7,7 +7,7 @@ from math import isnan
 from typing import Any, NamedTuple, Protocol
 
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.statistics import FEWEST, half_width, half_width_within, mean, ratio, share_interval
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, half_width_within, mean, ratio, share_interval
 from sim.units import SECONDS_PER_HOUR
 
 HOURS, UNITS = "window_h", "units"
@@ -81,7 +81,7 @@ class Mean:
         if not values:
             return NOTHING
         same = all(value == values[0] for value in values)
-        half = half_width(values) if len(cases) >= FEWEST else within_runs(cases, name)
+        half = half_width(values) if len(cases) >= LEAST_FOR_INTERVAL else within_runs(cases, name)
         return Figure(values[0] if same else mean(values), half)
 
 
@@ -126,7 +126,7 @@ class Ratio:
         if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
             return NOTHING
         value, half = ratio(amounts, [self.below(one) for one in cases])
-        if len(cases) < FEWEST and self.bottom in TOKENS:
+        if len(cases) < LEAST_FOR_INTERVAL and self.bottom in TOKENS:
             half = self._within_runs(cases, value)
         return Figure(value, half)
 

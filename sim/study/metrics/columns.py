@@ -27,7 +27,7 @@ from sim.study.metrics.averages import (
 )
 from sim.study.metrics.case_metrics import GROUP_OF, PERCENTILES
 from sim.study.metrics.service_level import ATTAINED, cases_overloaded
-from sim.study.metrics.statistics import FEWEST, mean
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
 from sim.units import HOURS_PER_MONTH
 
 MEAN, SHARE, FIRST, JUDGED = Mean(), Share(), First(), Judged()
@@ -85,7 +85,7 @@ REPLICATIONS, BATCH_MEANS, NO_INTERVAL = "replications", "batch means", "none"
 
 def basis(cases: Cases) -> str:
     """What the intervals rest on."""
-    if len(cases) >= FEWEST:
+    if len(cases) >= LEAST_FOR_INTERVAL:
         return REPLICATIONS
     if any(within_runs(cases, name) is not None for name in cases[0].samples.batch_ci95):
         return BATCH_MEANS
