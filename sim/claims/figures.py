@@ -297,7 +297,7 @@ def ledger(spec: LedgerLine, asked: Asked) -> Figure:
         if spec.component not in known:
             raise NoFigure(f"the bill has no component {spec.component!r}{did_you_mean(spec.component, known)}")
         usd = fsum(row["amount_usd"] for row in rows if row["component"] == spec.component)
-        samples.append(usd / case.metrics.machines.window_h)
+        samples.append(usd / case.metrics["window_h"])
     half = half_width(samples)
     return Figure(mean(samples), half, tuple(samples) if half is not None else ())
 

@@ -329,7 +329,10 @@ def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
         return
     bare = found is None or any(one.attained.interval is None for one in found.readings)
     if bare and scenario.replications < LEAST_FOR_INTERVAL and not scenario.workload.deterministic:
-        yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=LEAST_FOR_INTERVAL)
+        yield _(
+            "Fewer than {fewest} replications, so no interval: set replications to 5 or more.",
+            fewest=LEAST_FOR_INTERVAL,
+        )
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:

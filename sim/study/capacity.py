@@ -550,7 +550,7 @@ class _Search:
     def _check(self, fleet: str, runs: Sequence[tuple[float, Sequence[float]]], found: Sequence[Found]) -> HorizonCheck:
         precision = self._precision
         tolerance = precision.relative if precision else max(Precision().relative, self._relative)
-        requests = [one.at.metrics.traffic.requests for one in found if one.at is not None and one.at.status == "ok"]
+        requests = [one.at.metrics["requests"] for one in found if one.at is not None and one.at.status == "ok"]
         levels = [one.slo for one in self._scenario.services] or [self._scenario.slo]
         random = self._random[fleet]
         return horizon_check(
@@ -641,7 +641,7 @@ def _search(
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
-            attained, overloaded = met.traffic.slo_attainment or 0.0, met.traffic.overloaded
+            attained, overloaded = met["slo_attainment"] or 0.0, met["overloaded"]
             tried[value] = TriedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
         return stored
 
@@ -723,4 +723,4 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
 
 def _idle(case: StoredCase) -> bool:
     """Return whether no request arrived in the window: such a load shows nothing of the fleet."""
-    return case.metrics.traffic.requests == 0
+    return bool(case.metrics["requests"] == 0)

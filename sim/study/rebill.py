@@ -160,7 +160,7 @@ class _Metered:
             raise ValueError(f"fleet {case.fleet} has no cost")
         if stored is None:
             return cls(case, machines, idle_window(plan), 0)
-        return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
+        return cls(case, machines, metered(stored, plan), stored.metrics["rejected"])
 
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Return the charges under the scenario *at* this case's point of the sweep."""
@@ -192,7 +192,7 @@ def _fleet(scenario: Scenario, case: Case) -> Fleet:
 def metered(stored: StoredCase, plan: CasePlan) -> Window:
     """Return the measured window of a finished case of *plan*, its intervals summed as far as a bill allows."""
     rows = [Interval(**row) for row in stored.usage().to_pylist()]
-    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics.traffic.warmup_s), rows))
+    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
     # a demand charge asks the parts, whose intervals are not added up
     return replace(
         whole,

@@ -1,19 +1,31 @@
 """How a column of summary.csv comes from the replications of a point: a value and half of its 95 % interval."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any, NamedTuple, Protocol
 
-from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, half_width_within, mean, ratio, share_interval
 from sim.units import SECONDS_PER_HOUR
 
 HOURS, UNITS = "window_h", "units"
 TOKENS = ("output_tokens", "total_tokens", "good_output_tokens")
 PER_MILLION, PER_THOUSAND = 1e6, 1e3
-Cases = Sequence[CaseMetrics]
+
+
+class Case(Protocol):
+    """Figures of one replication by name, and those of each service where a fleet has several."""
+
+    @property
+    def services(self) -> Mapping[str, "Case"]:
+        """Service -> its part of the figures."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the figure *name*; None where the replication has none."""
+
+
+Cases = Sequence[Case]
 
 
 class Figure(NamedTuple):
@@ -61,7 +73,7 @@ def numbers(cases: Cases, name: str) -> list[float]:
 
 def within_runs(cases: Cases, name: str) -> float | None:
     """Half-width of the mean of *name* by batch means inside each run; None where a run has none."""
-    return half_width_within([one.samples.batch_ci95.get(name) for one in cases])
+    return half_width_within([(one["batch_ci95"] or {}).get(name) for one in cases])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +142,12 @@ class Ratio:
             half = self._within_runs(cases, value)
         return Figure(value, half)
 
-    def top(self, case: CaseMetrics) -> float | None:
+    def top(self, case: Case) -> float | None:
         """What is divided, of one replication; None where it lacks a part."""
         amounts = [case[top] for top in self.tops]
         return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
 
-    def below(self, case: CaseMetrics) -> float:
+    def below(self, case: Case) -> float:
         """What it is divided by: hours, thousands of units of work, or millions of tokens."""
         amount: float = case[self.bottom]
         if self.bottom == UNITS:
@@ -147,8 +159,8 @@ class Ratio:
 
         Too wide rather than too narrow: energy grows with the tokens.
         """
-        rates = [one.samples.batch_ci95.get(f"{self.bottom}_per_s") for one in cases]
-        seconds = [one.machines.window_h * SECONDS_PER_HOUR for one in cases]
+        rates = [(one["batch_ci95"] or {}).get(f"{self.bottom}_per_s") for one in cases]
+        seconds = [one["window_h"] * SECONDS_PER_HOUR for one in cases]
         half = half_width_within([rate and rate * span for rate, span in zip(rates, seconds, strict=True)])
         made = sum(one[self.bottom] for one in cases)
         return value * half * len(cases) / made if half and made else None

@@ -102,7 +102,9 @@ def _difference(first: float, second: float) -> float:
 
 
 def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Return whether paired replications (same seeds, so same requests) differ at 95 %; None below LEAST_FOR_INTERVAL pairs."""
+    """Return whether paired replications (same seeds, so same requests) differ at 95 %; None where pairs are too
+    few (LEAST_FOR_INTERVAL).
+    """
     differences = [a - b for a, b in zip(first, second, strict=False)]
     spread = half_width(differences)
     return None if spread is None else abs(mean(differences)) > spread

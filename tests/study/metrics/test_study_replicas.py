@@ -13,7 +13,7 @@ from sim.report.run.page_tables import glance
 from sim.report.run.terminal import terminal_table
 from sim.scenario.slo import Slo
 from sim.study.execution.store import load_case
-from sim.study.metrics.case_metrics import Level
+from sim.study.metrics.machines import Level
 from sim.study.points import Point, summarize, sweep_of
 from tests.small_scenario import SMALL
 
