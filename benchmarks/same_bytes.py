@@ -26,14 +26,8 @@ CHANGES_BY_NATURE = re.compile(
     rb"\(([0-9a-f]{12})\)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:\+00:00|Z)?|\"(?:wall_s|point)\": *[^,]+"
 )
 """The program's digest, the point's which contains it, moments, and seconds that a command took."""
-QUESTIONS = {
-    "capacity": (),
-    "size": ("size",),
-    "sensitivity": ("sensitivity",),
-    "breakeven": ("breakeven",),
-    "plan": ("plan",),
-}
-"""Command -> the section without which a scenario does not ask it."""
+QUESTIONS = ("size", "sensitivity", "breakeven", "plan")
+"""Commands that a scenario asks for by a section of that name."""
 SHORT = ("--replications", "1")
 
 
@@ -105,9 +99,8 @@ def main(kept: Path, before: Path | None) -> int:
             said |= found
     files: dict[str, list[str]] = {}
     for file in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "SHA256SUMS"):
-        name = re.sub(
-            r"\b[0-9a-f]{16,64}\b", "*", str(file.relative_to(out))
-        )  # the digest of a point names the program
+        # the digest of a point rests on the program's
+        name = re.sub(r"\b[0-9a-f]{16,64}\b", "*", str(file.relative_to(out)))
         files.setdefault(name, []).append(digest(file, out))
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copytree(out, kept / "files", dirs_exist_ok=True)
