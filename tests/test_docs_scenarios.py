@@ -12,7 +12,7 @@ from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import has_job, load_for_size
 from sim.yamlio import parse
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem}-{number}")

@@ -15,7 +15,7 @@ from sim.study import capacity
 from sim.study.capacity import Capacity, LoadAxis, at_horizon, can_be_lengthened, capacities, horizon_check
 from sim.study.execution.cores import Cores
 
-sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import horizons
 
 SLO = [Slo(ttft_s=1.0, attainment=0.9)]

@@ -11,7 +11,7 @@ from sim.scenario.reading.load import load_for_size
 from sim.study.size.bounds import Prospects
 from sim.study.size.search_space import units
 
-SIZE = Path(__file__).parents[3] / "scenarios" / "size-72b-chat.yaml"
+SIZE = Path(__file__).parents[2] / "scenarios" / "size-72b-chat.yaml"
 
 
 @pytest.mark.parametrize("sets", [("size.tensor_parallel_sizes=[1, 8]",), ("size.quantizations=[fp16]",)])

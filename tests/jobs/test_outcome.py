@@ -13,7 +13,7 @@ from sim.jobs.report import verdict
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
-SCENARIO = Path(__file__).resolve().parents[4] / "scenarios" / "jobs-on-a-cluster.yaml"
+SCENARIO = Path(__file__).resolve().parents[2] / "scenarios" / "jobs-on-a-cluster.yaml"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from sim.jobs.load import load_job
 from sim.training.outcome import JobRow, job_outcomes, summary
 from sim.units import JOULES_PER_KWH, NANO_PER_USD
 
-SCENARIOS = Path(__file__).resolve().parents[4] / "scenarios"
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from sim.report.assumptions import OLD, price_age_note
 from sim.scenario.reading.load import load
 
 CATALOG = load_catalog()
-DEMO = Path(__file__).parents[4] / "scenarios" / "4x4090-vs-2xa100.yaml"
+DEMO = Path(__file__).parents[2] / "scenarios" / "4x4090-vs-2xa100.yaml"
 
 
 def test_the_newest_price_is_that_of_some_offer() -> None:

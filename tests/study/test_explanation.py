@@ -128,7 +128,7 @@ def test_a_request_waits_for_a_slot_for_its_adapter() -> None:
     """With one slot the second adapter waits until nobody uses the first; the story has words for that."""
     catalog = load_catalog()
     sets = ["fleets.0.pools.0.lora={max_loras: 1, max_cpu_loras: 60, max_lora_rank: 32}", "horizon_s=6", "warmup_s=0"]
-    loaded = load(Path(__file__).parents[4] / "scenarios" / "adapters.yaml", sets, catalog=catalog)
+    loaded = load(Path(__file__).parents[2] / "scenarios" / "adapters.yaml", sets, catalog=catalog)
     journal = journal_of(resolve(loaded, next(iter(cases(loaded))), catalog), 9)
     assert "adapters" in {one.why for one in stretches(journal)}
     assert any("max_loras" in row[0] for row in rows(journal))

@@ -14,7 +14,7 @@ from sim.fidelity.prediction import Prediction
 from sim.fidelity.scores import PredictedRow, inside
 from sim.study.confidence import COVERED, MARKS, METRICS, Bid, Worth, chance_cheaper, read_intervals
 
-sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks" / "fit"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
     from worth import index_of, left_out, located
 finally:
