@@ -1,6 +1,10 @@
-"""What a caller gets wrong ends in a sentence, never in an empty answer or an endless loop."""
+"""What a caller gets wrong ends in a sentence, never in an empty answer or an endless loop.
+
+What goes wrong in a worker process reaches its caller as the same error, with all that it says.
+"""
 
 import os
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,14 @@ import pytest
 
 import sim
 from sim import registry
+from sim.benchdata.errors import BenchdataError
+from sim.catalogue.catalog import UnknownId
+from sim.catalogue.hf_config.config import ConfigError
+from sim.coldstart.start import StartUnknown
+from sim.cost.price_book import CostError, Problem, RateMissing
+from sim.jobs.traces import SHOWN, JobTraceError
+from sim.workload.traces.trace_file import TraceError
+from sim.yamlio import YamlError
 
 POOL: dict[str, Any] = {
     "steptime": {"model": "affine", "base_s": 1.0, "per_token_s": 0.0, "per_context_token_s": 0.0},
@@ -105,3 +117,24 @@ def test_a_fleet_may_have_a_name_that_pandas_takes_for_nothing(scenario: dict[st
     scenario["fleets"][0]["name"] = "NA"
     run = sim.run(scenario, {"sweep": None, "horizon_s": 5}, 1, workers=1, quiet=True)
     assert "NA" in set(run.summary.fleet) & set(run.requests.fleet) & set(run.usage.fleet)
+
+
+ERRORS = [
+    BenchdataError([("runs.csv", 3, "tp is no number"), ("runs.csv", 0, "has no rows")]),
+    UnknownId("gpu", "a10", ("a100-80gb-sxm", "a10g")),
+    ConfigError(Path("config.json"), "hidden_size", "is missing"),
+    StartUnknown("startup.load_s", "nobody has measured it"),
+    CostError(*(Problem(name, "has no price") for name in ("cost.price", "cost.quotes"))),
+    RateMissing(Problem("finance.fx", "has no rate for EUR")),
+    JobTraceError([("jobs.csv", line, "no such GPU") for line in range(SHOWN + 5)]),
+    TraceError([("trace.csv", 2, "negative"), ("trace.csv", 0, "is empty")]),
+    YamlError("scenario.yaml", 7, "a tab"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_survives_the_way_out_of_a_process(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)

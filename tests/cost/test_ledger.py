@@ -1,3 +1,5 @@
+"""The ledger: exact sums, phases, the parts of requests, and what splits among them."""
+
 from dataclasses import replace
 from itertools import pairwise
 
@@ -5,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost import PHASES, Ledger
-from sim.cost.ledger import RARE
+from sim.cost import PHASES, Ledger, RequestUse, request_costs
+from sim.cost.ledger import RARE, split
 
 BUY = {"acquisition": "buy"}
 SITE = {
@@ -161,3 +163,64 @@ def test_a_pool_without_readings_is_an_error_and_not_free(resolve, make_pool, ma
         Ledger.of([reading], plan, 0.0, 60.0)
     both = [reading, replace(reading, pool="b")]
     assert Ledger.of(both, plan, 0.0, 60.0).total_nano_usd > 0
+
+
+seconds = st.floats(0, 1e3)
+uses = st.lists(st.builds(RequestUse, st.sampled_from(["a", "b"]), seconds, seconds, seconds), max_size=20)
+
+
+@given(uses, st.floats(0, 1), st.floats(0, 1))
+def test_requests_and_idleness_sum_to_the_total(resolve, make_pool, make_interval, drawn, busy, prefill):
+    intervals = [make_interval(0.0, 600.0, pool=pool, busy=busy, prefill=prefill) for pool in "ab"]
+    ledger = Ledger.of(intervals, resolve(BUY, make_pool("a"), make_pool("b")), 0.0, 600.0)
+    costs = request_costs(ledger.rows, drawn)
+    assert len(costs) == len(drawn)
+    assert min(costs, default=0) >= 0
+    caused = sum(
+        row.amount_nano_usd
+        for row in ledger.rows
+        if row.phase != "idle" and any(use.pool == row.pool and getattr(use, row.phase) for use in drawn)
+    )
+    assert sum(costs) == caused
+    assert ledger.total_nano_usd - sum(costs) >= ledger.by_phase()["idle"]
+
+
+def test_a_bill_split_by_hand(resolve, make_pool, make_interval):
+    # 4 cards at 0.4 $/h, one hour: 1.60 $. Busy for half, a fifth of that with prompts: 0.16 prefill, 0.64 decode.
+    plan = resolve({"acquisition": "rent", "price": "card/cloud"}, make_pool(), site=None, finance=None)
+    ledger = Ledger.of([make_interval(0.0, 3600.0, busy=0.5, prefill=0.2)], plan, 0.0, 3600.0)
+    took = [RequestUse("p", 270.0, 360.0, 0.0), RequestUse("p", 90.0, 1080.0, 0.0), RequestUse("p", 0.0, 0.0, 0.0)]
+    assert [cost / 1e9 for cost in request_costs(ledger.rows, took)] == pytest.approx([0.12 + 0.16, 0.04 + 0.48, 0])
+
+
+weights = st.lists(st.floats(0, 1e12), min_size=1, max_size=30).filter(lambda values: max(values) > 1e-9)
+
+
+@given(st.integers(0, 10**18), weights)
+def test_no_nano_dollar_is_lost_and_each_part_is_within_one_of_its_share(amount, weights):
+    parts = split(amount, weights)
+    assert sum(parts) == amount
+    total = sum(weights)
+    for part, weight in zip(parts, weights, strict=True):
+        assert part == pytest.approx(amount * (weight / total), abs=1.01, rel=1e-12)
+
+
+@given(st.integers(0, 10**15), st.integers(1, 40))
+def test_equal_weights_differ_by_at_most_one(amount, count):
+    parts = split(amount, [0.1] * count)
+    assert max(parts) - min(parts) <= 1
+    assert parts == sorted(parts, reverse=True)
+
+
+def test_largest_remainder_gets_the_rest():
+    # Hamilton's method by hand: shares 5.33, 3.33, 1.33 of 10 round down to 5, 3, 1; one is left for the first.
+    assert split(10, [16, 10, 4]) == [6, 3, 1]
+
+
+def test_nothing_splits_into_nothing_and_something_needs_a_weight():
+    assert split(0, [0.0, 0.0]) == [0, 0]
+    assert split(0, []) == []
+    with pytest.raises(ValueError, match="all weights are zero"):
+        split(1, [0.0])
+    with pytest.raises(ValueError, match="zero or more"):
+        split(1, [1.0, -1.0])

@@ -1,4 +1,7 @@
-"""One row, one simulation: known outcomes under a step time that is known, and laws under the real one."""
+"""One row, one simulation: known outcomes under a step time that is known, and laws under the real one.
+
+Limits that trtllm-bench sets where nobody gives any.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +10,8 @@ import pytest
 
 from sim.benchdata.row import METRICS, BenchRow
 from sim.catalogue.catalog import load_catalog
-from sim.fidelity.bench_scenario import MOST_REQUESTS, case_of, layout
+from sim.fidelity.bench_scenario import MOST_REQUESTS, case_of, layout, trtllm_bench_limits
+from sim.fidelity.names import match
 from sim.fidelity.prediction import campaigns_of, predict, prepared, simulate
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime import Affine
@@ -225,3 +229,20 @@ def test_a_rate_of_decoding_does_not_count_the_prompt() -> None:
     found = known(row)
     assert found["output_tok_s"] == pytest.approx(1 / STEP_S)
     assert found["req_s"] == pytest.approx(1 / 0.115, rel=0.2)
+
+
+KV_BYTES_PER_TOKEN = 36 * 2 * 8 * 64
+"""gpt-oss-120b in fp8: keys and values of 36 layers with 8 heads of 64."""
+
+
+@pytest.mark.parametrize("precision", ["", "mxfp4"])
+@pytest.mark.parametrize(("prompt", "answer", "requests"), [(1024, 1024, 1024), (1024, 8192, 224), (32768, 1024, 64)])
+def test_mxfp4_counts_two_bytes_for_each_stored_one(precision: str, prompt: int, answer: int, requests: int) -> None:
+    row = BenchRow(2, "a", "GB200", "gpt-oss-120b", precision=precision, kv_dtype="fp8", isl=prompt, osl=answer)
+    names = match(row, CATALOG, campaigns_of(CATALOG))
+    stored_bytes = 116.8e9 * 17 / 32  # half a byte a weight, a byte for 32 of them
+    fit = (names.gpu.memory_bytes.value - 2 * stored_bytes) * 0.95 / KV_BYTES_PER_TOKEN / (prompt + answer)
+    found, tokens = trtllm_bench_limits(names, 1, 1, prompt, answer)
+    assert found == requests
+    assert fit <= found < fit * 1.1 + 10
+    assert tokens == max(requests, 2048)

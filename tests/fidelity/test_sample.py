@@ -4,7 +4,7 @@
 of engine and load, with all of one harness's tensor-parallel runs over PCIe and NVLink. `medians.csv` holds the median
 |error| of each class at the last time that somebody looked. After a change that is meant to move them:
 
-    python tests/fidelity/test_fidelity_sample.py
+    python tests/fidelity/test_sample.py
 """
 
 import csv

@@ -1,15 +1,20 @@
-"""Groups of layers as vLLM deals them, and the blocks that it makes of the memory."""
+"""Groups of layers as vLLM deals them, and the blocks that it makes of the memory.
+
+SGLang's cache of recurrent states: how many requests run at once, and what is left for the KV cache.
+"""
+
+from typing import Any
 
 import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.pool import rank_limits
-from sim.memory import KvLayout, fit
+from sim.memory import KvLayout, StateCache, fit
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
-from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.sweep import cases
 
 CATALOG = load_catalog()
@@ -125,3 +130,101 @@ def test_the_longest_request_fills_the_cache() -> None:
     longest = layout.longest(1000, 2048)
     assert layout.blocks(longest, 2048) <= 1000 < layout.blocks(longest + 1, 2048)
     assert longest == (1000 - (-(-(127 + 2 * 2048) // 16) + 1)) * 16  # the window's group holds two steps and 127 more
+
+
+PLACE = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 48 * 128) * 2)
+"""Of Qwen3.6-27B: 48 layers, 48 heads of 128 by 128 in 32 bit, three inputs of the convolution in 16 bit."""
+
+
+def plan(
+    engine: str, gpu: str = "h200-141gb-sxm", model: str = "qwen3.6-27b", form: str = "none", **batching: Any
+) -> CasePlan:
+    lengths = {"distribution": "fixed", "value": 1000}
+    pool = {"gpu": gpu, "batching": {"gpu_memory_utilization": 0.8, "max_model_len": 16384} | batching}
+    scenario = {
+        "model": model,
+        "engine": engine,
+        "quantization": form,
+        "workload": {
+            "arrivals": {"process": "burst", "num_requests": 1},
+            "lengths": {"prompt": lengths, "output": lengths},
+        },
+        "fleets": [{"name": "one", "pools": [pool]}],
+    }
+    loaded = load(given(scenario), catalog=CATALOG)
+    return resolve(loaded, cases(loaded)[0], CATALOG)
+
+
+def at_once(engine: str, **options: Any) -> int:
+    return rank_limits(plan(engine, **options).pools[0]).max_num_seqs
+
+
+def test_states_take_their_share_of_what_weights_leave() -> None:
+    """By hand: weights leave 65.78 GB, 0.9 / 1.9 of it hold 202 states of 154 MB; three a request, and two ahead."""
+    [pool] = plan("sglang-0.5.16").pools
+    memory = pool.memory
+    free = memory.kv_bytes + memory.states_bytes
+    assert (PLACE, free) == (153_944_064, pytest.approx(65.78e9, rel=1e-3))
+    assert memory.state_places == free * 0.9 / 1.9 // PLACE == 202
+    assert memory.states_bytes == 202 * PLACE
+    assert (
+        memory.kv_tokens == memory.kv_bytes // (16 * 16 * 2 * 4 * 256 * 2) * 16
+    )  # 16 layers, 4 heads, keys and values
+    assert rank_limits(pool).max_num_seqs == 202 // 5 == 40
+    assert "limit a rank to 40 requests at once: 202 places, 5 a request" in pool.kv_note
+
+
+@pytest.mark.parametrize(
+    ("engine", "overlap", "requests"),
+    [
+        ("sglang-0.5.6", False, 67), ("sglang-0.5.7", False, 40), ("sglang-0.5.9", False, 67),
+        ("sglang-0.5.13", False, 67), ("sglang-0.5.14", True, 40), ("sglang-0.5", True, 40),
+    ],
+)  # fmt: skip
+def test_places_of_a_request_follow_the_release(engine: str, overlap: bool, requests: int) -> None:
+    [pool] = plan(engine).pools
+    assert (pool.batching.overlap_schedule, rank_limits(pool).max_num_seqs) == (overlap, requests)
+    assert plan(engine, model="qwen3-32b").pools[0].batching.overlap_schedule
+
+
+def test_operators_move_the_limit() -> None:
+    engine = "sglang-0.5.16"
+    assert at_once(engine, max_num_seqs=8) == 8
+    assert at_once(engine, overlap_schedule=False) == 202 // 3
+    assert at_once("sglang-0.5.9", overlap_schedule=True) == 202 // 5
+    assert at_once(engine, max_mamba_cache_size=400) == 80
+    assert at_once(engine, mamba_ssm_dtype="bfloat16") in (2 * 40 - 1, 2 * 40)
+    without = plan(engine, enable_prefix_caching=False, max_num_seqs=64).pools[0]
+    assert (rank_limits(without).max_num_seqs, without.memory.state_places) == (64, 64)
+    sizes = [plan(engine, mamba_full_memory_ratio=ratio).pools[0] for ratio in (0.2, 0.9, 4.0)]
+    assert sorted(sizes, key=lambda one: rank_limits(one).max_num_seqs) == sizes
+    assert sorted(sizes, key=lambda one: -one.memory.kv_tokens) == sizes
+
+
+def test_states_that_leave_no_room_are_refused() -> None:
+    many = plan("sglang-0.5.16", max_mamba_cache_size=500).infeasible
+    assert many.startswith("needs 76.97 GB for recurrent states, 65.77 GB are left beside the weights; fits at")
+    assert (
+        StateCache(0.9, 5, 4).why_not(65e9, PLACE) == "4 places for recurrent states are fewer than the 5 of a request"
+    )
+    assert StateCache(0.9, 5).why_not(1e9, PLACE).startswith("needs 0.77 GB for recurrent states, 1.00 GB are left")
+    assert StateCache(0.9, 5).why_not(-1.0, PLACE) == ""  # the weights do not fit: that is said elsewhere
+    assert StateCache(0.9, 5).why_not(2e9, PLACE) == ""
+
+
+@pytest.mark.parametrize(("engine", "model"), [("sglang-0.5.16", "qwen3-32b"), ("lmdeploy", "qwen3.6-27b")])
+def test_options_without_such_a_cache_are_refused(engine: str, model: str) -> None:
+    assert rank_limits(plan(engine, model=model, gpu="h200-141gb-sxm").pools[0]).max_num_seqs > 100
+    with pytest.raises(ScenarioErrors, match="max_mamba_cache_size: needs a model with recurrent states"):
+        plan(engine, model=model, max_mamba_cache_size=400)
+
+
+def test_one_card_runs_as_many_as_were_measured() -> None:
+    """deplodock's Qwen3-Coder-Next-FP8 on an RTX PRO 6000 (optimal_mcr_pro6000, a64f1bc9) keeps no prefixes and has as
+    many places as `--max-running-requests`: 36 requests of 8,000 tokens ran at once, 44 did not.
+    """
+    options: dict[str, Any] = {"enable_prefix_caching": False, "gpu_memory_utilization": 0.9}
+    for asked, all_run in ((36, True), (44, False)):
+        [pool] = plan("sglang-0.5", "rtx-pro-6000", "qwen3-coder-next", "fp8", **options, max_num_seqs=asked).pools
+        found = pool.memory
+        assert (found.kv_tokens >= 8000 * asked) is all_run

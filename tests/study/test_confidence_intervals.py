@@ -1,6 +1,10 @@
-"""Intervals hold 80 % of what was left out, and what they leave of a sizing."""
+"""Intervals hold 80 % of what was left out, and what they leave of a sizing.
+
+What docs/fidelity.md and docs/calibrate.md say of intervals is what data/fidelity/intervals.yaml holds.
+"""
 
 import csv
+import re
 import sys
 from collections import defaultdict
 from itertools import pairwise
@@ -12,7 +16,7 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.prediction import Prediction
 from sim.fidelity.scores import PredictedRow, inside
-from sim.study.confidence import COVERED, MARKS, METRICS, Bid, Worth, chance_cheaper, read_intervals
+from sim.study.confidence import COVERED, MARKS, METRICS, Bid, Interval, Worth, chance_cheaper, read_intervals
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
@@ -109,3 +113,35 @@ def test_a_measurement_is_inside_where_it_is_a_factor_within_the_interval_of_the
 
     (found,) = inside([row(8.1, "g"), row(12.6, "g"), row(12.4, "h")])
     assert (found.mark, found.quantity, found.rows, found.pairs, found.share) == (MARKS[1], "tpot", 3, 2, 0.75)
+
+
+ROOT = load_catalog().root
+SHIPPED = read_intervals(ROOT / "fidelity" / "intervals.yaml")
+ROWS = {"tokens/s": "throughput", "TPOT": "tpot", "TTFT": "ttft", "power": "power"}
+
+
+def page(name: str) -> str:
+    return (ROOT.parent / "docs" / name).read_text()
+
+
+def told(interval: Interval | None) -> str:
+    return "too few" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_table_of_marks(row: str) -> None:
+    _, _, table = page("fidelity.md").partition(f"| times the prediction | {' | '.join(MARKS)} |")
+    (cells,) = re.findall(rf"^\| {row} \| (.*) \|$", table, re.MULTILINE)
+    assert cells.split(" | ") == [told(SHIPPED.of(ROWS[row], mark)) for mark in MARKS]
+
+
+@pytest.mark.parametrize("name", ["fidelity.md", "calibrate.md"])
+def test_servers_that_their_owner_calibrated(name: str) -> None:
+    text = " ".join(page(name).split())
+    assert SHIPPED.calibrated
+    assert [metric for metric, own in SHIPPED.calibrated.items() if told(own) not in text] == []
+
+
+def test_what_calibrated_servers_are_compared_with() -> None:
+    text = " ".join(page("calibrate.md").split())
+    assert [metric for metric in SHIPPED.calibrated if told(SHIPPED.of(metric, MARKS[0])) not in text] == []

@@ -204,7 +204,7 @@ def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
             assert load_job(path, catalog=catalog).question, path
             continue
         if not {"workload", "base"} & read(path).data.keys():
-            continue  # a claim that the catalogue decides: tests/study/claims reads it
+            continue  # a claim that the catalogue decides: tests/claims reads it
         scenario = load(path, catalog=catalog)
         assert scenario.question, path
         for case in cases(scenario):
