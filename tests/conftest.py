@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
+from made_up_cases import make_case, two_fleets
 from typer.testing import CliRunner
 
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
@@ -48,6 +49,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         law._hypothesis_internal_use_settings = settings(stated, max_examples=taken)
     gc.freeze()
 
+
+__all__ = ["make_case", "two_fleets"]
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
