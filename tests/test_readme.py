@@ -96,6 +96,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     program.stop()
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme(clone: Path) -> None:
     (snippet,) = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
     (clone / "snippet.py").write_text(shortened(snippet))
@@ -108,6 +109,7 @@ BLOCKS = {block: f"{page}: {block.splitlines()[0]}" for page, text in PAGES.item
 """What stands on two pages runs once."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [pytest.param(block, id=name) for block, name in BLOCKS.items()])
 def test_every_command_runs(clone: Path, block: str) -> None:
     path = f"{clone / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -145,6 +147,7 @@ def test_every_arrival_process_is_one() -> None:
     assert len(written) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_site_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Strictly: a link or an anchor that leads nowhere is an error. Without the search, which indexes every word."""

@@ -162,6 +162,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_anew(
     scenario: dict[str, Any], tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

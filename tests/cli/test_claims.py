@@ -118,6 +118,7 @@ def test_a_quick_command_says_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_large_sweep_ends_within_its_time_limit(tmp_path: Path) -> None:
     sizes = ", ".join(str(512 + i) for i in range(3000))
     text = SERVED.partition("claim:")[0] + f"sweep: {{fleets.0.pools.0.batching.max_num_batched_tokens: [{sizes}]}}\n"

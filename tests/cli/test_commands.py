@@ -183,6 +183,7 @@ def test_values_are_shown_with_their_sources(inside: Inside) -> None:
     assert lines[place + 1][:2] == ["datasheet,", "ada_wp:"]
 
 
+@pytest.mark.slow
 def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path) -> None:
     assert inside("init", "my-service").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpufleet.schema.json", "my-service.yaml"]
@@ -197,6 +198,7 @@ def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path
     assert schema["properties"]["horizon_s"]["description"].startswith("When arrivals stop")
 
 
+@pytest.mark.slow
 def test_what_init_has_in_comments_for_other_commands_is_valid(inside: Inside, tmp_path: Path) -> None:
     assert inside("init", "my-service").returncode == 0
     lines, inside_one = [], False

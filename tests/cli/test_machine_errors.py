@@ -100,6 +100,7 @@ def test_names_of_5000_characters(
     assert len(line) < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
@@ -115,6 +116,7 @@ def test_names_of_any_script_in_any_locale(tmp_path: Path, env: dict[str, str]) 
     assert "四張顯示卡 ☃" in (out / "summary.csv").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_folder_that_the_locale_cannot_name(tmp_path: Path) -> None:
     scenario = tmp_path / "s.yaml"
     scenario.write_text(SCENARIO % ("結果", "a"), encoding="utf-8")

@@ -67,6 +67,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     done = run("--relative", "0.2", "--set", "plan.reserve_units=1")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -99,6 +100,7 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     assert (out / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_a_second_plan_takes_its_cases_from_the_first(folder: Path) -> None:
     first = run("--relative", "0.2", "--out", "out", "--no-report")
     points = folder / "out" / "points"
@@ -198,6 +200,7 @@ plan:
 HELD = ["existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd"]
 
 
+@pytest.mark.slow
 def test_existing_units_and_the_api_are_in_every_table_and_told(folder: Path) -> None:
     (folder / "s.yaml").write_text(EXISTING)
     done = run("--relative", "0.2", "--out", "o")

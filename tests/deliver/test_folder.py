@@ -136,6 +136,7 @@ def name(*sets: str, **options: object) -> str:
     return default_folder(load("s.yaml", sets, catalog=CATALOG), "", sets, **options).name
 
 
+@pytest.mark.slow
 def test_what_is_set_goes_to_a_folder_of_its_own(folder: Path) -> None:
     assert gpufleet("run").exit_code == 0
     before = answer(folder / "outputs" / "tiny")
@@ -192,6 +193,7 @@ def test_another_question_is_refused_without_force(folder: Path, options: list[s
     assert answer(folder / "out") == answer(folder / "new")
 
 
+@pytest.mark.slow
 def test_other_commands_keep_to_it(folder: Path) -> None:
     assert gpufleet("run", "--out", "out").exit_code == 0
     refused = gpufleet("capacity", "--out", "out", "--relative", "0.5")
@@ -202,6 +204,7 @@ def test_other_commands_keep_to_it(folder: Path) -> None:
     assert gpufleet("capacity", "--out", "c", "--relative", "0.5").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_larger_answer_to_the_same_question_goes_on(folder: Path) -> None:
     assert gpufleet("run", "--out", "out").exit_code == 0
     found = points(folder / "out")

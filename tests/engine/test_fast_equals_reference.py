@@ -26,6 +26,7 @@ def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Reques
     return fast, engine, reference.run([Request(**r) for r in requests]), reference
 
 
+@pytest.mark.slow
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
 @settings(max_examples=200, deadline=None)
 def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Affine) -> None:

@@ -71,6 +71,7 @@ def fitted_to(gpus: int) -> tuple[list[BenchRow], FittedFactors]:
     return rows, calibrate(rows, GPU, catalog, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("truth", "gpus"), [(ONE_GPU, 1), (TWO_GPUS, 2)])
 def test_known_factors_come_back_within_their_intervals(truth: dict[str, float], gpus: int) -> None:
     _, fitted = fitted_to(gpus)
@@ -87,6 +88,7 @@ def test_known_factors_come_back_within_their_intervals(truth: dict[str, float],
         assert error.after < 0.25 * error.before
 
 
+@pytest.mark.slow
 def test_runs_of_the_catalogue_s_own_machine_change_nothing(catalog: Catalog) -> None:
     fitted = calibrate(made_with({}, runs(), catalog), GPU, catalog, 1)
     assert all(factor.factor == pytest.approx(1, abs=1e-6) for _, factor in factors(fitted.calibration))
@@ -109,6 +111,7 @@ def test_speculative_runs_take_no_part(catalog: Catalog) -> None:
         calibrate([replace(rows[0], spec_decode="eagle")], GPU, catalog, 1)
 
 
+@pytest.mark.slow
 def test_runs_that_contradict_each_other_determine_less(catalog: Catalog) -> None:
     rows, agreeing = fitted_to(1)
     wild = [
@@ -179,6 +182,7 @@ def test_a_scenario_uses_what_was_written(tmp_path: Path, plan_with: Callable[..
         } <= told.keys()
 
 
+@pytest.mark.slow
 def test_own_runs_narrow_the_interval_of_the_server_that_they_were_made_on(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "my-gpu.yaml").write_text(calibration_text(fitted_to(1)[1].calibration))
     fixed = {"distribution": "fixed", "value": 512}

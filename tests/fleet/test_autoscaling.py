@@ -94,6 +94,7 @@ def serving(result: CaseResult, at_s: float) -> int:
     return sum(one.state == "serving" and one.start_s <= at_s < one.end_s for one in result.log.intervals)
 
 
+@pytest.mark.slow
 def test_replicas_follow_the_load(hpa: CaseResult) -> None:
     check_laws(hpa)
     assert serving(hpa, 3000) == 1
@@ -108,6 +109,7 @@ def test_replicas_follow_the_load(hpa: CaseResult) -> None:
     assert all(one.start_s % 15 == 0 for one in starts if one.start_s % 400)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(hpa: CaseResult, tmp_path: Path) -> None:
     again = run(tmp_path)
     assert again.log.intervals == hpa.log.intervals

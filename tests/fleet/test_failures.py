@@ -101,6 +101,7 @@ def test_few_crews_are_those_of_the_machine_repairman(plan: CasePlan) -> None:
     assert np.mean(means) == pytest.approx(expected, abs=WITHIN_999 * np.std(means, ddof=1) / 10**0.5)
 
 
+@pytest.mark.slow
 def test_a_queue_with_breakdowns_is_as_long_as_in_closed_form(plan: CasePlan) -> None:
     """M/M/1 whose server breaks down at any time and goes on where it stopped (White and Christie, 1958)."""
     arrive, serve, fail, mend = 0.4, 64 / 40, 1 / 20, 1 / 5
@@ -190,6 +191,7 @@ def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
     assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]
 
 
+@pytest.mark.slow
 def test_two_replicas_that_break_down_are_as_full_as_their_markov_chain(plan: CasePlan) -> None:
     """The shorter queue of two servers that fail independently; the other one goes on with what a failed one had."""
     arrive, serve, fail, mend = 1.4, 64 / 40, 1 / 20, 1 / 5

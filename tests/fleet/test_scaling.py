@@ -156,6 +156,7 @@ def test_rent_runs_from_a_start_to_its_stop_in_whole_steps(tmp_path: Path) -> No
     assert hourly.ledger.by_phase()["booting"] > 0
 
 
+@pytest.mark.slow
 def test_no_edge_of_the_window_is_a_start_or_a_stop(tmp_path: Path) -> None:
     # the window begins in the middle of the run of 1 and 2: the whole hour is due when they stop, less what ran before
     result = run(tmp_path, step=3600, warmup=2700)
@@ -167,6 +168,7 @@ def test_no_edge_of_the_window_is_a_start_or_a_stop(tmp_path: Path) -> None:
     assert early.ledger.total_nano_usd / 1e9 == pytest.approx(0.5 * (3000 + 2 * 1200) / HOUR, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_bills_in_memory_follow_starts_and_stops(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, step=3600, warmup=2700)
     stored = run_points(scenario, CATALOG, tmp_path / "out", Cores(1), lambda *_: None)

@@ -50,6 +50,7 @@ def found(asked: Any, out: Path, precision: Precision | None = None) -> Capacity
     return one
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_long_run_capacity_whatever_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizons, "LONG_QUEUE", 1_000_000)
     queue = horizons.QUEUES[1]

@@ -44,6 +44,7 @@ def found(asked: Any, out: Path, precision: Precision | None) -> Capacity:
     return one
 
 
+@pytest.mark.slow
 def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> None:
     asked = scenario(tmp_path)
     assert [precision_of(asked, relative).relative for relative in (0.02, 0.3)] == [0.1, 0.3]
@@ -58,6 +59,7 @@ def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> 
     assert capacity_notes([one], Precision(relative=0.2)) == []
 
 
+@pytest.mark.slow
 def test_the_work_ends_and_the_answer_says_what_to_set(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "precision={relative: 0.01, max_replications: 6}")
     one = found(asked, tmp_path / "out", precision_of(asked, 0.1))

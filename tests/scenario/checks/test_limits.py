@@ -204,6 +204,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_configs(tmp_path: Path) -> None:
     """Every key with three odd values in turn, for every architecture: a model or one line."""
     odd = cycle(ODD)

@@ -198,6 +198,7 @@ def test_sglang_cuts_the_prompts_of_a_step_among_ranks_that_step_together(
     assert (batching.chunked_prefill_size, batching.schedule_conservativeness) == of_a_rank
 
 
+@pytest.mark.slow
 def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
     for path in sorted((root / "scenarios").rglob("*.yaml")):
         if has_job(path):

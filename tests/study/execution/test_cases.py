@@ -91,6 +91,7 @@ def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, 
     assert simulated == ["bought"] * 2
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_for_all_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     def found(costs: dict[str, str], out: str) -> Any:
         with Cores(1) as cores:

@@ -90,6 +90,7 @@ def certificates(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
+@pytest.mark.slow
 def test_tls(folder: Path, tmp_path: Path, root: Path) -> None:
     (folder / "s.yaml").write_text(SCENARIO % "t.csv")
     asked = ["run", str(folder / "s.yaml"), "--no-report", "--quiet", "--out", str(folder / "out"), "--cluster"]

@@ -161,6 +161,7 @@ def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
         read_sealed(tmp_path / "h.json")
 
 
+@pytest.mark.slow
 def test_one_process_owns_a_folder(folder: Path) -> None:
     code = "import sys, time, pathlib\nfrom sim.deliver.folder import owned\n"
     code += "with owned(pathlib.Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
@@ -316,6 +317,7 @@ def test_a_point_that_is_another_one_is_simulated_again(
     assert len(caplog.messages) == strange
 
 
+@pytest.mark.slow
 def test_a_search_counts_no_point_twice_either(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     text = SECOND_AFFINE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
     (tmp_path / "s.yaml").write_text(text)

@@ -56,6 +56,7 @@ def test_cutting_intervals_changes_nothing(levels: list[int], parts: int) -> Non
     assert one.mean <= one.highest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", ["one", "hpa"])
 def test_figures_are_those_of_usage(run: sim.Run, fleet: str) -> None:
     # requests that were under way at the end are answered behind it
@@ -73,6 +74,7 @@ def test_figures_are_those_of_usage(run: sim.Run, fleet: str) -> None:
     assert row.gpu_hours_per_day == pytest.approx(24 * usage_s[usage.state.isin(ON)].sum() / 500)
 
 
+@pytest.mark.slow
 def test_a_scaled_fleet_has_the_gpus_that_it_holds_and_never_its_bound(run: sim.Run) -> None:
     rows = run.summary.set_index("fleet")
     fixed, scaled = rows.loc["one"], rows.loc["hpa"]
