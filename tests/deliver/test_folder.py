@@ -6,8 +6,10 @@ No result is destroyed by another question, and the same question goes on where 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from small_scenario import TINY, variant
 from typer.testing import CliRunner, Result
 
 from sim.catalogue.catalog import load_catalog
@@ -92,23 +94,17 @@ def test_files_and_folders_have_the_modes_of_the_umask(tmp_path, umask, file, fo
     assert set(modes.values()) == {file}
 
 
-TWO_FLEETS = """\
-name: tiny
-workload:
-  arrivals: {process: poisson, rate_rps: 5}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: geometric, mean: 10}}
-horizon_s: 20
-slo: {ttft_s: 1}
-precision: {max_replications: 5}
-fleets:
-"""
-FLEET = """\
-  - name: %s
-    pools:
-      - steptime: {model: affine, base_s: 0.05, per_token_s: 1.0e-5, per_context_token_s: 1.0e-8}
-        batching: {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
-"""
-TWO_FLEETS += FLEET % "first one" + FLEET % "second"
+POOL = {
+    "steptime": {"model": "affine", "base_s": 0.05, "per_token_s": 1.0e-5, "per_context_token_s": 1.0e-8},
+    "batching": {"policy": "vllm", "max_num_seqs": 2, "max_num_batched_tokens": 2048, "num_gpu_blocks": 50_000},
+}
+
+
+def fleets(*names: str) -> dict[str, Any]:
+    return {"precision": {"max_replications": 5}, "fleets": [{"name": name, "pools": [POOL]} for name in names]}
+
+
+TWO_FLEETS = variant(TINY, fleets("first one", "second"))
 CATALOG = load_catalog()
 TABLES = ("summary.csv", "requests.csv", "usage.csv")
 
@@ -213,7 +209,8 @@ def test_a_larger_answer_to_the_same_question_goes_on(folder: Path) -> None:
         assert found < points(folder / "out")
         found = points(folder / "out")
     assert "(replications)" in gpufleet("run", "--out", "out").stderr
-    (folder / "s.yaml").write_text(TWO_FLEETS + FLEET % "third" + "replications: 3\n")
+    three = fleets("first one", "second", "third") | {"replications": 3}
+    (folder / "s.yaml").write_text(variant(TINY, three))
     assert gpufleet("run", "--out", "out").exit_code == 0
     assert found < points(folder / "out")
 

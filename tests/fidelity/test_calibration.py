@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import planned
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -15,9 +16,7 @@ from sim.fidelity.calibration import FittedFactors, NothingToFit, calibrate, cal
 from sim.fidelity.fit import Simulator, adjusted, calibration_of
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.sweep import cases
 from sim.steptime import Calibration, Factor
 from sim.study.confidence import fleet_worth
 from sim.yamlio import dump
@@ -152,9 +151,7 @@ def plan_with(tmp_path: Path, catalog: Catalog) -> Callable[..., CasePlan]:
             "fleets": [{"name": "f", "pools": [*pools]}],
             **top,
         }  # fmt: skip
-        (tmp_path / "s.yaml").write_text(dump(data))
-        scenario = load(tmp_path / "s.yaml", catalog=catalog)
-        return resolve(scenario, cases(scenario)[0], catalog)
+        return planned(tmp_path, data)
 
     return plan_with
 

@@ -12,8 +12,9 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from small_scenario import loaded, ran
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Transfer
 from sim.cost import MIDNIGHT
@@ -24,7 +25,6 @@ from sim.fleet.scaling import Links
 from sim.records import Interval
 from sim.scenario.experiment import Schedule
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import Cores
@@ -56,15 +56,11 @@ USUAL = {
 
 
 def scenario_of(folder: Path, **values: object):
-    (folder / "s.yaml").write_text(SCENARIO % (USUAL | values))
-    return load(folder / "s.yaml", (), catalog=CATALOG)
+    return loaded(folder, SCENARIO % (USUAL | values))
 
 
 def run(folder: Path, **values: object) -> CaseResult:
-    scenario = scenario_of(folder, **values)
-    result = run_case(scenario, cases(scenario)[0], CATALOG)
-    assert isinstance(result, CaseResult)
-    return result
+    return ran(folder, SCENARIO % (USUAL | values))
 
 
 def by_replica(result: CaseResult) -> dict[int, list[Interval]]:

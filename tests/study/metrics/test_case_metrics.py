@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from small_scenario import SMALL
 
 import sim
 from sim.report.run.page_tables import glance
@@ -15,7 +16,6 @@ from sim.scenario.slo import Slo
 from sim.study.execution.store import load_case
 from sim.study.metrics.case_metrics import Level
 from sim.study.points import Point, summarize, sweep_of
-from tests.small_scenario import SMALL
 
 LONGER = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200")
 SCALED = LONGER.replace("rate_rps: 1}", "rate_rps: 4}")
