@@ -17,9 +17,12 @@ from sim.workload.arrivals import Arrivals
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = {"README.md": README} | {f"docs/{page.name}": page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = {
+    page.relative_to(ROOT).as_posix(): page.read_text()
+    for page in (*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/*.md")))
+}
 
-NOT_HERE = ("git clone", "cd gpufleet", "make test")
+NOT_HERE = ("git clone", "cd gpufleet", "make test", "make lint", "make language", ".venv/bin/python -m pytest")
 """Lines that a test does not run: it stands in the clone already, and it is part of the tests."""
 
 
@@ -36,12 +39,14 @@ SHORT_S, SHORT_WARMUP_S = 16, 4
 """What is simulated here: that a command runs does not depend on how long."""
 
 IMPORTS = f"""
-import os
+import os, sys
 import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
 import sim.api.public, sim.cli
-from sim.study import capacity, cost_gap
+from sim.study import cost_gap
+sys.path.append({str(ROOT / "tests")!r})
+from stated_horizons import keep_stated_horizons
 cost_gap.FULL_HORIZON_S = {SHORT_S}
-capacity.can_be_lengthened = lambda _: False
+keep_stated_horizons()
 os.cpu_count = lambda: 1  # other tests run on the other cores
 os.fsync = lambda _: None
 # what the first scenario of a process makes pydantic build
