@@ -16,6 +16,7 @@ from hypothesis.internal.conjecture import providers
 from made_up_cases import make_case, two_fleets
 from typer.testing import CliRunner
 
+from sim import registry
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
@@ -65,6 +66,13 @@ def _machine() -> Iterator[None]:
         patched.setattr(os, "cpu_count", lambda: 1)
         patched.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> Iterator[None]:
+    """A policy that a test registers is gone after its file: messages of other tests list the built-in ones alone."""
+    yield
+    registry._SPECS.clear()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ import pytest
 
 import sim
 
+pytestmark = pytest.mark.slow
+
 
 def executed(pieces: list[str]) -> dict[str, Any]:
     space: dict[str, Any] = {"__name__": "a_notebook"}

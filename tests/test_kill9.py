@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_killed_at_twenty_moments_every_command_ends_as_undisturbed(root) -> None:
     done = subprocess.run([sys.executable, str(root / "tests" / "kill9.py"), "20"], capture_output=True, text=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_scenario import two_fleets
 
 import sim
 from sim import registry
@@ -68,6 +69,11 @@ def annotated(type_: Any) -> Any:
 
     make.__annotations__["weights"] = type_
     return make
+
+
+@pytest.fixture
+def scenario() -> dict[str, Any]:
+    return two_fleets()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -162,6 +168,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_script_s_policy_works_in_workers_and_another_version_is_simulated_anew(
     scenario: dict[str, Any], tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

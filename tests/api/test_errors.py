@@ -95,6 +95,7 @@ def test_a_bracket_has_a_width(scenario: dict[str, Any], relative: Any) -> None:
         sim.capacity(scenario, relative=relative, workers=1, quiet=True)
 
 
+@pytest.mark.slow
 def test_an_answer_keeps_its_folder_and_does_not_take_another_one_s_files_for_its_own(
     scenario: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

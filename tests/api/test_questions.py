@@ -25,6 +25,7 @@ ASKED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ASKED)
 def test_every_answer_has_a_verdict_a_table_frames_and_figures(question: str, scenario: dict[str, Any]) -> None:
     values, options, frames = ASKED[question]

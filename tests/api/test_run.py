@@ -28,6 +28,7 @@ def test_importing_sim_imports_nothing_else() -> None:
         _ = sim.rum  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_frames_are_the_files_of_the_command_line(scenario: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(dump(scenario))
     out = tmp_path / "cli"
@@ -159,6 +160,7 @@ def test_paths_in_a_dict_start_at_the_current_directory(
     assert run.summary.requests.tolist() == [2, 2]
 
 
+@pytest.mark.slow
 def test_no_fleet_that_runs_is_an_exception_with_the_table(scenario: dict[str, Any]) -> None:
     scenario["fleets"] = [{"name": "tiny", "model": "qwen2-72b-instruct", "pools": [{"gpu": "l4"}]}]
     with pytest.raises(sim.Infeasible, match=r"^fleets\.tiny: ") as told:
@@ -194,6 +196,7 @@ def test_a_scenario_for_size_may_have_no_fleets_to_check() -> None:
     assert found.verdict == "0 cases to simulate. No fleets: sim.size chooses them."
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_question_is_refused(scenario: dict[str, Any], tmp_path: Path) -> None:
     sim.run(scenario, {"sweep": None}, 1, tmp_path / "out", workers=1, quiet=True)
     with pytest.raises(sim.FolderRefused, match="another question") as told:

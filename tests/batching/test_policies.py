@@ -4,16 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import planned
 
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fleet.pool import SCHEDULES, engines_per_replica, rank_limits
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.sweep import cases
-from sim.yamlio import dump
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +26,7 @@ def plan_of(folder: Path, catalog: Catalog, **pool: Any) -> CasePlan:
         "horizon_s": 60,
         "fleets": [{"name": "f", "pools": [{"gpu": "rtx-4090", **pool}]}],
     }
-    (folder / "s.yaml").write_text(dump(data))
-    scenario = load(folder / "s.yaml", catalog=catalog)
-    return resolve(scenario, cases(scenario)[0], catalog)
+    return planned(folder, data)
 
 
 def test_every_policy_has_a_schedule_and_every_engine_a_policy(catalog: Catalog) -> None:

@@ -47,6 +47,7 @@ def test_the_page_is_of_these_files(root: Path) -> None:
     assert told == {path.stem: digest_of(path) for path in files}
 
 
+@pytest.mark.slow
 def test_cheap_claims_come_to_what_the_page_says(root: Path, catalog: Catalog) -> None:
     files = {name: path for name, path in claim_files().items() if not effort(path, catalog)}
     assert len(files) >= 10
@@ -56,6 +57,7 @@ def test_cheap_claims_come_to_what_the_page_says(root: Path, catalog: Catalog) -
         assert section in page, one.id
 
 
+@pytest.mark.slow
 def test_two_claims_from_end_to_end(gpufleet, tmp_path: Path) -> None:
     done = gpufleet("claims", "c04", "C09", "--out", "answer", "--workers", "1", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")

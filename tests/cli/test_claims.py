@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from small_scenario import REFEREE
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -26,16 +27,9 @@ claim:
   parts: [{says: three times, figure: share, claimed: 3, holds: {within: 0.2}}]
   reason: It is {share:.1f} times.
 """
-SERVED = """\
-workload:
-  arrivals: {process: poisson, rate_rps: 1.0}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 10}}
-horizon_s: 100
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+SERVED = (
+    REFEREE
+    + """\
 claim:
   article: "002"
   statement: It is fast.
@@ -47,6 +41,7 @@ claim:
   parts: [{says: fast, figure: column, holds: {at_most: 3}}]
   reason: It is {column:.1f}.
 """
+)
 
 
 def checked(tmp_path: Path, text: str, *options: str) -> tuple[int, list[str], str]:
@@ -77,11 +72,11 @@ def test_all_mistakes_of_a_claim_come_at_once(tmp_path: Path) -> None:
 def test_figures_of_a_fleet_are_checked_without_a_simulation(tmp_path: Path) -> None:
     code, told, shown = checked(tmp_path, SERVED)
     assert (code, shown) == (2, "")
-    assert [line.partition(":")[0] for line in told] == ["14", "15", "16", "17"]
+    assert [line.partition(":")[0] for line in told] == ["17", "18", "19", "20"]
     assert "summary.csv has no column 'ttft_s_p59x'" in told[0]
     assert "must be above 0" in told[1]
     assert "pols" in told[2]
-    assert told[3].startswith("17: claim.figures.load: ")
+    assert told[3].startswith("20: claim.figures.load: ")
 
 
 def test_shipped_claims_pass(tmp_path: Path) -> None:
@@ -118,6 +113,7 @@ def test_a_quick_command_says_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_large_sweep_ends_within_its_time_limit(tmp_path: Path) -> None:
     sizes = ", ".join(str(512 + i) for i in range(3000))
     text = SERVED.partition("claim:")[0] + f"sweep: {{fleets.0.pools.0.batching.max_num_batched_tokens: [{sizes}]}}\n"

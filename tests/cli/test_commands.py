@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from small_scenario import REFEREE
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -21,18 +22,6 @@ from sim.cli.frame import next_command
 from sim.scenario.reading.load import load
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
-
-REFEREE = """\
-workload:
-  arrivals: {process: poisson, rate_rps: 1.0}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 10}}
-horizon_s: 100
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-"""
 
 
 @dataclass(frozen=True)
@@ -112,8 +101,8 @@ def test_bad_input_is_one_line_each_and_nothing_is_written(gpufleet: Command, tm
     done = gpufleet(command, "s.yaml", "--set", "seed=-1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        "s.yaml:2: workload.arrivals.rate_rps: must be above 0, not -1",
-        "s.yaml:3: workload.lengths.prompt.distribution: unknown distribution 'fixt'; did you mean fixed?",
+        "s.yaml:3: workload.arrivals.rate_rps: must be above 0, not -1",
+        "s.yaml:5: workload.lengths.prompt.distribution: unknown distribution 'fixt'; did you mean fixed?",
         "--set seed: must be 0 or more, not -1",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
@@ -183,6 +172,7 @@ def test_values_are_shown_with_their_sources(inside: Inside) -> None:
     assert lines[place + 1][:2] == ["datasheet,", "ada_wp:"]
 
 
+@pytest.mark.slow
 def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path) -> None:
     assert inside("init", "my-service").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpufleet.schema.json", "my-service.yaml"]
@@ -197,6 +187,7 @@ def test_init_writes_a_scenario_that_passes_check(inside: Inside, tmp_path: Path
     assert schema["properties"]["horizon_s"]["description"].startswith("When arrivals stop")
 
 
+@pytest.mark.slow
 def test_what_init_has_in_comments_for_other_commands_is_valid(inside: Inside, tmp_path: Path) -> None:
     assert inside("init", "my-service").returncode == 0
     lines, inside_one = [], False

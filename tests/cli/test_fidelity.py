@@ -25,6 +25,7 @@ fleets: [{name: a, pools: [{gpu: rtx-4090, max_model_len: 4096}]}]
 """
 
 
+@pytest.mark.slow
 def test_a_scenario_names_what_it_wrote(gpufleet: Command, tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text(RUNS)
     (tmp_path / "s.yaml").write_text(SCENARIO)

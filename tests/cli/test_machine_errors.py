@@ -8,24 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import REFEREE, variant
 
 from sim import cli
 from sim.study.execution import cases
 
-SCENARIO = """\
-name: %s
-workload:
-  arrivals: {process: constant, rate_rps: 1.0}
-  lengths: {prompt: {distribution: fixed, value: 9}, output: {distribution: fixed, value: 3}}
-horizon_s: 3
-fleets:
-  - name: %s
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-sweep: {workload.arrivals.rate_rps: [1, 2, 3]}
-"""
+SHORT = {
+    "workload.arrivals": {"process": "constant", "rate_rps": 1.0},
+    "horizon_s": 3,
+    "sweep": {"workload.arrivals.rate_rps": [1, 2, 3]},
+}
 ASCII = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def called(name: str, fleet: str) -> str:
+    return variant(REFEREE, SHORT | {"name": name, "fleets.0.name": fleet})
 
 
 def command(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[bytes]:
@@ -47,7 +44,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> Any:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
-    scenario.write_text(SCENARIO % ("s", "a"))
+    scenario.write_text(called("s", "a"))
     asked = ("run", scenario, "--out", out, "--workers", 1, "--quiet", "--no-report")
     whole, calls = cases.save_case, iter([False, True])
 
@@ -76,7 +73,7 @@ def test_a_table_that_finds_no_room(
     from sim.deliver import run as deliver
 
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
-    scenario.write_text(SCENARIO % ("s", "a"))
+    scenario.write_text(called("s", "a"))
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -92,7 +89,7 @@ def test_a_table_that_finds_no_room(
 def test_names_of_5000_characters(
     asked: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "s.yaml").write_text(SCENARIO % ("s", "a"))
+    (tmp_path / "s.yaml").write_text(called("s", "a"))
     monkeypatch.chdir(tmp_path)
     assert ended(monkeypatch, *(one.format(s="s.yaml") for one in asked), "x" * 5000) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -100,6 +97,7 @@ def test_names_of_5000_characters(
     assert len(line) < 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
@@ -109,15 +107,16 @@ def test_names_of_5000_characters(
 )
 def test_names_of_any_script_in_any_locale(tmp_path: Path, env: dict[str, str]) -> None:
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
-    scenario.write_text(SCENARIO % ("s", "四張顯示卡 ☃"), encoding="utf-8")
+    scenario.write_text(called("s", "四張顯示卡 ☃"), encoding="utf-8")
     done = command("run", scenario, "--out", out, "--workers", 1, "--no-report", **env)
     assert (done.returncode, done.stderr.count(b"Traceback")) == (0, 0)
     assert "四張顯示卡 ☃" in (out / "summary.csv").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_folder_that_the_locale_cannot_name(tmp_path: Path) -> None:
     scenario = tmp_path / "s.yaml"
-    scenario.write_text(SCENARIO % ("結果", "a"), encoding="utf-8")
+    scenario.write_text(called("結果", "a"), encoding="utf-8")
     done = command(
         "run", scenario, "--out", tmp_path / "out" / "結果", "--workers", 1, "--no-report", "--quiet", **ASCII
     )
@@ -130,7 +129,7 @@ def test_names_that_are_no_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = tmp_path / "s.yaml"
-    scenario.write_text(SCENARIO % ("s", "a"), encoding="utf-8")
+    scenario.write_text(called("s", "a"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert ended(monkeypatch, "run", scenario, "--set", f'name="{name}"'.replace("\n", "\\n"), "--quiet") == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -142,7 +141,7 @@ def test_a_path_that_is_no_text(
 ) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
-    (folder / "s.yaml").write_text(SCENARIO % ("s", "a"))
+    (folder / "s.yaml").write_text(called("s", "a"))
     assert ended(monkeypatch, "check", folder / "s.yaml") == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert "the path is no UTF-8 text: rename the file or its folder" in line

@@ -11,34 +11,14 @@ from typing import Any
 
 import pytest
 from pages import charts_of, text_of
+from small_scenario import OWN_OR_RENTED
 from typer.testing import CliRunner, Result
 
 from sim.cli import app
 
-SCENARIO = """\
-# Buy or rent?
-name: small
-workload:
-  arrivals: {process: poisson, rate_rps: 4}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 20}}
-horizon_s: 40
-slo: {ttft_s: 0.5}
-fleets:
-  - name: own
-    pools:
-      - gpu: rtx-4090
-        server: workstation-1x4090
-        steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-    cost: {acquisition: buy}
-  - name: rented
-    pools:
-      - gpu: rtx-4090
-        steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-    cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
-site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
-finance: {method: annuity, discount_rate: 0.08, life_years: 1, residual_fraction: 0.3}
+SCENARIO = (
+    OWN_OR_RENTED
+    + """\
 plan:
   years: 1.5
   starts: 2027-01
@@ -46,6 +26,7 @@ plan:
   lead_time_months: 2
   price_decline_per_year: 0.2
 """
+)
 
 
 @pytest.fixture
@@ -67,6 +48,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     done = run("--relative", "0.2", "--set", "plan.reserve_units=1")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -99,6 +81,7 @@ def test_a_plan_from_scenario_to_folder(folder: Path) -> None:
     assert (out / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_a_second_plan_takes_its_cases_from_the_first(folder: Path) -> None:
     first = run("--relative", "0.2", "--out", "out", "--no-report")
     points = folder / "out" / "points"
@@ -165,29 +148,9 @@ def test_what_a_plan_needs(folder: Path, option: str, text: str) -> None:
     assert [path.name for path in folder.iterdir()] == ["s.yaml"]
 
 
-EXISTING = """\
-name: small
-workload:
-  arrivals: {process: poisson, rate_rps: 4}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 20}}
-horizon_s: 40
-slo: {ttft_s: 0.5}
-fleets:
-  - name: own
-    pools:
-      - gpu: rtx-4090
-        server: workstation-1x4090
-        steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-    cost: {acquisition: buy}
-  - name: rented
-    pools:
-      - gpu: rtx-4090
-        steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-    cost: {acquisition: rent, quotes: {rtx-4090: 0.4}}
-site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
-finance: {method: annuity, discount_rate: 0.08, life_years: 2, residual_fraction: 0.3}
+EXISTING = (
+    OWN_OR_RENTED.replace("life_years: 1,", "life_years: 2,")
+    + """\
 api: {input: 0.1, output: 0.1}
 plan:
   years: 1
@@ -195,9 +158,11 @@ plan:
   existing:
     - {fleet: own, units: 2, bought: 2026-03, book_value_usd: 2500}
 """
+)
 HELD = ["existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd"]
 
 
+@pytest.mark.slow
 def test_existing_units_and_the_api_are_in_every_table_and_told(folder: Path) -> None:
     (folder / "s.yaml").write_text(EXISTING)
     done = run("--relative", "0.2", "--out", "o")
@@ -228,11 +193,11 @@ ENTRY = "fleet: own, units: 2, bought: 2026-03, book_value_usd: 2500"
 @pytest.mark.parametrize(
     ("entry", "line"),
     [
-        (ENTRY.replace("own", "onw"), "s.yaml:28: plan.existing.0.fleet: unknown fleet 'onw'; did you mean own?"),
-        (ENTRY.replace("own", "rented"), "s.yaml:28: plan.existing.0.fleet: rented rents: what exists is owned"),
+        (ENTRY.replace("own", "onw"), "s.yaml:29: plan.existing.0.fleet: unknown fleet 'onw'; did you mean own?"),
+        (ENTRY.replace("own", "rented"), "s.yaml:29: plan.existing.0.fleet: rented rents: what exists is owned"),
         (
             ENTRY.replace("2026-03", "2027-02"),
-            "s.yaml:28: plan.existing.0.bought: 2027-02 is after the plan starts, 2027",
+            "s.yaml:29: plan.existing.0.bought: 2027-02 is after the plan starts, 2027",
         ),
         (
             ENTRY.replace("2026-03", "2025-01"),
@@ -240,11 +205,11 @@ ENTRY = "fleet: own, units: 2, bought: 2026-03, book_value_usd: 2500"
         ),
         (
             ENTRY.replace("2026-03", "March"),
-            "s.yaml:28: plan.existing.0.bought: a month is needed, for example 2027-01",
+            "s.yaml:29: plan.existing.0.bought: a month is needed, for example 2027-01",
         ),
-        (ENTRY.replace("units: 2", "units: 0"), "s.yaml:28: plan.existing.0.units: "),
-        (ENTRY.replace("2500", "-1"), "s.yaml:28: plan.existing.0.book_value_usd: "),
-        (ENTRY.replace("units: 2, ", ""), "s.yaml:28: plan.existing.0.units: is missing"),
+        (ENTRY.replace("units: 2", "units: 0"), "s.yaml:29: plan.existing.0.units: "),
+        (ENTRY.replace("2500", "-1"), "s.yaml:29: plan.existing.0.book_value_usd: "),
+        (ENTRY.replace("units: 2, ", ""), "s.yaml:29: plan.existing.0.units: is missing"),
     ],
 )
 def test_wrong_input_of_existing_units_is_a_line_and_nothing_is_written(folder: Path, entry: str, line: str) -> None:

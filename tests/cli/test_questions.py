@@ -62,6 +62,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_run_and_price_answer_what_their_tables_hold(folder: Path) -> None:
     said = answer("run", "small.yaml", "--no-report", "--out", "out", "--workers", "1")
     assert {*said} == {"scenario", "question", "seed", "out", "axes", "verdict", "notes", "points", "paired"}
@@ -104,6 +105,7 @@ def test_wrong_input_leaves_stdout_empty(folder: Path) -> None:
     assert CliRunner().invoke(app, ["list", "gpus", "--format", "yaml"]).exit_code == 2
 
 
+@pytest.mark.slow
 def test_capacity_leaves_tables_a_page_and_a_picture(folder: Path) -> None:
     search = [
         "capacity",
@@ -175,6 +177,7 @@ def tables_alone(folder: Path, command: str, page: str, picture: str, *options: 
     assert after == {name: held for name, held in before.items() if not name.endswith((".html", ".png"))}
 
 
+@pytest.mark.slow
 def test_size_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(STUDIES)
     said = answer("size", "studies.yaml", "--out", "out")
@@ -199,6 +202,7 @@ def test_sensitivity_answers_what_its_tables_hold(folder: Path) -> None:
     tables_alone(folder, "sensitivity", "sensitivity.html", "tornado.png")
 
 
+@pytest.mark.slow
 def test_breakeven_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(STUDIES)
     said = answer("breakeven", "studies.yaml", "--out", "out")
@@ -217,6 +221,7 @@ def test_breakeven_answers_what_its_tables_hold(folder: Path) -> None:
     tables_alone(folder, "breakeven", "breakeven.html", "breakeven.png")
 
 
+@pytest.mark.slow
 def test_plan_answers_what_its_tables_hold(folder: Path) -> None:
     (folder / "studies.yaml").write_text(
         STUDIES + "plan: {years: 1, starts: 2027-01}\nfinance: {method: annuity, discount_rate: 0.08, life_years: 4}\n"

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.cost.ledger import LedgerRow
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.scenario.sweep import as_data, cases
+from sim.scenario.sweep import as_data
 from sim.yamlio import dump
 
 RATE = 1.25
@@ -60,11 +60,7 @@ def euros(usd: float) -> dict[str, Any]:
 
 def billed(folder: Path, data: dict[str, Any]) -> tuple[list[LedgerRow], float]:
     """The ledger's rows, and what the API would cost."""
-    (folder / "s.yaml").write_text(dump(data))
-    catalog = load_catalog()
-    scenario = load(folder / "s.yaml", catalog=catalog)
-    result = run_case(scenario, cases(scenario)[0], catalog)
-    assert isinstance(result, CaseResult)
+    result = ran(folder, data)
     assert result.plan.costs is not None
     assert result.plan.costs.api is not None
     assert result.ledger is not None

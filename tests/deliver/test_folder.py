@@ -6,8 +6,10 @@ No result is destroyed by another question, and the same question goes on where 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from small_scenario import TINY, variant
 from typer.testing import CliRunner, Result
 
 from sim.catalogue.catalog import load_catalog
@@ -92,23 +94,17 @@ def test_files_and_folders_have_the_modes_of_the_umask(tmp_path, umask, file, fo
     assert set(modes.values()) == {file}
 
 
-TWO_FLEETS = """\
-name: tiny
-workload:
-  arrivals: {process: poisson, rate_rps: 5}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: geometric, mean: 10}}
-horizon_s: 20
-slo: {ttft_s: 1}
-precision: {max_replications: 5}
-fleets:
-"""
-FLEET = """\
-  - name: %s
-    pools:
-      - steptime: {model: affine, base_s: 0.05, per_token_s: 1.0e-5, per_context_token_s: 1.0e-8}
-        batching: {policy: vllm, max_num_seqs: 2, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
-"""
-TWO_FLEETS += FLEET % "first one" + FLEET % "second"
+POOL = {
+    "steptime": {"model": "affine", "base_s": 0.05, "per_token_s": 1.0e-5, "per_context_token_s": 1.0e-8},
+    "batching": {"policy": "vllm", "max_num_seqs": 2, "max_num_batched_tokens": 2048, "num_gpu_blocks": 50_000},
+}
+
+
+def fleets(*names: str) -> dict[str, Any]:
+    return {"precision": {"max_replications": 5}, "fleets": [{"name": name, "pools": [POOL]} for name in names]}
+
+
+TWO_FLEETS = variant(TINY, fleets("first one", "second"))
 CATALOG = load_catalog()
 TABLES = ("summary.csv", "requests.csv", "usage.csv")
 
@@ -136,6 +132,7 @@ def name(*sets: str, **options: object) -> str:
     return default_folder(load("s.yaml", sets, catalog=CATALOG), "", sets, **options).name
 
 
+@pytest.mark.slow
 def test_what_is_set_goes_to_a_folder_of_its_own(folder: Path) -> None:
     assert gpufleet("run").exit_code == 0
     before = answer(folder / "outputs" / "tiny")
@@ -192,6 +189,7 @@ def test_another_question_is_refused_without_force(folder: Path, options: list[s
     assert answer(folder / "out") == answer(folder / "new")
 
 
+@pytest.mark.slow
 def test_other_commands_keep_to_it(folder: Path) -> None:
     assert gpufleet("run", "--out", "out").exit_code == 0
     refused = gpufleet("capacity", "--out", "out", "--relative", "0.5")
@@ -202,6 +200,7 @@ def test_other_commands_keep_to_it(folder: Path) -> None:
     assert gpufleet("capacity", "--out", "c", "--relative", "0.5").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_larger_answer_to_the_same_question_goes_on(folder: Path) -> None:
     assert gpufleet("run", "--out", "out").exit_code == 0
     found = points(folder / "out")
@@ -210,7 +209,8 @@ def test_a_larger_answer_to_the_same_question_goes_on(folder: Path) -> None:
         assert found < points(folder / "out")
         found = points(folder / "out")
     assert "(replications)" in gpufleet("run", "--out", "out").stderr
-    (folder / "s.yaml").write_text(TWO_FLEETS + FLEET % "third" + "replications: 3\n")
+    three = fleets("first one", "second", "third") | {"replications": 3}
+    (folder / "s.yaml").write_text(variant(TINY, three))
     assert gpufleet("run", "--out", "out").exit_code == 0
     assert found < points(folder / "out")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import planned
 
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -15,9 +16,7 @@ from sim.fidelity.calibration import FittedFactors, NothingToFit, calibrate, cal
 from sim.fidelity.fit import Simulator, adjusted, calibration_of
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.sweep import cases
 from sim.steptime import Calibration, Factor
 from sim.study.confidence import fleet_worth
 from sim.yamlio import dump
@@ -71,6 +70,7 @@ def fitted_to(gpus: int) -> tuple[list[BenchRow], FittedFactors]:
     return rows, calibrate(rows, GPU, catalog, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("truth", "gpus"), [(ONE_GPU, 1), (TWO_GPUS, 2)])
 def test_known_factors_come_back_within_their_intervals(truth: dict[str, float], gpus: int) -> None:
     _, fitted = fitted_to(gpus)
@@ -87,6 +87,7 @@ def test_known_factors_come_back_within_their_intervals(truth: dict[str, float],
         assert error.after < 0.25 * error.before
 
 
+@pytest.mark.slow
 def test_runs_of_the_catalogue_s_own_machine_change_nothing(catalog: Catalog) -> None:
     fitted = calibrate(made_with({}, runs(), catalog), GPU, catalog, 1)
     assert all(factor.factor == pytest.approx(1, abs=1e-6) for _, factor in factors(fitted.calibration))
@@ -109,6 +110,7 @@ def test_speculative_runs_take_no_part(catalog: Catalog) -> None:
         calibrate([replace(rows[0], spec_decode="eagle")], GPU, catalog, 1)
 
 
+@pytest.mark.slow
 def test_runs_that_contradict_each_other_determine_less(catalog: Catalog) -> None:
     rows, agreeing = fitted_to(1)
     wild = [
@@ -149,9 +151,7 @@ def plan_with(tmp_path: Path, catalog: Catalog) -> Callable[..., CasePlan]:
             "fleets": [{"name": "f", "pools": [*pools]}],
             **top,
         }  # fmt: skip
-        (tmp_path / "s.yaml").write_text(dump(data))
-        scenario = load(tmp_path / "s.yaml", catalog=catalog)
-        return resolve(scenario, cases(scenario)[0], catalog)
+        return planned(tmp_path, data)
 
     return plan_with
 
@@ -179,6 +179,7 @@ def test_a_scenario_uses_what_was_written(tmp_path: Path, plan_with: Callable[..
         } <= told.keys()
 
 
+@pytest.mark.slow
 def test_own_runs_narrow_the_interval_of_the_server_that_they_were_made_on(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "my-gpu.yaml").write_text(calibration_text(fitted_to(1)[1].calibration))
     fixed = {"distribution": "fixed", "value": 512}

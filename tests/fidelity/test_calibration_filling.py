@@ -71,6 +71,7 @@ def test_what_was_counted_measures_what_was_measured(catalog: Catalog, since_s: 
     assert found["tpot_mean_ms"] == pytest.approx(row.measured["tpot_mean_ms"], rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_first_half_tells_of_the_second(catalog: Catalog) -> None:
     truth = calibration_of(GPU, {name: Factor(factor=factor) for name, factor in SLOW.items()})
     with prepared(ROW, catalog) as ready:

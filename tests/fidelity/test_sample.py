@@ -19,6 +19,8 @@ from sim.benchdata import read_benchmarks
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.scores import NOT_COVERED_ERROR, PredictedRow, validate
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).resolve().parent
 WORSE = 1.2
 LEAST = 0.01

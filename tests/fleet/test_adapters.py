@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from small_scenario import planned as planned_of
 
 from sim.catalogue.catalog import load_catalog
 from sim.engine.lora import AdapterSlots
@@ -17,10 +18,7 @@ from sim.records import Batch, Request
 from sim.rng import stream
 from sim.routing.affinity import AdapterAffinity
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.sweep import cases
 from sim.workload.adapters import AdapterDraws, Adapters
 from sim.workload.tenants import Tenant
 
@@ -41,9 +39,7 @@ STREAMS = partial(stream, 1, 0)
 
 def planned(folder: Path, workload: str = TENANTS, pool: str = ", lora: {max_loras: 1}", talk=TALK) -> CasePlan:
     (folder / "t.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,tenant", *talk]) + "\n")
-    (folder / "s.yaml").write_text(SCENARIO % (workload, pool))
-    scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-    return resolve(scenario, cases(scenario)[0], CATALOG)
+    return planned_of(folder, SCENARIO % (workload, pool))
 
 
 def complaints(folder: Path, workload: str, pool: str) -> str:

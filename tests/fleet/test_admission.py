@@ -1,12 +1,12 @@
 """Requests that are turned away, and replicas that are left alone, while too much is asked of a fleet."""
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_scenario import ONE_SEAT, planned, variant
 
 from sim.batching import POLICIES, PrefillFirst
 from sim.catalogue.catalog import load_catalog
@@ -19,34 +19,17 @@ from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import TakingTurns
 from sim.records import FleetLog, Request
 from sim.routing.admission import Admission, Ejection, Gate, Shed
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
-from sim.scenario.sweep import cases
 from sim.workload.client import Client
 
-SCENARIO = """\
-workload:
-  arrivals: {process: poisson, rate_rps: 1.6}
-  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: geometric, mean: 40, max: 900}}
-horizon_s: 1000
-meter_interval_s: 1.0e+9
-fleets:
-  - name: a
-    pools:
-      - replicas: 1
-        steptime: {model: affine, base_s: 0.015625, per_token_s: 0.0, per_context_token_s: 0.0}
-        batching: {policy: vllm, max_num_seqs: 1, max_num_batched_tokens: 99, num_gpu_blocks: 999, max_model_len: 999}
-"""
 CATALOG = load_catalog()
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
-    file: Path = tmp_path_factory.mktemp("admission") / "s.yaml"
-    file.write_text(SCENARIO)
-    scenario = load(file, (), catalog=CATALOG)
-    return resolve(scenario, cases(scenario)[0], CATALOG)
+    return planned(
+        tmp_path_factory.mktemp("admission"), variant(ONE_SEAT, {"workload.arrivals.rate_rps": 1.6, "horizon_s": 1000})
+    )
 
 
 def run(plan: CasePlan, **changes: object) -> FleetLog:

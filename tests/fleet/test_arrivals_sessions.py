@@ -4,12 +4,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
-from sim.catalogue.catalog import load_catalog
 from sim.records import Request
-from sim.scenario.reading.load import load
-from sim.scenario.sweep import cases
 
 SCENARIO = """\
 name: talk
@@ -45,15 +42,6 @@ fleets:
 """
 
 
-def run(folder: Path, text: str) -> CaseResult:
-    (folder / "s.yaml").write_text(text)
-    catalog = load_catalog()
-    scenario = load(folder / "s.yaml", (), catalog=catalog)
-    result = run_case(scenario, cases(scenario)[0], catalog)
-    assert isinstance(result, CaseResult)
-    return result
-
-
 def served(
     folder: Path,
     arrivals: str = "{process: poisson, rate_rps: 4}",
@@ -62,7 +50,7 @@ def served(
     longest: int = 9000,
 ) -> list[Request]:
     text = SCENARIO.format(arrivals=arrivals, replicas=replicas, base_s=base_s, longest=longest)
-    return run(folder, text).log.requests
+    return ran(folder, text).log.requests
 
 
 def by_session(requests: list[Request]) -> dict[str, list[Request]]:
@@ -128,7 +116,7 @@ def test_a_traced_turn_waits_for_its_time_and_for_the_answer(tmp_path: Path) -> 
         "5,1,1,,",
     ]
     (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
-    requests = run(tmp_path, TRACED).log.requests
+    requests = ran(tmp_path, TRACED).log.requests
     assert [r.arrived_s for r in requests] == pytest.approx([0, 1.0, 5, 5])
     assert [(r.session, r.turn) for r in requests] == [("a", 1), ("a", 2), ("a", 3), ("", 0)]
     assert [r.cached_tokens for r in requests] == [0, 32, 48, 0]
@@ -163,7 +151,7 @@ fleets:
 
 
 def test_agents_and_tools_by_hand(tmp_path: Path) -> None:
-    requests = run(tmp_path, BY_HAND).log.requests
+    requests = ran(tmp_path, BY_HAND).log.requests
     # each request takes a step for its prompt and one more token: 2 s
     assert [(r.arrived_s, r.prompt_tokens, r.finished_s) for r in requests[:7]] == [
         (0, 10, 2),  # hands work to two agents

@@ -8,15 +8,14 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.replica import LIFE, State
 from sim.records import Interval
 from sim.registry import Registration, enter
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
-from sim.scenario.sweep import cases
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -47,11 +46,7 @@ USUAL = {"arrivals": DAY, "horizon": 10800, "start": "{total_s: 60}", "scaler": 
 
 
 def run(folder: Path, **values: object) -> CaseResult:
-    (folder / "s.yaml").write_text(SCENARIO % (USUAL | values))
-    scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-    result = run_case(scenario, cases(scenario)[0], CATALOG)
-    assert isinstance(result, CaseResult)
-    return result
+    return ran(folder, SCENARIO % (USUAL | values))
 
 
 def check_laws(result: CaseResult) -> None:
@@ -94,6 +89,7 @@ def serving(result: CaseResult, at_s: float) -> int:
     return sum(one.state == "serving" and one.start_s <= at_s < one.end_s for one in result.log.intervals)
 
 
+@pytest.mark.slow
 def test_replicas_follow_the_load(hpa: CaseResult) -> None:
     check_laws(hpa)
     assert serving(hpa, 3000) == 1
@@ -108,6 +104,7 @@ def test_replicas_follow_the_load(hpa: CaseResult) -> None:
     assert all(one.start_s % 15 == 0 for one in starts if one.start_s % 400)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(hpa: CaseResult, tmp_path: Path) -> None:
     again = run(tmp_path)
     assert again.log.intervals == hpa.log.intervals
@@ -120,10 +117,7 @@ def test_knative_scales_to_zero_and_its_activator_keeps_the_request(tmp_path: Pa
     text = SCENARIO % (USUAL | {"scaler": scaler, "horizon": 1000})
     start, end = text.index("workload:"), text.index("horizon_s")
     text = f"{text[:start]}workload: {{trace: {{path: t.csv, format: csv}}}}\n{text[end:]}"
-    (tmp_path / "s.yaml").write_text(text)
-    scenario = load(tmp_path / "s.yaml", (), catalog=CATALOG)
-    result = run_case(scenario, cases(scenario)[0], CATALOG)
-    assert isinstance(result, CaseResult)
+    result = ran(tmp_path, text)
     check_laws(result)
     first, second, third = result.log.requests
     assert first.started_s == 1

@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import pytest
+from small_scenario import planned
 
-from sim.catalogue.catalog import load_catalog
 from sim.fleet import RunningFleet
 from sim.records import Request
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
-from sim.scenario.sweep import cases
 
 SCENARIO = """\
 name: tiers
@@ -32,10 +29,7 @@ TALK = ("0,64,1,a", "10,160,1,b", "20,80,1,a")
 
 def served(folder: Path, tiers: str, talk: tuple[str, ...] = TALK, replicas: int = 1, more: str = "") -> list[Request]:
     (folder / "t.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,session", *talk]) + "\n")
-    (folder / "s.yaml").write_text(SCENARIO % (replicas, tiers, more))
-    catalog = load_catalog()
-    scenario = load(folder / "s.yaml", (), catalog=catalog)
-    return RunningFleet(resolve(scenario, cases(scenario)[0], catalog)).run().requests
+    return RunningFleet(planned(folder, SCENARIO % (replicas, tiers, more))).run().requests
 
 
 def ttft_s(request: Request) -> float:

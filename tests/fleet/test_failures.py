@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from math import comb, factorial, fsum
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import spsolve
+from small_scenario import ONE_SEAT, planned, variant
 
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Start, at_once
@@ -21,35 +21,16 @@ from sim.fleet.fleet import RunningFleet
 from sim.fleet.replica import LIFE, State
 from sim.records import FleetLog
 from sim.scenario.experiment import Schedule
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
-from sim.scenario.sweep import cases
 from sim.workload.client import Client
 
-SCENARIO = """\
-workload:
-  arrivals: {process: poisson, rate_rps: 1}
-  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: geometric, mean: 40, max: 900}}
-horizon_s: 100
-meter_interval_s: 1.0e+9
-fleets:
-  - name: a
-    pools:
-      - replicas: 2
-        steptime: {model: affine, base_s: 0.015625, per_token_s: 0.0, per_context_token_s: 0.0}
-        batching: {policy: vllm, max_num_seqs: 1, max_num_batched_tokens: 99, num_gpu_blocks: 999, max_model_len: 999}
-"""  # fmt: skip
 CATALOG = load_catalog()
 WITHIN_999 = NormalDist().inv_cdf(0.9995)
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
-    file: Path = tmp_path_factory.mktemp("failures") / "s.yaml"
-    file.write_text(SCENARIO)
-    scenario = load(file, (), catalog=CATALOG)
-    return resolve(scenario, cases(scenario)[0], CATALOG)
+    return planned(tmp_path_factory.mktemp("failures"), variant(ONE_SEAT, {"fleets.0.pools.0.replicas": 2}))
 
 
 def failing(plan: CasePlan, replicas: int, domains: tuple[Domain, ...], rate_rps: float = 1.0, **changes) -> CasePlan:
@@ -101,6 +82,7 @@ def test_few_crews_are_those_of_the_machine_repairman(plan: CasePlan) -> None:
     assert np.mean(means) == pytest.approx(expected, abs=WITHIN_999 * np.std(means, ddof=1) / 10**0.5)
 
 
+@pytest.mark.slow
 def test_a_queue_with_breakdowns_is_as_long_as_in_closed_form(plan: CasePlan) -> None:
     """M/M/1 whose server breaks down at any time and goes on where it stopped (White and Christie, 1958)."""
     arrive, serve, fail, mend = 0.4, 64 / 40, 1 / 20, 1 / 5
@@ -190,6 +172,7 @@ def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
     assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]
 
 
+@pytest.mark.slow
 def test_two_replicas_that_break_down_are_as_full_as_their_markov_chain(plan: CasePlan) -> None:
     """The shorter queue of two servers that fail independently; the other one goes on with what a failed one had."""
     arrive, serve, fail, mend = 1.4, 64 / 40, 1 / 20, 1 / 5

@@ -1,42 +1,30 @@
 """Replicas on their way out: nobody works on a machine that is off, whoever takes it out and how many at a time."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from small_scenario import ONE_SEAT, planned, variant
 
 from sim.catalogue.catalog import load_catalog
 from sim.failures import Maintenance, Spot
 from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
-from sim.scenario.sweep import cases
 from sim.workload.client import Client
 
-SCENARIO = """\
-workload:
-  arrivals: {process: constant, rate_rps: 1.0}
-  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: fixed, value: 20}}
-horizon_s: 30
-meter_interval_s: 1.0e+9
-fleets:
-  - name: a
-    pools:
-      - replicas: 1
-        steptime: {model: affine, base_s: 0.5, per_token_s: 0.0, per_context_token_s: 0.0}
-        batching: {policy: vllm, max_num_seqs: 99, max_num_batched_tokens: 99, num_gpu_blocks: 999, max_model_len: 999}
-"""
+STEADY = {
+    "workload.arrivals.process": "constant",
+    "workload.lengths.output": {"distribution": "fixed", "value": 20},
+    "horizon_s": 30,
+    "fleets.0.pools.0.steptime.base_s": 0.5,
+    "fleets.0.pools.0.batching.max_num_seqs": 99,
+}
 CATALOG = load_catalog()
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
-    file: Path = tmp_path_factory.mktemp("leaving") / "s.yaml"
-    file.write_text(SCENARIO)
-    scenario = load(file, (), catalog=CATALOG)
-    return resolve(scenario, cases(scenario)[0], CATALOG)
+    return planned(tmp_path_factory.mktemp("leaving"), variant(ONE_SEAT, STEADY))
 
 
 def life(log: FleetLog) -> list[tuple[str, float]]:

@@ -1,12 +1,12 @@
 """An API server's one thread reads requests turn by turn: the engine behind it sees later arrivals, no more."""
 
-import sys
 from math import inf
-from pathlib import Path
 
 import pytest
+from engine_workloads import Affine, dates, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_engine import drain
 
 import sim
 from sim.engine.asynchronous import AsyncEngine
@@ -14,10 +14,6 @@ from sim.engine.limits import RankLimits
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.pool import IntakeEngine, TakingTurns
 from sim.records import Progress, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, dates, workloads
-from reference_engine import drain
 
 READING_S = 2.0**-5
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.cost.charge import UnitPrice
 from sim.cost.metering import ByPhase, stops
@@ -22,8 +23,6 @@ from sim.engine.synchronous import VllmEngine
 from sim.fleet.arrivals import Clock
 from sim.fleet.replica import LIFE, IllegalMove, Lives, Replica, State
 from sim.records import Batch, Interval, Leap, Progress, Request
-from sim.scenario.reading.load import load
-from sim.scenario.sweep import cases
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -46,11 +45,7 @@ fleets:
 
 
 def run(folder: Path, replicas: str, rate: str = "0.5", output: int = 50) -> CaseResult:
-    (folder / "s.yaml").write_text(SCENARIO % {"replicas": replicas, "rate": rate, "output": output})
-    scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-    result = run_case(scenario, cases(scenario)[0], CATALOG)
-    assert isinstance(result, CaseResult)
-    return result
+    return ran(folder, SCENARIO % {"replicas": replicas, "rate": rate, "output": output})
 
 
 def test_every_state_can_be_reached_and_left() -> None:

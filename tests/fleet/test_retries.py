@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_scenario import planned
 
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
-from sim.scenario.sweep import cases
 from sim.workload.client import Client
 
 SCENARIO = """\
@@ -43,9 +41,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CasePlan]:
     folder: Path = tmp_path_factory.mktemp("attempts")
     found = {}
     for name, arrivals in ARRIVALS.items():
-        (folder / "s.yaml").write_text(SCENARIO % arrivals)
-        scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-        found[name] = resolve(scenario, cases(scenario)[0], CATALOG)
+        found[name] = planned(folder, SCENARIO % arrivals)
     return found
 
 

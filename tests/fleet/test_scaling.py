@@ -12,8 +12,9 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from small_scenario import loaded, ran
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Transfer
 from sim.cost import MIDNIGHT
@@ -24,7 +25,6 @@ from sim.fleet.scaling import Links
 from sim.records import Interval
 from sim.scenario.experiment import Schedule
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import Cores
@@ -56,15 +56,11 @@ USUAL = {
 
 
 def scenario_of(folder: Path, **values: object):
-    (folder / "s.yaml").write_text(SCENARIO % (USUAL | values))
-    return load(folder / "s.yaml", (), catalog=CATALOG)
+    return loaded(folder, SCENARIO % (USUAL | values))
 
 
 def run(folder: Path, **values: object) -> CaseResult:
-    scenario = scenario_of(folder, **values)
-    result = run_case(scenario, cases(scenario)[0], CATALOG)
-    assert isinstance(result, CaseResult)
-    return result
+    return ran(folder, SCENARIO % (USUAL | values))
 
 
 def by_replica(result: CaseResult) -> dict[int, list[Interval]]:
@@ -156,6 +152,7 @@ def test_rent_runs_from_a_start_to_its_stop_in_whole_steps(tmp_path: Path) -> No
     assert hourly.ledger.by_phase()["booting"] > 0
 
 
+@pytest.mark.slow
 def test_no_edge_of_the_window_is_a_start_or_a_stop(tmp_path: Path) -> None:
     # the window begins in the middle of the run of 1 and 2: the whole hour is due when they stop, less what ran before
     result = run(tmp_path, step=3600, warmup=2700)
@@ -167,6 +164,7 @@ def test_no_edge_of_the_window_is_a_start_or_a_stop(tmp_path: Path) -> None:
     assert early.ledger.total_nano_usd / 1e9 == pytest.approx(0.5 * (3000 + 2 * 1200) / HOUR, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_bills_in_memory_follow_starts_and_stops(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, step=3600, warmup=2700)
     stored = run_points(scenario, CATALOG, tmp_path / "out", Cores(1), lambda *_: None)

@@ -4,13 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
-from sim.catalogue.catalog import load_catalog
 from sim.fleet.warmup import Truncation, mser5
-from sim.scenario.reading.load import load
-from sim.scenario.sweep import cases
-from sim.yamlio import dump
 
 PLACES = np.arange(400)
 RIPPLE = (PLACES * 37 % 101) / 101 - 0.5
@@ -75,18 +71,9 @@ def queue(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def result(tmp_path: Any, data: dict[str, Any]) -> CaseResult:
-    (tmp_path / "s.yaml").write_text(dump(data))
-    catalog = load_catalog()
-    scenario = load(tmp_path / "s.yaml", (), catalog=catalog)
-    found = run_case(scenario, cases(scenario)[0], catalog)
-    assert isinstance(found, CaseResult)
-    return found
-
-
 def test_a_fleet_that_fills_is_measured_once_it_is_full(tmp_path: Any) -> None:
     # every answer takes 10 s: the number in the system grows for 10 s to 30
-    found = result(tmp_path, queue())
+    found = ran(tmp_path, queue())
     assert found.plan.warmup_steady
     assert 5 < found.window_s[0] < 60
     assert any(interval.start_s == found.plan.warmup_s for interval in found.log.intervals), "the meters are read then"
@@ -96,7 +83,7 @@ def test_an_overloaded_fleet_never_settles(tmp_path: Any) -> None:
     arrivals = {"process": "poisson", "rate_rps": 12.0}
     data = queue()
     data["workload"]["arrivals"] = arrivals
-    found = result(tmp_path, data)
+    found = ran(tmp_path, data)
     assert not found.plan.warmup_steady
     assert found.window_s[0] == pytest.approx(200, rel=0.1), "half of the run is left out"
 
@@ -105,4 +92,4 @@ def test_clients_that_start_together_are_cut(tmp_path: Any) -> None:
     data = queue()
     data["workload"]["arrivals"] = {"process": "closed_loop", "concurrency": 32, "think_s": 1.0}
     data["workload"]["lengths"]["output"] = {"distribution": "geometric", "mean": 300}
-    assert result(tmp_path, data).plan.warmup_steady
+    assert ran(tmp_path, data).plan.warmup_steady

@@ -14,6 +14,7 @@ from sim.study.size.search_space import units
 SIZE = Path(__file__).parents[2] / "scenarios" / "size-72b-chat.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sets", [("size.tensor_parallel_sizes=[1, 8]",), ("size.quantizations=[fp16]",)])
 def test_candidates_are_counted_and_the_first_are_named(sets: tuple[str, ...]) -> None:
     catalog = load_catalog()

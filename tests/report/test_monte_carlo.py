@@ -20,6 +20,8 @@ from sim.study.loaded_runs import Answers
 from sim.study.monte_carlo import MILLION, FleetDraws, FutureStudy, disputes_of
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.slow
+
 POOL = {"gpu": "rtx-4090", "server": "workstation-4x4090"}
 SCENARIO: dict[str, Any] = {
     "name": "which",

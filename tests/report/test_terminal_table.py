@@ -69,6 +69,7 @@ def printed(width: int, *command: str) -> str:
     return " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SECTIONS)
 def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,6 +90,7 @@ def test_long_names_and_large_figures_fit(tmp_path: Path, monkeypatch: pytest.Mo
                 assert f"{float(row['total_RMB']):,.0f}" in text
 
 
+@pytest.mark.slow
 def test_the_catalogue_fits() -> None:
     for width in (80, 100):
         for kind in KINDS:
@@ -111,6 +113,7 @@ def test_addresses_are_whole(tmp_path: Path) -> None:
     assert [told["fleet"] for told in document["predictions"]] == [plan["fleet"] for plan in document["plans"]]
 
 
+@pytest.mark.slow
 def test_validation_and_calibration_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.csv").write_text(RUNS)

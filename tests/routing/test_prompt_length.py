@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.records import Request
 from sim.routing import ByLength
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
-from sim.scenario.sweep import cases
 from sim.units import NANO_PER_USD
 
 CATALOG = load_catalog()
@@ -46,11 +45,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction
 
 
 def run(folder: Path, text: str = SCENARIO) -> CaseResult:
-    (folder / "s.yaml").write_text(text)
-    scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-    result = run_case(scenario, cases(scenario)[0], CATALOG)
-    assert isinstance(result, CaseResult)
-    return result
+    return ran(folder, text)
 
 
 def router(classes: list[dict[str, Any]], pools: list[str]) -> Any:

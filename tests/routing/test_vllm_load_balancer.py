@@ -1,12 +1,11 @@
 """vLLM's client: its score, its ties, and the age of what it knows, by hand."""
 
-import sys
 from collections import deque
 from math import inf
-from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_workloads import Affine
 
 import sim
 from sim.engine.asynchronous import AsyncEngine
@@ -15,9 +14,6 @@ from sim.engine.schedulers.speculative import DraftRank
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Batch, Leap, Request
 from sim.routing.vllm_load_balancer import Balancer, VllmLoadBalancer
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine
 
 ANY = Request(0, 0.0, 10, 10)
 

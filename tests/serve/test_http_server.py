@@ -43,6 +43,7 @@ def test_mistakes_end_it_with_one_line(gpufleet: Command, folder: Path) -> None:
     assert "already in use; --port names another" in answer.stderr
 
 
+@pytest.mark.slow
 def test_it_prints_its_address_and_answers_there(folder: Path, root: Path) -> None:
     command = [sys.executable, "-m", "sim", "serve", "--port", "0", "--no-open", "--workspace", str(folder)]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as server:

@@ -80,6 +80,7 @@ def test_two_tabs_start_one_run_and_a_cancelled_one_goes_on_to_its_end(
     assert (done["state"], done["done"], done["message"]) == ("done", 6, "")
 
 
+@pytest.mark.slow
 def test_what_has_run_opens_and_what_fails_says_why(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +145,7 @@ def queue_of(client: TestClient) -> Queue:
     return found
 
 
+@pytest.mark.slow
 def test_the_queue_survives_whatever_is_sent(client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
     (folder / "small.yaml").write_text(SMALL)

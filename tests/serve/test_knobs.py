@@ -27,6 +27,7 @@ def asked(client: TestClient, *sets: str, of: str = "answer", run: str = RUN) ->
     return client.get(f"/api/{of}", params=[("run", run), *(("set", one) for one in sets)])
 
 
+@pytest.mark.slow
 def test_the_verdict_is_what_price_says(
     client: TestClient, folder: Path, gpufleet: Callable[..., CompletedProcess[str]]
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_crowd_is_asked_to_come_again(folder: Path, client: TestClient) -> Non
     assert asked(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_exports_are_downloads(client: TestClient, folder: Path) -> None:
     listed = [one["format"] for one in client.get("/api/exports", params={"run": RUN}).json()["exports"]]
     assert listed == ["xlsx", "csv", "focus", "png", "svg", "html", "yaml"]
@@ -144,6 +146,7 @@ def test_exports_are_downloads(client: TestClient, folder: Path) -> None:
     assert client.get("/export", params={"run": RUN, "format": "csv"}).status_code == 403
 
 
+@pytest.mark.slow
 def test_a_workbook_has_the_limits_that_are_moved(client: TestClient) -> None:
     def sheets(*sets: str) -> dict[str, list[dict[str, Any]]]:
         content = client.get("/export", params={"run": RUN, "format": "xlsx", "set": [*sets]}).content

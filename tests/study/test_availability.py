@@ -6,16 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_scenario import ONE_SEAT, loaded, planned, variant
 
-from sim.catalogue.catalog import load_catalog
 from sim.cost.operations import Operations
 from sim.cost.replacement import Failures as Replaced
 from sim.failures import Domain, Law, Layout, Spares, domains_of
 from sim.scenario.experiment import Fleet
-from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
-from sim.scenario.sweep import cases
 from sim.study.availability import (
     BATCHES,
     OverFailures,
@@ -30,28 +27,19 @@ from sim.study.availability import (
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import half_width
 
-SCENARIO = """\
-workload:
-  arrivals: {process: poisson, rate_rps: 1}
-  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: fixed, value: 9}}
-horizon_s: 100
-fleets:
-  - name: a
-    pools:
-      - replicas: 4
-        steptime: {model: affine, base_s: 0.01, per_token_s: 0.0, per_context_token_s: 0.0}
-        batching: {policy: vllm, max_num_seqs: 1, max_num_batched_tokens: 99, num_gpu_blocks: 999, max_model_len: 999}
-"""
-CATALOG = load_catalog()
+FOUR = variant(
+    ONE_SEAT, {"workload.lengths.output": {"distribution": "fixed", "value": 9}, "fleets.0.pools.0.replicas": 4}
+)
+SCALED = [
+    "fleets.0.pools.0.autoscaling={policy: kpa, target: 1, max_replicas: 4}",
+    "fleets.0.pools.0.cold_start={total_s: 1}",
+]
 LAW = Law(mtbf_s=90.0, repair_s=10.0)
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
-    file: Path = tmp_path_factory.mktemp("availability") / "s.yaml"
-    file.write_text(SCENARIO)
-    scenario = load(file, (), catalog=CATALOG)
-    return resolve(scenario, cases(scenario)[0], CATALOG)
+    return planned(tmp_path_factory.mktemp("availability"), FOUR)
 
 
 def failing(plan: CasePlan, domains: tuple[Domain, ...], **settings: object) -> CasePlan:
@@ -128,17 +116,14 @@ def test_a_state_whose_queue_grows_attains_nothing() -> None:
 
 
 def test_a_fleet_in_a_state_has_what_serves_and_nothing_that_fails(plan: CasePlan, tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(SCENARIO + "        failures: {replica: {mtbf_h: 1, repair_h: 1}}\n")
-    (fleet,) = load(file, (), catalog=CATALOG).fleets
+    (fleet,) = loaded(tmp_path, FOUR, "fleets.0.pools.0.failures={replica: {mtbf_h: 1, repair_h: 1}}").fleets
     (pool,) = in_state(fleet, (3,)).pools
     assert (pool.replicas, pool.failures) == (3, None)
 
 
 def test_spares_that_stand_by_are_on_the_bill_of_the_whole_fleet(tmp_path: Path) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(SCENARIO + "        failures: {replica: {mtbf_h: 1, repair_h: 1}, spares: {count: 1}}\n")
-    (fleet,) = load(file, (), catalog=CATALOG).fleets
+    failures = "{replica: {mtbf_h: 1, repair_h: 1}, spares: {count: 1}}"
+    (fleet,) = loaded(tmp_path, FOUR, f"fleets.0.pools.0.failures={failures}").fleets
     (pool,) = in_state(fleet, (3,)).pools
     assert pool.failures is not None
     assert (pool.replicas, pool.failures.components, pool.failures.spares) == (4, {}, Spares(count=1))
@@ -158,16 +143,17 @@ def test_replacements_at_the_rate_of_a_pool_are_refused(plan: CasePlan) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ("spot: {trace: {0: 4, 1: 0}, notice_s: 5}", "by a trace of hours; availability over years needs"),
-        ("spot: {interruptions_per_h: 1, recovery_h: 1, notice_s: 5}", ""),
-        ("autoscaling: {policy: kpa, target: 1, max_replicas: 4}\n        cold_start: {total_s: 1}", "is scaled"),
+        (
+            ["fleets.0.pools.0.spot={trace: {0: 4, 1: 0}, notice_s: 5}"],
+            "by a trace of hours; availability over years needs",
+        ),
+        (["fleets.0.pools.0.spot={interruptions_per_h: 1, recovery_h: 1, notice_s: 5}"], ""),
+        (SCALED, "is scaled"),
     ],
 )
-def test_what_has_no_share_over_years_is_refused(tmp_path: Path, more: str, told: str) -> None:
-    file = tmp_path / "s.yaml"
-    slo = "slo: {ttft_s: 1, attainment: 0.9, availability: 0.99}\n"
-    file.write_text(SCENARIO.replace("replicas: 4", f"replicas: 4\n        {more}") + slo)
-    scenario = load(file, (), catalog=CATALOG)
+def test_what_has_no_share_over_years_is_refused(tmp_path: Path, more: list[str], told: str) -> None:
+    slo = "slo={ttft_s: 1, attainment: 0.9, availability: 0.99}"
+    scenario = loaded(tmp_path, FOUR, slo, *more)
     found = why_no_availability(scenario.slo, scenario.fleets)
     assert bool(found) == bool(told)
     assert told in found

@@ -129,6 +129,7 @@ def with_money(money: dict[str, Any]) -> Scenario:
     return Scenario.model_validate(BASIS | sections | {"fleets": fleets, "plan": plan})
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(money=MONEY)
 def test_run_breakeven_and_plan_come_to_the_same(simulated: Simulated, money: dict[str, Any]) -> None:

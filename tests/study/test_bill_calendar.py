@@ -11,6 +11,8 @@ from sim.cli import app
 from sim.study import breakeven
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.slow
+
 FIXED = {"distribution": "fixed", "value": 60}
 SCENARIO: dict[str, Any] = {
     "name": "by night",

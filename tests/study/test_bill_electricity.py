@@ -66,6 +66,7 @@ def local(at_s: float) -> datetime:
     return (begin + timedelta(seconds=at_s)).astimezone(ZoneInfo("Europe/Berlin"))
 
 
+@pytest.mark.slow
 def test_every_kwh_has_the_price_of_its_local_hour(folder: Path) -> None:
     rows = [row for row in table(folder / "out/costs.csv") if row["component"] == "energy"]
     assert len({row["unit_price_usd"] for row in rows}) == 2  # from 1:20 to 2, and from 3 to 4:10 less the last edge

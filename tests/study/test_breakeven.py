@@ -135,6 +135,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_command_answers(tmp_path: Path) -> None:
     done = run(tmp_path, SCENARIO)
     assert done.code == 0, done.err
@@ -165,6 +166,7 @@ def test_the_command_answers(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out/points").iterdir())) == points
 
 
+@pytest.mark.slow
 def test_one_candidate_alone_is_not_said_to_be_the_cheapest(tmp_path: Path) -> None:
     alone = ("--set", "api=null", "--set", "breakeven=null", "--set", "horizon_s=5", "--no-report")
     done = run(tmp_path, SCENARIO, *alone)

@@ -66,6 +66,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_tax_and_deployment_are_not_sold_again(answer: tuple[Path, str]) -> None:
     out, _ = answer
     path = {int(row["month"]): row for row in rows(out / "months.csv") if row["candidate"] == "own bought"}
@@ -78,6 +79,7 @@ def test_tax_and_deployment_are_not_sold_again(answer: tuple[Path, str]) -> None
     assert float(path[12]["net_present_cost_usd"]) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_purchase_pays_back_within_its_life_or_not_at_all(answer: tuple[Path, str]) -> None:
     # the rent is 328.5 + 73 a month: 278.5 are saved, 6,700 take 24 months
     assert "own bought costs $6,700 and pays for itself in 24" in " ".join(answer[1].lower().split())

@@ -25,6 +25,8 @@ from sim.study.execution.cores import Cores
 from sim.study.sensitivity import inputs
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.slow
+
 CATALOG = load_catalog()
 FIXED = {"distribution": "fixed", "value": 60}
 POOL = {

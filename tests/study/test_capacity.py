@@ -60,6 +60,7 @@ def found(loaded: Any, out: Path, relative: float = 0.01) -> Capacity:
     return capacity
 
 
+@pytest.mark.slow
 def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
     arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "geometric", "mean": TOKENS}
     loaded = scenario(tmp_path, arrivals, output, horizon_s=700, warmup_s=70)
@@ -77,6 +78,7 @@ def test_capacity_of_m_m_1_is_where_theory_says(tmp_path: Path) -> None:
     assert abs(capacity.mean - theory) < min(2.67 * capacity.half_width + 0.02 * theory, 0.1 * theory)
 
 
+@pytest.mark.slow
 def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     arrivals, output = {"process": "poisson", "rate_rps": 1.0}, {"distribution": "fixed", "value": TOKENS}
     loaded = scenario(tmp_path, arrivals, output, horizon_s=480, warmup_s=48)
@@ -96,6 +98,7 @@ def test_capacity_of_m_d_1_is_where_theory_says(tmp_path: Path) -> None:
     assert all(not a & b for a, b in combinations(loads, 2)), "no two replications search on one grid"
 
 
+@pytest.mark.slow
 def test_the_load_where_the_search_begins_is_no_matter(tmp_path: Path) -> None:
     output, means = {"distribution": "fixed", "value": TOKENS}, []
     for start_rps in (1e-3, 1.7, 20.0):
@@ -134,6 +137,7 @@ def test_a_profile_needs_a_window_that_covers_it(tmp_path: Path) -> None:
     assert not why_no_capacity(loaded.model_copy(update={"horizon_s": 10800.0}))
 
 
+@pytest.mark.slow
 def test_clients_that_think_are_no_crowd(tmp_path: Path) -> None:
     arrivals = {"process": "closed_loop", "concurrency": 20, "think_s": 30}
     output = {"distribution": "fixed", "value": TOKENS}
@@ -151,6 +155,7 @@ def test_clients_come_in_whole_numbers(tmp_path: Path) -> None:
     assert {one.capacity for one in capacity.found} == {6.0}
 
 
+@pytest.mark.slow
 def test_a_second_search_simulates_nothing(tmp_path: Path) -> None:
     arrivals = {"process": "poisson", "rate_rps": 1.0}
     loaded = scenario(
@@ -169,6 +174,7 @@ def test_a_burst_has_no_rate(tmp_path: Path) -> None:
         LoadAxis.of(loaded)
 
 
+@pytest.mark.slow
 def test_first_tokens_alone_have_the_capacity_of_the_pool_that_makes_them() -> None:
     """With an endless link and answers that nobody waits for, first tokens come as from a fleet of prompts only."""
     lengths = {
@@ -233,6 +239,7 @@ SCENARIO = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(dump(SCENARIO))
     catalog = load_catalog()

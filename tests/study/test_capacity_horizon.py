@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import ANY_LENGTH, loaded, variant
 
 from sim.catalogue.catalog import load_catalog
 from sim.report.capacity import capacity_rows, headline
-from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import Precision
 from sim.scenario.slo import Slo
 from sim.study import capacity
@@ -20,19 +20,15 @@ import horizons
 
 SLO = [Slo(ttft_s=1.0, attainment=0.9)]
 CATALOG = load_catalog()
-QUEUE = """
-workload:
-  arrivals: {process: constant, rate_rps: 1.0}
-  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: fixed, value: 100}}
-horizon_s: 20
-requests: none
-slo: {ttft_s: 3.0}
-fleets:
-  - name: queue
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 0, per_context_token_s: 0}
-        batching: {policy: vllm, max_num_seqs: 1, num_gpu_blocks: 10000}
-"""
+QUEUE = variant(
+    ANY_LENGTH,
+    {
+        "workload.arrivals": {"process": "constant", "rate_rps": 1.0},
+        "workload.lengths.output": {"distribution": "fixed", "value": 100},
+        "horizon_s": 20,
+        "slo": {"ttft_s": 3.0},
+    },
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +37,7 @@ def _lengthened(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scenario(folder: Path, *sets: str) -> Any:
-    (folder / "s.yaml").write_text(QUEUE)
-    return load(folder / "s.yaml", sets, catalog=CATALOG)
+    return loaded(folder, QUEUE, *sets)
 
 
 def found(asked: Any, out: Path, precision: Precision | None = None) -> Capacity:
@@ -50,6 +45,7 @@ def found(asked: Any, out: Path, precision: Precision | None = None) -> Capacity
     return one
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_long_run_capacity_whatever_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizons, "LONG_QUEUE", 1_000_000)
     queue = horizons.QUEUES[1]

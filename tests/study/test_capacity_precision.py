@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import ANY_LENGTH, loaded, variant
 
 from sim.catalogue.catalog import load_catalog
 from sim.report.words.precision import capacity_notes
-from sim.scenario.reading.load import load
 from sim.scenario.sections.precision import FEWEST, Precision
 from sim.study.at_capacity import at_capacity
 from sim.study.capacity import Capacity, Found, LoadAxis, capacities, precision_of
@@ -16,26 +16,20 @@ from sim.study.execution.precision import next_cases
 from sim.study.metrics.statistics import half_width, mean
 
 CATALOG = load_catalog()
-SCENARIO = """
-workload:
-  arrivals: {process: poisson, rate_rps: 4.0}
-  lengths: {prompt: {distribution: fixed, value: 1}, output: {distribution: geometric, mean: 20}}
-horizon_s: 30
-requests: none
-slo: {ttft_s: 0.5, attainment: 0.9}
-fleets:
-  - name: queue
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 0, per_context_token_s: 0}
-        batching: {policy: vllm, max_num_seqs: 1, num_gpu_blocks: 10000}
-"""
+SCENARIO = variant(
+    ANY_LENGTH,
+    {
+        "workload.arrivals.rate_rps": 4.0,
+        "workload.lengths.output": {"distribution": "geometric", "mean": 20},
+        "horizon_s": 30,
+        "slo": {"ttft_s": 0.5, "attainment": 0.9},
+    },
+)
 TRACE = "workload={trace: {path: t.csv, format: csv}}"
 
 
 def scenario(folder: Path, *sets: str) -> Any:
-    path = folder / "s.yaml"
-    path.write_text(SCENARIO)
-    return load(path, sets, catalog=CATALOG)
+    return loaded(folder, SCENARIO, *sets)
 
 
 def found(asked: Any, out: Path, precision: Precision | None) -> Capacity:
@@ -44,6 +38,7 @@ def found(asked: Any, out: Path, precision: Precision | None) -> Capacity:
     return one
 
 
+@pytest.mark.slow
 def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> None:
     asked = scenario(tmp_path)
     assert [precision_of(asked, relative).relative for relative in (0.02, 0.3)] == [0.1, 0.3]
@@ -58,6 +53,7 @@ def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> 
     assert capacity_notes([one], Precision(relative=0.2)) == []
 
 
+@pytest.mark.slow
 def test_the_work_ends_and_the_answer_says_what_to_set(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "precision={relative: 0.01, max_replications: 6}")
     one = found(asked, tmp_path / "out", precision_of(asked, 0.1))

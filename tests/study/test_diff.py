@@ -17,6 +17,8 @@ from sim.study.diff import StoredRun, compare
 from sim.study.execution.cores import Cores
 from sim.study.reprice import load_repriced
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"horizon_s": 20, "warmup_s": 2, "sweep": {"workload.arrivals.rate_rps": [0.5, 1]}, "replications": 3}
 DEAR = {"site.electricity_usd_per_kwh": 0.9}
 

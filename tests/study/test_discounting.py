@@ -74,6 +74,7 @@ def present(found: Ledgers) -> dict[str, float]:
     return {name: found.horizon.net_present_usd(usd) for name, usd in costs.items()}
 
 
+@pytest.mark.slow
 def test_straight_line_ranks_at_the_stated_rate(points: Path) -> None:
     """A purchase of 3,300 $ with 94.19 $ a month against a rent of 178.85 $ a month, over 48 months."""
     upkeep, rent = 3300 * UPKEEP / 12, 0.245 * 730
@@ -84,6 +85,7 @@ def test_straight_line_ranks_at_the_stated_rate(points: Path) -> None:
         assert min(now, key=lambda name: now[name]) == cheapest
 
 
+@pytest.mark.slow
 def test_the_method_changes_no_ranking(points: Path) -> None:
     terms = {"discount_rate": 0.15, "residual_fraction": 0.3, "inflation": {"rental": 0.1, "maintenance": 0.05}}
     straight, annuity = (ledgers(points, finance(method, **terms)) for method in ("straight_line", "annuity"))

@@ -86,6 +86,7 @@ def test_limits_give_what_a_run_with_them_gives(
     assert [dict(point.row) for point in found.points] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "text"),
     [

@@ -130,6 +130,7 @@ def test_without_spread_every_future_is_the_plain_run_to_the_last_digit(run: Run
             assert set(one.low[measure]) == set(one.high[measure]) == {row[column]}
 
 
+@pytest.mark.slow
 def test_a_future_costs_what_the_ledger_says_at_its_values(run: Run) -> None:
     agrees_with_the_ledger(run, DRAWN)
     assert len(run.study(*DRAWN).drawn) == len(DRAWN) - 1
@@ -162,6 +163,7 @@ def agrees_with_the_ledger(run: Run, sets: tuple[str, ...]) -> None:
             assert one.draws[API][draw] == pytest.approx(api, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_carbon_of_a_future_is_that_of_its_plan(run: Run) -> None:
     drawn = ("carbon.grid_g_per_kwh=[{uniform: [200, 600]}]", "site.pue={uniform: [1.1, 1.6]}")
     study = run.study(*drawn, "futures.draws=100")
@@ -195,6 +197,7 @@ def test_all_fleets_meet_the_same_draws(run: Run) -> None:
     assert len(quotes.paths) == 2
 
 
+@pytest.mark.slow
 def test_independent_uniforms_are_compared_as_by_hand(run: Run) -> None:
     # rents of 0.4 (1 - x): X of 0.5 to 1 times the price, Y of 0.4 to 0.8 times;
     # P(X < Y) = integral over y from 0.5 to 0.8 of (y - 0.5) / 0.5 dy / 0.4 = (0.3^2 / 2) / 0.5 / 0.4 = 0.225
@@ -215,12 +218,14 @@ def _pool() -> str:
     return f"{{gpu: rtx-4090, replicas: 4, server: workstation-4x4090, batching: {batching}}}"
 
 
+@pytest.mark.slow
 def test_more_draws_go_on_where_fewer_end(run: Run) -> None:
     few, many = (run.study("site.pue={uniform: [1.1, 1.6]}", f"futures.draws={n}") for n in (100, 150))
     for one, other in zip(few.outcomes, many.outcomes, strict=True):
         assert np.array_equal(one.draws[MONTH], other.draws[MONTH][:100])
 
 
+@pytest.mark.slow
 def test_another_input_does_not_move_the_draws_of_the_first(run: Run) -> None:
     alone = run.study("site.pue={uniform: [1.1, 1.6]}", "futures.draws=100")
     joined = run.study("finance.life_years={uniform: [3, 5]}", "site.pue={uniform: [1.1, 1.6]}", "futures.draws=100")

@@ -163,6 +163,7 @@ def test_capital_is_worth_its_annuity() -> None:
     assert present == pytest.approx(sum(yearly / 12 / 1.08 ** (month / 12) for month in range(1, 25)), rel=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     demand=st.lists(st.floats(0, 30), min_size=24, max_size=24),

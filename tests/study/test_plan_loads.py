@@ -48,6 +48,7 @@ SCENARIO: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arrivals", [{"process": "poisson", "rate_rps": 4}, {"process": "closed_loop", "concurrency": 9}]
 )

@@ -11,6 +11,8 @@ from sim.study.execution.cases import run_points
 from sim.study.execution.cores import Cores
 from sim.study.rebill import Rebilling
 
+pytestmark = pytest.mark.slow
+
 CATALOG = load_catalog()
 SCENARIO = """\
 name: bills

@@ -88,6 +88,7 @@ def find(found, fleet, rate):
     return next(case for case in found if case.fleet == fleet and case.axes["rate_rps"] == rate)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     usd=st.sampled_from([0.0, 0.037, 1.9]),
@@ -177,6 +178,7 @@ def move_all(fleet: RunningFleet) -> None:
     target.replan(now)
 
 
+@pytest.mark.slow
 def test_other_prices_are_what_a_new_run_would_have_cost(run: Path, tmp_path: Path) -> None:
     changed = {"site": SCENARIO["site"] | {"electricity_usd_per_kwh": 0.5, "pue": 1.1}}
     anew = stored(finished_run(tmp_path / "other", **changed))
@@ -201,6 +203,7 @@ def test_prices_change_the_columns_that_say_so_and_no_others(run: Path) -> None:
     assert [name for name in changed if not column(name).moved_by_prices] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", ["null", "{acquisition: rent, quotes: {rtx-4090: 1}}"])
 def test_terms_come_and_go_with_their_figures(tmp_path: Path, cost: str) -> None:
     everything = {
@@ -261,6 +264,7 @@ def test_a_swept_price_is_not_set(tmp_path: Path) -> None:
         repriced(run, "site.pue=1.3")
 
 
+@pytest.mark.slow
 def test_an_hourly_tariff_needs_readings_at_the_hours(tmp_path: Path) -> None:
     hourly = "site={electricity: {hourly_usd_per_kwh: [" + "0.1, " * 23 + "1]}, pue: 1, hosting: none}"
     with pytest.raises(ScenarioErrors, match="starts_at"):
@@ -276,6 +280,7 @@ def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
         load_repriced(tmp_path, (), load_catalog())
 
 
+@pytest.mark.slow
 def test_the_command_leaves_the_same_files(gpufleet, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"load_profile": {2: 8000, 5: 760}, "horizon_s": 30}))
     assert gpufleet("run", "s.yaml", "--out", "run", "--no-report", "--quiet").returncode == 0

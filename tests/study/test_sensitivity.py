@@ -99,6 +99,7 @@ def test_a_hybrid_of_one_fleet_is_the_fleet(tmp_path: Path) -> None:
     assert hybrid(two, one, {LINK}).pools[0].steptime.inputs.link == two.pools[0].steptime.inputs.link
 
 
+@pytest.mark.slow
 def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
     base = swings(scenario, catalog, tmp_path, Cores(1)).base
@@ -127,6 +128,7 @@ def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
         assert not any(part for group, part in gap.parts.items() if group != PRICE)
 
 
+@pytest.mark.slow
 def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
     text = f"{SCENARIO}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 30")
     done = run(tmp_path, text)
@@ -154,6 +156,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
     assert dates == {path: path.stat().st_mtime_ns for name in ("points", "hybrids") for path in (out / name).iterdir()}
 
 
+@pytest.mark.slow
 def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
     text = SCENARIO.replace("horizon_s: 10", "horizon_s: 10\nreplications: 3")
     done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n", "--no-report")
@@ -211,6 +214,7 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 7
 
 
+@pytest.mark.slow
 def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
     text = SCENARIO.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", "")
     done = run(tmp_path, f"{text}sensitivity: {{metric: tpot_s_p95}}\n")

@@ -92,6 +92,7 @@ def ledgers(folder: Path) -> Ledgers:
         return Ledgers(Scenario.model_validate(SCENARIO), CATALOG, folder, Cores(1), [capacity(CAPACITY)])
 
 
+@pytest.mark.slow
 def test_run_breakeven_and_plan_bill_the_same_energy(folder: Path, ledgers: Ledgers) -> None:
     scenario = Scenario.model_validate(SCENARIO)
     year, points = year_by(folder / "run", scenario)
@@ -170,6 +171,7 @@ def run(folder: Path, text: str, *options: str) -> tuple[dict[str, str], list[di
     return row, table
 
 
+@pytest.mark.slow
 def test_clients_and_empty_hours_make_a_year(tmp_path: Path) -> None:
     year, (four, eight) = run(tmp_path, OFFICE)
     usd_4, usd_8 = float(four["cost_usd_per_h"]), float(eight["cost_usd_per_h"])

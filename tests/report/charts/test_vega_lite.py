@@ -82,6 +82,7 @@ def test_texts_beside_bars_have_room_in_a_plot_of_any_width(width: float) -> Non
     assert shown == len(text) or width < 400
 
 
+@pytest.mark.slow
 def test_vega_lite_compiles_it() -> None:
     vl_convert = pytest.importorskip("vl_convert")
     told = vl_convert.vegalite_to_vega(chart_spec(PANEL))

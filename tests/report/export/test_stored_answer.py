@@ -3,28 +3,17 @@
 from pathlib import Path
 
 import pytest
+from small_scenario import REFEREE, variant
 from typer.testing import CliRunner
 
 from sim.cli import app
 from sim.report.export.stored_answer import read_run
 
-TINY = """
-name: tiny
-workload:
-  arrivals: {process: constant, rate_rps: 2}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 10}}
-horizon_s: 10
-fleets:
-  - name: one
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 0.0001, per_context_token_s: 0}
-        batching: {policy: vllm, max_num_seqs: 8, max_num_batched_tokens: 512, num_gpu_blocks: 100}
-"""
-
 
 @pytest.mark.parametrize("requests", ["csv", "parquet", "none"])
 def test_frames_hold_the_run(tmp_path: Path, requests: str) -> None:
-    (tmp_path / "tiny.yaml").write_text(TINY + f"requests: {requests}\n")
+    steady = {"workload.arrivals": {"process": "constant", "rate_rps": 2}, "horizon_s": 10, "requests": requests}
+    (tmp_path / "tiny.yaml").write_text(variant(REFEREE, steady))
     out = tmp_path / "out"
     arguments = ["run", str(tmp_path / "tiny.yaml"), "--out", str(out), "--no-report", "--quiet"]
     assert CliRunner().invoke(app, arguments).exit_code == 0

@@ -13,6 +13,8 @@ import pytest
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
 from sim.report.page.page import Mark, Table, render_page
 
+pytestmark = pytest.mark.slow
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), "")
 QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

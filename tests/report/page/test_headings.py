@@ -10,6 +10,8 @@ from sim.cli import app
 from sim.scenario.reading.load import load
 from sim.yamlio import read
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """\
 # Over four years, do we buy or rent? Both serve one request a second.
 name: grow

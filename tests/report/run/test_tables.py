@@ -60,6 +60,7 @@ def test_usage_and_costs(tmp_path: Path, two_fleets: list[Any]) -> None:
     assert len(rows_of(tmp_path / "costs.csv")) == 2 * len(two_fleets)
 
 
+@pytest.mark.slow
 def test_writing_tables_imports_nothing_that_draws() -> None:
     code = (
         "import sys, sim.report.run.report, sim.report.run.terminal; print({'matplotlib', 'jinja2'} & set(sys.modules))"

@@ -55,6 +55,7 @@ def called(folder: Path, command: str, data: dict[str, Any]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", list(PAGES))
 def test_everything_is_shown_in_the_scenarios_currency(tmp_path: Path, command: str) -> None:
     printed = called(tmp_path, command, SCENARIO)

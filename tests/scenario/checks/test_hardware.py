@@ -39,6 +39,7 @@ plan: {years: 1, starts: 2026-01}
 TOLD = "Host not included: card buys rtx-4090 without a server"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "page"),
     [

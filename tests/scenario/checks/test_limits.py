@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import REFEREE
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.hf_config import READERS, ConfigError, model_from_config
@@ -16,20 +17,6 @@ from sim.scenario.schema import Scenario
 from sim.yamlio import YamlError, read_text
 
 AT_ONCE_S = 2.0
-REFEREE = """\
-name: referee
-workload:
-  arrivals: {process: poisson, rate_rps: 1.0}
-  lengths:
-    prompt: {distribution: fixed, value: 100}
-    output: {distribution: fixed, value: 10}
-horizon_s: 100
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-"""
 HPA = "{policy: hpa, metric: gpu_busy, target: 0.7, max_replicas: 2, scrape_interval_s: %s}"
 CLOSED = "{process: closed_loop, concurrency: %s, think_s: %s}"
 
@@ -204,6 +191,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_configs(tmp_path: Path) -> None:
     """Every key with three odd values in turn, for every architecture: a model or one line."""
     odd = cycle(ODD)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from small_scenario import REFEREE
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
@@ -15,20 +16,6 @@ from sim.workload import TraceError
 from sim.workload.traces.csv_formats import CsvTrace
 from sim.workload.traces.mooncake import MooncakeTrace
 
-REFEREE = """\
-name: referee
-workload:
-  arrivals: {process: poisson, rate_rps: 1.0}
-  lengths:
-    prompt: {distribution: fixed, value: 100}
-    output: {distribution: fixed, value: 10}
-horizon_s: 100
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 16, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-"""
 REAL = """\
 name: real
 model: qwen2-72b-instruct

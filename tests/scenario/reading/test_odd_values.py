@@ -18,6 +18,8 @@ from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
 from sim.yamlio import dump, read
 
+pytestmark = pytest.mark.slow
+
 Place = tuple[str | int, ...]
 ODD: list[Any] = [
     None,

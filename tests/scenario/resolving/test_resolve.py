@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import planned
 
 from sim.batching.policies import PrefillFirst
 from sim.catalogue.catalog import Catalog, load_catalog
@@ -40,9 +41,7 @@ def scenario_data(**pool: Any) -> dict[str, Any]:
 
 
 def plan_of(folder: Path, catalog: Catalog, data: dict[str, Any]) -> CasePlan:
-    (folder / "s.yaml").write_text(dump(data))
-    scenario = load(folder / "s.yaml", catalog=catalog)
-    return resolve(scenario, cases(scenario)[0], catalog)
+    return planned(folder, data)
 
 
 SWEPT: dict[str, Any] = {
@@ -198,6 +197,7 @@ def test_sglang_cuts_the_prompts_of_a_step_among_ranks_that_step_together(
     assert (batching.chunked_prefill_size, batching.schedule_conservativeness) == of_a_rank
 
 
+@pytest.mark.slow
 def test_every_shipped_scenario_resolves(root: Path, catalog: Catalog) -> None:
     for path in sorted((root / "scenarios").rglob("*.yaml")):
         if has_job(path):

@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
+from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.load import load
 from sim.scenario.resolving.describe import describe
-from sim.scenario.sweep import cases
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.case_metrics import measure
 from sim.study.points import summarize
-from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 100}
 BASIS: dict[str, Any] = {
@@ -38,12 +36,8 @@ BASIS: dict[str, Any] = {
 
 
 def run(folder: Path, **changes: Any) -> tuple[CaseResult, dict[str, Any]]:
-    (folder / "s.yaml").write_text(dump(BASIS | changes))
-    catalog = load_catalog()
-    scenario = load(folder / "s.yaml", catalog=catalog)
-    result = run_case(scenario, cases(scenario)[0], catalog)
-    assert isinstance(result, CaseResult)
-    return result, describe(result.plan, catalog)
+    result = ran(folder, BASIS | changes)
+    return result, describe(result.plan, load_catalog())
 
 
 def test_all_three_reach_the_metrics(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_scenario import REFEREE, SMALL, variant
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -18,7 +19,7 @@ from sim.scenario.schema import Scenario
 from sim.study.capacity import capacities
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import Cores
-from tests.small_scenario import SMALL
+from sim.yamlio import parse
 
 POOL = "[{gpu: rtx-4090, replicas: 2, server: workstation-4x4090, batching: {policy: vllm}}]"
 RENTED = "{acquisition: rent, quotes: {rtx-4090: %s}}"
@@ -91,6 +92,7 @@ def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, 
     assert simulated == ["bought"] * 2
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_for_all_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     def found(costs: dict[str, str], out: str) -> Any:
         with Cores(1) as cores:
@@ -105,21 +107,13 @@ def test_a_search_goes_on_for_all_prices(tmp_path: Path, catalog: Any, simulated
     assert {one.at.fleet for one in cheap.found if one.at is not None} == {"cheap"}
 
 
-SCENARIO = """
-name: refused
-workload: {workload}
-fleets:
-  - name: one
-    pools:
-      - steptime: {{model: affine, base_s: 0.01, per_token_s: 0.0001, per_context_token_s: 0}}
-        batching: {{policy: vllm, max_num_seqs: 8, max_num_batched_tokens: 512, num_gpu_blocks: 100, max_model_len: 50}}
-"""
 LENGTHS = "lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 10}}"
 TRACE = "{trace: {path: trace.csv, format: csv}}"
 
 
 def summary(folder: Path, workload: str) -> dict[str, str]:
-    (folder / "s.yaml").write_text(SCENARIO.format(workload=workload))
+    small = {"name": "refused", "horizon_s": ..., "fleets.0.pools.0.batching.max_model_len": 50}
+    (folder / "s.yaml").write_text(variant(REFEREE, small | {"workload": parse(workload)}))
     result = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--quiet"])
     assert result.exit_code == 0, result.output
     with (folder / "out" / "summary.csv").open() as file:

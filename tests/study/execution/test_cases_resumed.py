@@ -67,6 +67,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: signal.Signals) -> None:
     out = folder / "out"
@@ -99,6 +100,7 @@ def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: 
     assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes_whatever_the_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "ALONE_S", 0)
     for out, workers in (("one", "1"), ("two", "2")):

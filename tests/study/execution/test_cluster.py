@@ -27,6 +27,8 @@ from sim.study.execution.cluster import Cluster, ClusterError
 from sim.study.execution.cores import Cores
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.slow
+
 CATALOG = load_catalog()
 SCENARIO = """\
 name: spread

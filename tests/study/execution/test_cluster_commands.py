@@ -20,6 +20,8 @@ from sim.study.execution.cases import POINTS, Job
 from sim.study.execution.cluster import Cluster
 from sim.study.execution.cores import Cores
 
+pytestmark = pytest.mark.slow
+
 CATALOG = load_catalog()
 SCENARIO = """\
 name: spread

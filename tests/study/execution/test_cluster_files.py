@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from dask_machines import Machines
+from small_scenario import REFEREE, variant
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -15,15 +16,14 @@ from sim.scenario.reading.load import load
 from sim.study.execution.cluster import _relocated, packed
 from sim.study.execution.digest import files_of
 
-SCENARIO = """\
-name: spread
-workload: {trace: {path: %s, format: csv}}
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
-        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
-"""
+SCENARIO = variant(
+    REFEREE,
+    {
+        "workload": {"trace": {"path": "%s", "format": "csv"}},
+        "horizon_s": ...,
+        "fleets.0.pools.0.batching.max_num_seqs": 4,
+    },
+)
 TRACE = "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,10,5\n"
 NOBODY = "tcp://127.0.0.1:9"
 CONFIG = """{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -90,6 +90,7 @@ def certificates(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
+@pytest.mark.slow
 def test_tls(folder: Path, tmp_path: Path, root: Path) -> None:
     (folder / "s.yaml").write_text(SCENARIO % "t.csv")
     asked = ["run", str(folder / "s.yaml"), "--no-report", "--quiet", "--out", str(folder / "out"), "--cluster"]

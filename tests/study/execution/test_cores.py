@@ -14,6 +14,8 @@ from sim.study.execution import cores
 from sim.study.execution.cases import Call, WorkerLost
 from sim.study.execution.cores import Cores
 
+pytestmark = pytest.mark.slow
+
 SCENARIO, CATALOG = Scenario.model_construct(name="s"), load_catalog()
 
 

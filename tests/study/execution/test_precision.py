@@ -17,6 +17,8 @@ from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import half_width, mean, paired_difference
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.slow
+
 STEP = {"model": "affine", "base_s": 0.02, "per_token_s": 1.0e-4, "per_context_token_s": 1.0e-7}
 LIMITS = {"policy": "vllm", "max_num_seqs": 8, "max_num_batched_tokens": 512, "num_gpu_blocks": 2000}
 LENGTHS = {"prompt": {"distribution": "fixed", "value": 50}, "output": {"distribution": "geometric", "mean": 40}}

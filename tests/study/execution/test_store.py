@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from small_scenario import TINY
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -27,18 +28,6 @@ from sim.study.execution.durable import Damaged, read_sealed, write_sealed
 from sim.study.execution.store import load_case
 from sim.study.reprice import load_repriced
 
-AFFINE = """\
-name: tiny
-workload:
-  arrivals: {process: poisson, rate_rps: 5}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: geometric, mean: 10}}
-horizon_s: 20
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.005, per_token_s: 1.0e-5, per_context_token_s: 1.0e-8}
-        batching: {policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
-"""
 ROOFLINE = """\
 name: mine
 model: mine
@@ -75,7 +64,7 @@ def tables(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "s.yaml").write_text(AFFINE)
+    (tmp_path / "s.yaml").write_text(TINY)
     return tmp_path
 
 
@@ -121,8 +110,8 @@ def test_a_folder_that_was_moved_keeps_its_cases(folder: Path) -> None:
         base = folder / place / "study"
         base.mkdir(parents=True)
         (base / "t.csv").write_text(rows)
-        traced = AFFINE[: AFFINE.index("  arrivals")] + "  trace: {path: t.csv, format: csv}\n"
-        (base / "s.yaml").write_text(traced + AFFINE[AFFINE.index("fleets:") :])
+        traced = TINY[: TINY.index("  arrivals")] + "  trace: {path: t.csv, format: csv}\n"
+        (base / "s.yaml").write_text(traced + TINY[TINY.index("fleets:") :])
         scenario = load(base / "s.yaml", (), catalog=load_catalog())
         found.append(digest(scenario, cases(scenario)[0], load_catalog()))
     assert found[0] == found[1]
@@ -161,6 +150,7 @@ def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
         read_sealed(tmp_path / "h.json")
 
 
+@pytest.mark.slow
 def test_one_process_owns_a_folder(folder: Path) -> None:
     code = "import sys, time, pathlib\nfrom sim.deliver.folder import owned\n"
     code += "with owned(pathlib.Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
@@ -255,20 +245,7 @@ def test_nothing_is_taken_for_finished_while_it_is_written(folder: Path) -> None
     assert all(found)
 
 
-SECOND_AFFINE = """\
-name: tiny
-workload:
-  arrivals: {process: poisson, rate_rps: 5}
-  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: geometric, mean: 10}}
-horizon_s: 20
-slo: {ttft_s: 1}
-fleets:
-  - name: a
-    pools:
-      - steptime: {model: affine, base_s: 0.005, per_token_s: 1.0e-5, per_context_token_s: 1.0e-8}
-        batching: {policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
-replications: 2
-"""
+TWICE = f"{TINY}replications: 2\n"
 TRACED = """\
 name: traced
 model: llama3.1-8b
@@ -295,7 +272,7 @@ def by_replication(out: Path) -> list[Path]:
 def test_a_point_that_is_another_one_is_simulated_again(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "s.yaml").write_text(SECOND_AFFINE)
+    (tmp_path / "s.yaml").write_text(TWICE)
     out = tmp_path / "out"
     command = ["run", str(tmp_path / "s.yaml"), "--out", str(out), "--no-report", "--quiet", "--workers", "1"]
     assert CliRunner().invoke(app, command).exit_code == 0
@@ -316,8 +293,9 @@ def test_a_point_that_is_another_one_is_simulated_again(
     assert len(caplog.messages) == strange
 
 
+@pytest.mark.slow
 def test_a_search_counts_no_point_twice_either(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    text = SECOND_AFFINE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
+    text = TWICE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
     command = [

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from small_scenario import SMALL
 
 import sim
 from sim.report.run.page_tables import glance
@@ -15,7 +16,6 @@ from sim.scenario.slo import Slo
 from sim.study.execution.store import load_case
 from sim.study.metrics.case_metrics import Level
 from sim.study.points import Point, summarize, sweep_of
-from tests.small_scenario import SMALL
 
 LONGER = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200")
 SCALED = LONGER.replace("rate_rps: 1}", "rate_rps: 4}")
@@ -56,6 +56,7 @@ def test_cutting_intervals_changes_nothing(levels: list[int], parts: int) -> Non
     assert one.mean <= one.highest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", ["one", "hpa"])
 def test_figures_are_those_of_usage(run: sim.Run, fleet: str) -> None:
     # requests that were under way at the end are answered behind it
@@ -73,6 +74,7 @@ def test_figures_are_those_of_usage(run: sim.Run, fleet: str) -> None:
     assert row.gpu_hours_per_day == pytest.approx(24 * usage_s[usage.state.isin(ON)].sum() / 500)
 
 
+@pytest.mark.slow
 def test_a_scaled_fleet_has_the_gpus_that_it_holds_and_never_its_bound(run: sim.Run) -> None:
     rows = run.summary.set_index("fleet")
     fixed, scaled = rows.loc["one"], rows.loc["hpa"]

@@ -100,6 +100,7 @@ def test_slack_is_that_of_the_goal_that_lacks_most() -> None:
     assert slack(slo, [metrics(slo_shares=[0.97, 0.95])]) == pytest.approx(0.95 - 0.99)
 
 
+@pytest.mark.slow
 def test_run_and_capacity_hold_a_percentile_to_its_limit(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "{ttft_s: {p90: 0.06}}", ("sweep={workload.arrivals.rate_rps: [2, 30]}",))
     with Cores(1) as workplace:
@@ -170,6 +171,7 @@ def test_nobody_else_decides(root: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
     from sim.deliver.questions import deliver_capacity
 

@@ -22,6 +22,8 @@ from sim.study.execution.cores import Cores
 from sim.study.size.mixed_fleets import Kinds, cheapest_mix
 from sim.study.size.search import Search, search
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """\
 name: m
 model: llama3.1-8b

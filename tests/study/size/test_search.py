@@ -74,6 +74,7 @@ def scenario_of(folder: Path, text: str = SCENARIO) -> Scenario:
     return load(folder / "s.yaml", catalog=load_catalog())
 
 
+@pytest.mark.slow
 def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     text = SCENARIO.replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 10\nwarmup_s: 4")
     scenario, catalog = scenario_of(tmp_path, text), load_catalog()
@@ -120,6 +121,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     assert search(scenario, catalog, tmp_path / "out", Cores(2)) == replace(found, simulated=0)
 
 
+@pytest.mark.slow
 def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
     text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: burst, num_requests: 400}")
     scenario, catalog = scenario_of(tmp_path, text.replace("horizon_s: 14\nwarmup_s: 5\n", "")), load_catalog()
@@ -212,6 +214,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     done = run(tmp_path, SCENARIO)
     assert done.code == 0, done.err
@@ -240,6 +243,7 @@ def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
     assert float(row["cost_usd_per_month"]) == pytest.approx(float(table[0]["usd_per_month"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "status"), [(1, "impossible"), (2, "not simulated")])
 def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
     tmp_path: Path, replicas: int, status: str
@@ -255,6 +259,7 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
         assert own.reason == "has no 1 spare replicas in every pool"
 
 
+@pytest.mark.slow
 def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 1").replace("max_replicas: 3", "max_replicas: 3\n  mixed: {}")
     scenario = scenario_of(tmp_path, text)
@@ -278,6 +283,7 @@ def test_a_load_of_nothing_is_told(tmp_path: Path) -> None:
     assert whys == {"no request arrives in the window (1 of 2 replications)"}
 
 
+@pytest.mark.slow
 def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
     text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: gamma, rate_rps: 3, cv: 3}")
     text = text.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("replications: 2", "replications: 4\nseed: 4")
@@ -297,6 +303,7 @@ def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
     assert size_rows(found, scenario)[0]["slo_verdict"] == "inconclusive"
 
 
+@pytest.mark.slow
 def test_spares_are_paid_for(tmp_path: Path) -> None:
     text = SCENARIO.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("[1, 2]", "[1]")
     text = text.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
@@ -370,6 +377,7 @@ def every_fleet():
         yield {"name": f"{replicas} {gpu}", "pools": [{"gpu": gpu, "replicas": replicas}], "cost": COST}
 
 
+@pytest.mark.slow
 def test_the_cheapest_of_all_ratios_and_kinds() -> None:
     found = sim.size(ASKED | {"size": SIZE}, workers=1, quiet=True)
     every = sim.run(ASKED | {"fleets": list(every_fleet())}, workers=1, quiet=True).summary

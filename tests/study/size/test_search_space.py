@@ -89,6 +89,7 @@ def scenario_of(folder: Path, text: str = SCENARIO):
     return load_for_size(folder / "s.yaml", catalog=load_catalog())
 
 
+@pytest.mark.slow
 def test_no_other_host_is_cheaper_whatever_the_budget(tmp_path: Path) -> None:
     fleets, scenario = everything(tmp_path), scenario_of(tmp_path)
     assert scenario.size is not None
@@ -221,6 +222,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "pools"),
     [("capex_usd: 11000", {"buy": 2, "rent": 1}), ("capex_usd: 10999", {"rent": 3}), ("kw: 1.2", {"rent": 3})],

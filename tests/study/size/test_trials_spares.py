@@ -47,6 +47,7 @@ def scenario_of(folder: Path, old: str = "", new: str = "") -> Scenario:
     return load_for_size(folder / "s.yaml", (), catalog=CATALOG)
 
 
+@pytest.mark.slow
 def test_each_kind_of_spare_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "serving_states", partial(serving_states, failures=500))
     scenario = scenario_of(tmp_path)
