@@ -25,8 +25,9 @@ from sim.study.metrics.columns import COLUMNS
 ROOT = Path(__file__).resolve().parents[2]
 MARKED = ("report",)
 """Packages whose messages are marked; of all others every sentence counts."""
-NEVER = {"sim/scenario/template.py", "sim/language"}
-"""Text of files."""
+OF_METRICS = tuple(f"sim/study/metrics/{name}.py" for name in ("metric", "requests", "machines", "bill"))
+NEVER = {"sim/scenario/template.py", "sim/language", *OF_METRICS}
+"""Text of files, and descriptions of metrics."""
 KEYWORDS: dict[str, Any] = {"_": None, "N_": None, "ngettext": (1, 2)}
 WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z\n]{0,2} [A-Za-z({]|\} [a-z]{2,}|[a-z]{2,} \{|[a-z]{2,}: ?\{")
 TECHNICAL = re.compile(r"\\|charset|default-src|filename\*|^<| \| None$|^%s ")
@@ -206,4 +207,4 @@ def _of_tables() -> Iterator[Message]:
     for column in COLUMNS:
         for head in (column.head, column.brief):
             if head.strip():
-                yield Message(head, "", "sim/study/metrics/columns.py")
+                yield Message(head, "", "sim/study/metrics")
