@@ -21,6 +21,7 @@ from sim.jobs.schema import LONGEST_H, QueueScenario
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points
+from sim.training.outcome import WorkColumn, WorkRow
 from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 PHASES = ("working", "lost", "restarting")
@@ -271,20 +272,8 @@ LEAST_S = 10.0
 Value = Callable[[QueueOutcome], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueColumn:
-    """One column of summary.csv."""
-
-    name: str
-    unit: str
-    meaning: str
-    value: Value
-    always: bool = False
-    """Known of what cannot run, too."""
-    money: bool = False
-    """Only where something has a cost."""
-    beside: bool = False
-    """Only where a service stands beside the jobs."""
+QueueColumn = WorkColumn[QueueOutcome]
+QueueRow = WorkRow[QueueOutcome]
 
 
 def works_finished(one: QueueOutcome) -> list[Work]:
@@ -435,37 +424,14 @@ COLUMNS: tuple[QueueColumn, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """An outcome with its row of summary.csv."""
-
-    outcome: QueueOutcome
-    cells: dict[str, Any]
-
-    @property
-    def fleet(self) -> str:
-        """Name of the cluster."""
-        return self.outcome.plan.fleet
-
-    @property
-    def ok(self) -> bool:
-        """Whether anything can run."""
-        return not self.outcome.plan.infeasible
-
-
 def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
-    """One row per outcome, in order; columns of money only where something has a cost, of a service only beside one."""
+    """Return one row per outcome, in order; columns of money only where something has a cost, of a service only beside
+    one.
+    """
     priced = any(one.plan.pool.costs is not None for one in found)
     beside = any(one.plan.serving is not None for one in found)
-    rows = []
-    for one in found:
-        cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}
-        for column in COLUMNS:
-            if column.name not in cells and (priced or not column.money) and (beside or not column.beside):
-                known = column.always or not one.plan.infeasible
-                cells[column.name] = column.value(one) if known else None
-        rows.append(QueueRow(one, cells))
-    return rows
+    columns = [one for one in COLUMNS if (priced or not one.money) and (beside or not one.beside)]
+    return [QueueRow.of(one, one.plan, columns) for one in found]
 
 
 def job_cells(work: Work, place: int, one: QueueOutcome) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 Every column is declared once: name, unit, meaning, and how it comes from an outcome.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import Ledger
@@ -127,19 +127,56 @@ def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
 MILLION = 1e6
 
 
+Result = TypeVar("Result")
+"""What a job or a queue came to."""
+
+
 @dataclass(frozen=True, slots=True)
-class JobColumn:
-    """One column."""
+class WorkColumn(Generic[Result]):
+    """Column of summary.csv of a job or a queue."""
 
     name: str
     unit: str
     """Empty for text and counts; `share` of one."""
     meaning: str
-    value: Callable[[JobOutcome], Any]
+    value: Callable[[Result], Any]
     always: bool = False
     """Known of what cannot be done, too."""
     money: bool = False
     """Only where something has a cost."""
+    beside: bool = False
+    """Only where a service stands beside the jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow(Generic[Result]):
+    """An outcome with its row of summary.csv."""
+
+    outcome: Result
+    cells: dict[str, Any]
+
+    @classmethod
+    def of(cls, outcome: Result, plan: Any, columns: Iterable[WorkColumn[Result]]) -> "WorkRow[Result]":
+        """Return the row of the *outcome* of *plan* under *columns*, without those that are axes of the sweep."""
+        cells: dict[str, Any] = {"fleet": plan.fleet, **plan.axes}
+        for column in columns:
+            if column.name not in cells:
+                cells[column.name] = column.value(outcome) if column.always or not plan.infeasible else None
+        return cls(outcome, cells)
+
+    @property
+    def fleet(self) -> str:
+        """Name of the fleet or cluster."""
+        return str(self.cells["fleet"])
+
+    @property
+    def ok(self) -> bool:
+        """Whether the job can be done, or anything can run."""
+        return bool(self.cells["status"] == "ok")
+
+
+JobColumn = WorkColumn[JobOutcome]
+JobRow = WorkRow[JobOutcome]
 
 
 def _energy_kwh(one: JobOutcome) -> float | None:
@@ -238,33 +275,8 @@ COLUMNS: tuple[JobColumn, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """An outcome with its row of summary.csv."""
-
-    outcome: JobOutcome
-    cells: dict[str, Any]
-
-    @property
-    def fleet(self) -> str:
-        """Name of the fleet."""
-        return self.outcome.plan.fleet
-
-    @property
-    def ok(self) -> bool:
-        """Whether the job can be done."""
-        return not self.outcome.plan.infeasible
-
-
 def summary(found: Sequence[JobOutcome]) -> list[JobRow]:
-    """One row per outcome, in order; columns of money only where something has a cost."""
+    """Return one row per outcome, in order; columns of money only where something has a cost."""
     priced = any(one.plan.pool.costs is not None for one in found)
-    rows = []
-    for one in found:
-        cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}
-        for column in COLUMNS:
-            if column.name not in cells and (priced or not column.money):
-                known = column.always or not one.plan.infeasible
-                cells[column.name] = column.value(one) if known else None
-        rows.append(JobRow(one, cells))
-    return rows
+    columns = [column for column in COLUMNS if priced or not column.money]
+    return [JobRow.of(one, one.plan, columns) for one in found]
