@@ -18,7 +18,7 @@ from sim.records import FleetLog
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import options, place_of
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import Resolver, resolve
+from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
@@ -59,7 +59,6 @@ class HeldRun:
         self._data = as_data(self.scenario)
         self._plans: dict[str, CasePlan] = {}
         self._machines: dict[str, Machines] = {}
-        self._resolver = Resolver(self.scenario, catalog)
         self.held = [self._hold(case, stored) for case, stored in finished]
 
     def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
@@ -88,8 +87,8 @@ class HeldRun:
     def _hold(self, case: Case, stored: StoredCase) -> HeldCase:
         key = _key(case)
         if key not in self._plans:
-            self._plans[key] = self._resolver.plan(case)
-            self._machines[key] = self._resolver.fleet(case).machines
+            self._plans[key] = resolve(self.scenario, case, self.catalog)
+            self._machines[key] = fleet_of(self.scenario, case, self.catalog).machines
         plan = replace(self._plans[key], replication=case.replication)
         if stored.status != "ok":
             return HeldCase(case, stored, plan, None)

@@ -13,7 +13,7 @@ from sim.cost import Clock, CostPlan
 from sim.cost.cash_flow import Flows, flows_of, mean_flows, with_peak
 from sim.cost.metering import Window
 from sim.records import Interval
-from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
@@ -79,9 +79,8 @@ class Rebilling:
         A case without a stored one stands for its fleet without load. Raises ValueError where a fleet has no `cost`.
         """
         self.scenario, self.catalog, self._terms = scenario, catalog, terms
-        resolver = Resolver(scenario, catalog)
         able = [(case, one) for case, one in stored if one is None or one.status == "ok"]
-        self._cases = [_Metered.of(case, one, resolver) for case, one in able]
+        self._cases = [_Metered.of(case, one, scenario, catalog) for case, one in able]
 
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
@@ -177,9 +176,9 @@ class _Metered:
     rejected: int
 
     @classmethod
-    def of(cls, case: Case, stored: StoredCase | None, resolver: Resolver) -> "_Metered":
+    def of(cls, case: Case, stored: StoredCase | None, scenario: Scenario, catalog: Catalog) -> "_Metered":
         """Return the meters of *case*, simulated without load where nothing is *stored* of it."""
-        plan, machines = resolver.plan(case), resolver.fleet(case).machines
+        plan, machines = resolve(scenario, case, catalog), fleet_of(scenario, case, catalog).machines
         if plan.costs is None:
             raise ValueError(f"fleet {case.fleet} has no cost")
         if stored is None:

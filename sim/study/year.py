@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan
-from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
 from sim.scenario.year import YearPlan, around, parts_of_year, year_plan
@@ -143,13 +143,13 @@ def year_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], axes:
 
 def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBasis]:
     """Return one year for each fleet and setting of the axes beside the load's."""
-    resolver, found = Resolver(scenario, catalog), dict[str, YearBasis]()
+    found: dict[str, YearBasis] = {}
     for case in cases(scenario):
         others = {axis: value for axis, value in case.axes.items() if axis != plan.axis}
         key = repr((case.fleet, others))
         if key in found:
             continue
-        resolved, at = resolver.plan(case), at_point(scenario, case.overrides)
+        resolved, at = resolve(scenario, case, catalog), at_point(scenario, case.overrides)
         rate_rps = rate_per_load(at)
         found[key] = YearBasis(
             case.fleet,

@@ -190,7 +190,7 @@ def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Compla
         if fleet.kv_transfer is None:
             continue
         try:
-            built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
+            built = resolve_fleet(scenario, fleet, catalog)
         except (ValueError, ArithmeticError):
             continue  # reported elsewhere
         transfer, pools = built.kv_transfer, built.pools
@@ -225,7 +225,7 @@ def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Com
         return
     for fleet in scenario.fleets:
         try:
-            built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
+            built = resolve_fleet(scenario, fleet, catalog)
         except (ValueError, ArithmeticError):
             continue  # reported elsewhere
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)

@@ -5,7 +5,7 @@ routers and limits are called from here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,7 +282,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
-        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
+        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, models, catalog)
     if complete and not found:
         for section, asked in sections:
             found += section.check_bills(asked, scenario, catalog) if section.check_bills is not None else ()
@@ -325,9 +325,13 @@ def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[
                 told.add((path, text))
 
 
-def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:
+def _cost_complaints(
+    scenario: Scenario, index: int, models: Sequence[Sequence[BoundPool]], catalog: Catalog
+) -> Iterator[Complaint]:
+    """What keeps the fleet at *index* from being planned; *models* are its pools, bound."""
+    fleet = scenario.fleets[index]
     try:
-        resolve_fleet(scenario, fleet, catalog)
+        resolve_fleet(scenario, fleet, catalog, models)
     except ArithmeticError:
         yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
     except UnknownId:

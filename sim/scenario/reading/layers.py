@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.infile import why_outside
+from sim.infile import status, why_outside
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
@@ -454,3 +454,38 @@ def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[Compla
         prices = None if error.suggestions else catalog.prices(item)
         known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
         yield Complaint(place, str(error) + did_you_mean(name, known))
+
+
+FILE_KEYS = ("path", "calibration", "model")
+"""Keys of a scenario whose value may be the path of a file."""
+
+
+def files_of(data: Any) -> Iterator[Path]:
+    """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if (file := named_file(last, one)) is not None:
+                    yield file
+                else:
+                    yield from files_of(one)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from files_of(value)
+
+
+def named_file(key: Any, value: Any) -> Path | None:
+    """The file that the *value* of *key* names; None if it names none."""
+    if key not in FILE_KEYS or not isinstance(value, str):
+        return None
+    path = Path(value)
+    if key == "model" and path.is_dir():
+        path /= "config.json"
+    return path if path.is_file() else None
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when the content of the file *path* does, without reading it. Raises OSError."""
+    found = status(path)
+    return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last
