@@ -4,10 +4,10 @@
 cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
-catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile
+catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
-{cli serve api deliver report scenario} -> language
+{cli serve api deliver report scenario} -> language -> message
 """
 
 import ast
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "infile": frozenset(),
     "decimals": frozenset(),
     "otel": frozenset(),
-    "language": frozenset(),
+    "language": frozenset({"message"}),
+    "message": frozenset(),
     "yamlio": frozenset({"infile"}),
     "units": frozenset(),
     "rng": frozenset(),
