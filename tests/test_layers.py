@@ -179,6 +179,11 @@ def test_every_layer_of_the_arrow_exists(root: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_picture_shows_every_room(root: Path) -> None:
+    shown = re.findall(r'class="n">(\w+)<', (root / "docs/images/rooms.svg").read_text())
+    assert sorted(shown) == sorted(MAY_IMPORT.keys() - {"__init__", "__main__"})
+
+
 def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + [
