@@ -131,7 +131,7 @@ Result = TypeVar("Result")
 """What a job or a queue came to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkColumn(Generic[Result]):
     """Column of summary.csv of a job or a queue."""
 
@@ -148,7 +148,7 @@ class WorkColumn(Generic[Result]):
     """Only where a service stands beside the jobs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkRow(Generic[Result]):
     """An outcome with its row of summary.csv."""
 
