@@ -13,7 +13,7 @@ from sim.cost import Ledger
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points
-from sim.training.plan import JobPlan, resolve_job
+from sim.training.plan import JobPlan, PoolOfJobs, resolve_job
 from sim.training.schema import JobScenario
 from sim.training.steptime import StepTime
 from sim.units import GB, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
@@ -114,13 +114,14 @@ def _interval(plan: JobPlan, start_s: float, end_s: float) -> Interval:
         found.peak_w = plan.pool.power.peak_w
         found.gpu_energy_j = plan.pool.power.gpu_energy_j(duration_s, plan.run.load * computing_s)
         found.server_energy_j = plan.pool.power.server_energy_j(duration_s, found.gpu_energy_j)
-        found.prefill_energy_j = _wall_j(plan.pool.power, saving_s, 0.0)
-        found.recompute_energy_j = _wall_j(plan.pool.power, lost_s, plan.run.load * lost_s)
-        found.idle_energy_j = _wall_j(plan.pool.power, waiting_s, 0.0)
+        found.prefill_energy_j = wall_j(plan.pool.power, saving_s, 0.0)
+        found.recompute_energy_j = wall_j(plan.pool.power, lost_s, plan.run.load * lost_s)
+        found.idle_energy_j = wall_j(plan.pool.power, waiting_s, 0.0)
     return found
 
 
-def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+def wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+    """Return the energy of servers at the wall over *duration_s*, with the GPUs at full load for *load_s* [J]."""
     return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
 
 
@@ -131,7 +132,7 @@ Result = TypeVar("Result")
 """What a job or a queue came to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkColumn(Generic[Result]):
     """Column of summary.csv of a job or a queue."""
 
@@ -148,7 +149,7 @@ class WorkColumn(Generic[Result]):
     """Only where a service stands beside the jobs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkRow(Generic[Result]):
     """An outcome with its row of summary.csv."""
 
@@ -179,14 +180,14 @@ JobColumn = WorkColumn[JobOutcome]
 JobRow = WorkRow[JobOutcome]
 
 
-def _energy_kwh(one: JobOutcome) -> float | None:
-    if one.plan.pool.power is None:
-        return None
-    return one.plan.pool.pue * fsum(part.server_energy_j for part in one.intervals) / JOULES_PER_KWH
+def energy_kwh(pool: PoolOfJobs, intervals: Iterable[Interval]) -> float | None:
+    """Return the energy of *intervals* at the site's meter [kWh]; None where a GPU's power is not known."""
+    return None if pool.power is None else pool.pue * fsum(one.server_energy_j for one in intervals) / JOULES_PER_KWH
 
 
-def _usd(one: JobOutcome) -> float | None:
-    return None if one.ledger is None else one.ledger.total_nano_usd / NANO_PER_USD
+def total_usd(ledger: Ledger | None) -> float | None:
+    """Return the whole bill [USD]; None without one."""
+    return None if ledger is None else ledger.total_nano_usd / NANO_PER_USD
 
 
 def _mean_w(one: JobOutcome, field: str) -> float | None:
@@ -200,7 +201,7 @@ def _tokens_per_s(one: JobOutcome) -> float | None:
 
 
 def _usd_per_million(one: JobOutcome) -> float | None:
-    usd, plan = _usd(one), one.plan
+    usd, plan = total_usd(one.ledger), one.plan
     units = plan.run.steps * plan.run.spec.global_batch * plan.run.units_per_sample
     return None if usd is None else usd / units * MILLION
 
@@ -260,12 +261,13 @@ COLUMNS: tuple[JobColumn, ...] = (
               lambda one: one.plan.pool.gpus * one.plan.run.makespan.total_s / SECONDS_PER_HOUR),
     JobColumn("gpu_power_w_mean", "W", "of all GPUs, mean over the job", lambda one: _mean_w(one, "gpu_energy_j")),
     JobColumn("it_power_w_mean", "W", "of the servers at the wall", lambda one: _mean_w(one, "server_energy_j")),
-    JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included", _energy_kwh),
+    JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included",
+              lambda one: energy_kwh(one.plan.pool, one.intervals)),
     JobColumn("kg_co2e", "kg", "greenhouse gases, where the scenario asks", _kg),
     JobColumn("capex_usd", "USD", "to buy the machines; 0 when renting",
               lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
     JobColumn("cost_usd", "USD", "of the job: what its time takes of capital, and all that is paid meanwhile",
-              _usd, money=True),
+              lambda one: total_usd(one.ledger), money=True),
     JobColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
               money=True),
     JobColumn("usd_per_million_tokens", "USD", "cost of a million tokens trained on; empty for images",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, half_width_within, mean, ratio, share_interval
 from sim.units import SECONDS_PER_HOUR
@@ -48,22 +48,22 @@ class Figure(NamedTuple):
 NOTHING = Figure(None)
 
 
-class Average(Protocol):
+@dataclass(frozen=True, slots=True)
+class Average:
     """Method to average figures over replications."""
 
-    @property
-    def words(self) -> str:
-        """For the documentation."""
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether summary.csv has half of the 95 % interval beside it."""
+    words: ClassVar[str] = "mean"
+    """Name of the method, for the documentation."""
+    has_interval: ClassVar[bool] = True
+    """Whether summary.csv has half of the 95 % interval beside the column."""
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """Figures of a case that the column *name* rests on."""
+        """Return the figures of a case that the column *name* rests on: that of the same name."""
+        return (name,)
 
     def of(self, name: str, cases: Cases) -> Figure:
-        """The column *name* over the replications *cases*, at least one."""
+        """Return the column *name* over the replications *cases*, at least one."""
+        raise NotImplementedError
 
 
 def numbers(cases: Cases, name: str) -> list[float]:
@@ -77,15 +77,8 @@ def within_runs(cases: Cases, name: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(Average):
     """The mean of the replications that have it; of one or two runs the interval by batch means."""
-
-    words: str = "mean"
-    has_interval: bool = True
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """The figure of the same name."""
-        return (name,)
 
     def of(self, name: str, cases: Cases) -> Figure:
         """Equal values stay what they are, whole numbers too."""
@@ -112,12 +105,18 @@ class Share(Mean):
         return Figure(value) if ends is None else Figure(value, (ends[1] - ends[0]) / 2, ends)
 
 
-PLANNED = Mean("the same in every replication", has_interval=False)
-"""What a plan sets."""
+class Planned(Mean):
+    """Mean of what a plan sets."""
+
+    words = "the same in every replication"
+    has_interval = False
+
+
+PLANNED = Planned()
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Average):
     """The sum of the figures *tops* over that of *bottom*, over all replications.
 
     Tokens count in millions, a service's units of work in thousands.
@@ -125,8 +124,7 @@ class Ratio:
 
     tops: tuple[str, ...]
     bottom: str
-    words: str = "ratio of sums"
-    has_interval: bool = True
+    words: ClassVar[str] = "ratio of sums"
 
     def parts(self, name: str) -> tuple[str, ...]:
         """What is divided, and by what."""
@@ -167,13 +165,11 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanRate:
+class MeanRate(Average):
     """The mean over replications of the figure *top* over the hours of the window, times *factor*."""
 
     top: str
     factor: float = 1.0
-    words: str = "mean"
-    has_interval: bool = True
 
     def parts(self, name: str) -> tuple[str, ...]:
         """What is divided, and by what."""
@@ -188,15 +184,11 @@ class MeanRate:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class First(Average):
     """The figure of the first replication: what does not depend on chance."""
 
-    words: str = "the same in every replication"
-    has_interval: bool = False
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """The figure of the same name."""
-        return (name,)
+    words: ClassVar[str] = "the same in every replication"
+    has_interval: ClassVar[bool] = False
 
     def of(self, name: str, cases: Cases) -> Figure:
         """Of the first."""
@@ -204,15 +196,11 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class Usual(Average):
     """What most replications say."""
 
-    words: str = "the most frequent"
-    has_interval: bool = False
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """The figure of the same name."""
-        return (name,)
+    words: ClassVar[str] = "the most frequent"
+    has_interval: ClassVar[bool] = False
 
     def of(self, name: str, cases: Cases) -> Figure:
         """Of equally many the first."""
@@ -220,12 +208,12 @@ class Usual:
 
 
 @dataclass(frozen=True, slots=True)
-class OfAll:
+class OfAll(Average):
     """A function of all replications together."""
 
     function: Callable[[Cases], Any]
-    words: str = "over all replications"
-    has_interval: bool = False
+    words: ClassVar[str] = "over all replications"
+    has_interval: ClassVar[bool] = False
 
     def parts(self, name: str) -> tuple[str, ...]:
         """None that have a name of their own."""
@@ -236,17 +224,5 @@ class OfAll:
         return Figure(self.function(cases))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What `sim.study.points` says of a point: it knows the service level."""
-
-    words: str = "over all replications"
-    has_interval: bool = False
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """None that have a name of their own."""
-        return ()
-
-    def of(self, name: str, cases: Cases) -> Figure:
-        """Nothing from the figures alone."""
-        return NOTHING
+JUDGED = OfAll(lambda cases: None)
+"""Column that `sim.study.points` fills: it knows the service level."""

@@ -90,17 +90,16 @@ def is_billed(name: str) -> bool:
 
 def measure(result: CaseResult) -> CaseMetrics:
     """Return all figures of a case."""
-    run = MeasuredRun(result)
-    return CaseMetrics(_figures(run, STORED), {name: measure(own) for name, own in of_services(result).items()})
+    return CaseMetrics(_figures(result, STORED), {name: measure(own) for name, own in of_services(result).items()})
 
 
-def _figures(run: MeasuredRun, names: Iterable[str]) -> dict[str, Any]:
-    """Return the figures *names* of *run*, those of parts that it lacks left out."""
-    there = {name: part.there(run) for name, part in PARTS.items()}
+def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
+    """Return the figures *names* of *result*, those of parts that it lacks left out."""
+    runs = {billed: MeasuredRun(result, billed=billed) for billed in (False, True)}
     found: dict[str, Any] = {}
     for name in names:
-        function, part, optional = FIGURES[name]
-        if not there[part]:
+        (function, part, optional), run = FIGURES[name], runs[is_billed(name)]
+        if not PARTS[part].there(run):
             found |= {name: PARTS[part].missing[name]} if name in PARTS[part].missing else {}
         elif (value := function(run)) is not None or not optional:
             found[name] = value
@@ -116,7 +115,7 @@ def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
 
 def _with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
     moved = [name for name in STORED if is_billed(name) or name in HELD]
-    new = CaseMetrics(_figures(MeasuredRun(billed), moved))
+    new = CaseMetrics(_figures(billed, moved))
     return metrics.with_bill_of(new).with_figures(**{name: new[name] for name in HELD})
 
 

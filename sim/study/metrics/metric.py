@@ -103,9 +103,14 @@ class Column:
 
 
 class MeasuredRun:
-    """A simulated case in its window: what metrics are computed from."""
+    """A simulated case in its window: what metrics are computed from.
 
-    def __init__(self, result: CaseResult) -> None:
+    Metrics that prices move are computed again where a stored case is priced anew, which has meters and a bill but no
+    requests: to them the run is *billed*, without a cohort.
+    """
+
+    def __init__(self, result: CaseResult, *, billed: bool = False) -> None:
+        self._billed = billed
         self.result, self.plan, self.log = result, result.plan, result.log
         self.meters = result.log.meters
         self.start_s, self.end_s = result.window_s
@@ -115,7 +120,11 @@ class MeasuredRun:
 
     @cached_property
     def cohort(self) -> Cohort:
-        """Requests that arrived in the window."""
+        """Requests that arrived in the window. Raises ValueError for metrics that prices move."""
+        if self._billed:
+            raise ValueError(
+                "a metric that prices move rests on meters and bill alone: a case priced anew has no requests"
+            )
         return Cohort.of(self.result)
 
     @cached_property

@@ -6,7 +6,7 @@ from functools import partial
 
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.slo import LATENCIES, Slo
-from sim.study.metrics.averages import Cases, Judged, Mean, OfAll, Share, numbers, within_runs
+from sim.study.metrics.averages import JUDGED, Cases, Mean, OfAll, Share, numbers, within_runs
 from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.cohort import Cohort, percentile
 from sim.study.metrics.metric import FORMATS, REGISTERED, Column, Format, MeasuredRun, figure, metric
@@ -16,7 +16,7 @@ from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
 """A percentile with fewer requests than this beyond it is marked."""
-SHARE, JUDGED = Share(), Judged()
+SHARE = Share()
 
 
 def _total_tokens(run: MeasuredRun) -> int:

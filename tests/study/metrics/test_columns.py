@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from small_scenario import TINY, ran
 
 from sim.report.run.key_figures import Shown
 from sim.scenario.sections.precision import Metric
 from sim.scenario.sections.sensitivity import SensitivityMetric
-from sim.study.metrics.case_metrics import LATENCY_NAMES, CaseMetrics
+from sim.study.metrics.case_metrics import LATENCY_NAMES, CaseMetrics, measure
 from sim.study.metrics.columns import BY_NAME, COLUMNS, IN_REPORT, PAIRED, column, named_percentiles
-from sim.study.metrics.metric import FIGURES, FORMATS, REGISTERED, Column, Format, metric
+from sim.study.metrics.metric import FIGURES, FORMATS, REGISTERED, Column, Figure, Format, metric
 from sim.study.size.trials import METRICS
 
 
@@ -57,6 +58,12 @@ def test_a_registered_column_has_its_heading_format_and_place(monkeypatch: pytes
         metric("it_kwh", "kWh", "energy of the servers", "power")
     with pytest.raises(ValueError, match="group 'energy'"):
         metric("it_gwh", "kWh", "energy of the servers", "energy")
+
+
+def test_a_metric_that_prices_move_cannot_rest_on_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(FIGURES, "energy_kwh", Figure(lambda run: run.requests, "site", False))
+    with pytest.raises(ValueError, match="a case priced anew has no requests"):
+        measure(ran(tmp_path, TINY))
 
 
 def test_a_percentile_that_a_service_level_names_is_a_column() -> None:
