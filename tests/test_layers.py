@@ -167,6 +167,7 @@ def complaint_about(layer: str, found: Import) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_the_arrow_holds(root: Path) -> None:
     assert complaints(root / "sim") == []
     told = (root / "sim/__init__.py").read_text()
@@ -177,6 +178,7 @@ def test_every_layer_of_the_arrow_exists(root: Path) -> None:
     assert {layer_of(root / "sim", file) for file in (root / "sim").rglob("*.py")} == MAY_IMPORT.keys()
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + [

@@ -57,6 +57,7 @@ def test_the_first_line_is_the_verdict(tmp_path: Path, more: dict[str, Any]) -> 
     assert ("a year" in headline) == ("load_profile" in more)
 
 
+@pytest.mark.slow
 def test_python_has_the_same_verdict_of_a_year(tmp_path: Path) -> None:
     first, headline = headlines(tmp_path, SCENARIO | YEAR)
     run = sim.run(SCENARIO | YEAR, quiet=True, workers=1)
@@ -75,6 +76,7 @@ def test_different_models_are_one_product_only_where_asked(tmp_path: Path) -> No
     assert together.startswith("a is cheaper per million output tokens")
 
 
+@pytest.mark.slow
 def test_a_report_on_different_models_compares_within_one(tmp_path: Path) -> None:
     fleets = [*MODELS["fleets"], fleet("c", 4000, model="llama3.1-8b")]
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | YEAR | {"fleets": fleets, "replications": 2, "seed": 5}))
@@ -97,6 +99,7 @@ def test_the_sweep_is_named_as_ignored_only_where_it_is_more_than_the_year() -> 
     assert told("capacity", **YEAR).startswith("sweep is ignored")
 
 
+@pytest.mark.slow
 def test_breakeven_says_that_central_values_decide() -> None:
     site = SCENARIO["site"] | {"electricity_usd_per_kwh": {"triangular": [0.1, 0.2, 0.4]}}
     asked: dict[str, Any] = SCENARIO | {"requests": "none"}

@@ -1,12 +1,13 @@
 """Speculative decoding: the leaping engine and the step-by-step one, and how many steps an answer takes."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from engine_workloads import Adapted, Windowed, assert_conserved, dates, optioned_workloads, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_drafts import DraftReference
+from reference_drafts_ahead import AsyncDraftReference
+from reference_engine import drain
 
 from sim import steptime
 from sim.batching.limits import Speculative
@@ -17,12 +18,6 @@ from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.pool import Acceptance
 from sim.records import Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Adapted, Windowed, assert_conserved, dates, optioned_workloads, workloads
-from reference_drafts import DraftReference
-from reference_drafts_ahead import AsyncDraftReference
-from reference_engine import drain
 
 
 @pytest.mark.parametrize("ahead", [False, True])

@@ -144,6 +144,7 @@ def chain(rate: float, size: int, base_s: float, per_item_s: float, most: int = 
     return np.array([stationary[sizes == taken].sum() for taken in range(1, size + 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base_s", "per_item_s"), [(1.0, 0.0), (0.4, 0.15)])
 def test_batch_sizes_are_those_of_the_markov_chain(base_s: float, per_item_s: float) -> None:
     rate, size = 3.0, 6

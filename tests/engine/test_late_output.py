@@ -1,21 +1,17 @@
 """Tokens that are handed over a step late: the same steps, seen at the end of the next one."""
 
-import sys
 from bisect import bisect_right
 from math import inf, isnan
-from pathlib import Path
 
+from engine_workloads import Affine, workloads
 from hypothesis import given, settings
+from reference_engine import drain
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.synchronous import LateOutputEngine, VllmEngine
 from sim.records import Progress, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, workloads
-from reference_engine import drain
 
 
 class Noting(VllmEngine):

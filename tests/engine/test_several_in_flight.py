@@ -1,25 +1,8 @@
 """Asynchronous scheduling and pipelines give the dates of a reference that takes one batch after the other."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from sim.engine.asynchronous import AsyncEngine
-from sim.engine.limits import RankLimits
-from sim.engine.lora import AdapterSlots
-from sim.engine.pipeline import StagesEngine
-from sim.engine.schedulers.kv_groups import AsyncGroupRank, GroupRank
-from sim.engine.schedulers.prefill_first import OverlapRank
-from sim.engine.schedulers.speculative import AsyncDraftRank
-from sim.engine.schedulers.vllm import AsyncRank, Rank
-from sim.engine.synchronous import VllmEngine
-from sim.records import Progress, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import (
     BASE,
     PER_TOKEN,
@@ -34,11 +17,24 @@ from engine_workloads import (
     timestamps,
     workloads,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reference_drafts_ahead import AsyncDraftReference
 from reference_engine import drain, drain_evicting
 from reference_groups import GroupsReference
 from reference_queued import QueuedReference
 from reference_sglang import Overlap
+
+from sim.engine.asynchronous import AsyncEngine
+from sim.engine.limits import RankLimits
+from sim.engine.lora import AdapterSlots
+from sim.engine.pipeline import StagesEngine
+from sim.engine.schedulers.kv_groups import AsyncGroupRank, GroupRank
+from sim.engine.schedulers.prefill_first import OverlapRank
+from sim.engine.schedulers.speculative import AsyncDraftRank
+from sim.engine.schedulers.vllm import AsyncRank, Rank
+from sim.engine.synchronous import VllmEngine
+from sim.records import Progress, Request
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))

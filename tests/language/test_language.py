@@ -177,6 +177,7 @@ def test_a_currency_that_is_put_in_the_place_of_the_dollar_leaves_no_dollar() ->
     assert not [text for text in catalogue("zh").values() if re.search("美元.?USD", text)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", OTHERS)
 def test_a_run_in_another_language(gpufleet: Command, tmp_path: Path, code: str) -> None:
     (tmp_path / "klein.yaml").write_text(SCENARIO)
@@ -198,6 +199,7 @@ def test_a_run_in_another_language(gpufleet: Command, tmp_path: Path, code: str)
     assert {one.name for one in (first / "points").iterdir()} == {one.name for one in (other / "points").iterdir()}
 
 
+@pytest.mark.slow
 def test_help_and_wrong_input_in_chinese(gpufleet: Command) -> None:
     told = gpufleet("--lang=zh", "run", "--help").stdout
     assert "用法：" in told
