@@ -492,9 +492,12 @@ def named_file(key: Any, value: Any) -> Path | None:
     if key not in FILE_KEYS or not isinstance(value, str):
         return None
     path = Path(value)
-    if key == "model" and path.is_dir():
-        path /= "config.json"
-    return path if path.is_file() else None
+    try:
+        if key == "model" and path.is_dir():
+            path /= "config.json"
+        return path if path.is_file() else None
+    except OSError:  # a name that is too long for a path
+        return None
 
 
 def state_of(path: Path) -> tuple[int, ...]:
