@@ -11,7 +11,7 @@ from sim.api.prepared import Prepared
 from sim.deliver.folder import manifest_of
 from sim.report.charts.fonts import drawable
 from sim.report.export.stored_answer import read_table
-from sim.report.page.page import notebook_html, picture
+from sim.report.page.page import notebook_html
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import showing
 from sim.report.words.units import counted
@@ -20,11 +20,6 @@ from sim.scenario.schema import Scenario
 
 Draw = Callable[[str], Any]
 """The figure of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
-
-
-def drawn_of(panels: Sequence[Any], question: str, headline: str, marks: Any, name: str) -> Any:
-    """The figure of those of *panels* that are of the kind *name*."""
-    return picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
 
 
 class Result:

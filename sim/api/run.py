@@ -196,7 +196,7 @@ def run(
     if has_job(as_read(scenario)):
         return _job_run(scenario, set, replications, out, seed, force)
     prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out)
-    return Run(prepared, prepared.delivered(run_scenario, workers, quiet, force, report=out is not None))
+    return Run(prepared, prepared.delivered("run", run_scenario, workers, quiet, force, report=out is not None))
 
 
 def _job_run(

@@ -17,6 +17,7 @@ from sim.catalogue.catalog import Catalog
 from sim.deliver.export import BILLED, exported, why_no_export
 from sim.deliver.folder import is_finished, manifest_of
 from sim.deliver.jobs import run_work
+from sim.deliver.questions import QUESTIONS
 from sim.deliver.run import price_run
 from sim.infile import confined_also, opened
 from sim.language import N_, _
@@ -37,7 +38,6 @@ from sim.scenario.sweep import as_data
 from sim.serve.finished_runs import HeldRuns, asked_for, values_of
 from sim.serve.page_data import WorkAnswer
 from sim.serve.refusals import Refused
-from sim.serve.workspace import WITH_PAGE
 from sim.study.comparison import differences, of_one_model
 from sim.study.execution.cases import resolved_plans
 from sim.study.loaded_runs import SLO, Answer, Judged
@@ -215,7 +215,7 @@ def _command(folder: Path) -> str:
 def _stored(folder: Path, form: str) -> str:
     """The file of *form* in *folder*; empty where it is made when asked for."""
     command = _command(folder)
-    return f"{command}.html" if form == "html" and command in WITH_PAGE else KINDS[form].stored
+    return f"{command}.html" if form == "html" and command in QUESTIONS else KINDS[form].stored
 
 
 def _why_not(folder: Path, form: str) -> str:
