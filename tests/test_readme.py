@@ -37,7 +37,7 @@ SHORT_S, SHORT_WARMUP_S = 16, 4
 
 IMPORTS = f"""
 import os
-import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
+import scipy.optimize
 import sim.api.public, sim.cli
 from sim.study import capacity, cost_gap
 cost_gap.FULL_HORIZON_S = {SHORT_S}

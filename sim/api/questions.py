@@ -16,14 +16,13 @@ from sim.report.breakeven import key as breakeven_key
 from sim.report.breakeven import panels as breakeven_panels
 from sim.report.breakeven import ranking as breakeven_ranking
 from sim.report.capacity import capacity_document, capacity_rows, capacity_table
-from sim.report.capacity_charts import picture as capacity_picture
-from sim.report.charts.fonts import settings
+from sim.report.capacity_charts import capacity_picture
+from sim.report.charts.picture import Chart, picture
 from sim.report.page.page import text_table
 from sim.report.plan import plan_document
-from sim.report.plan_charts import draw_plan
+from sim.report.plan_charts import plan_picture
 from sim.report.plan_tables import plan_table
 from sim.report.sensitivity import SensitivityAnswer, charts, sensitivity_document, tables
-from sim.report.sensitivity_charts import picture as sensitivity_picture
 from sim.report.size import MOST_ROWS, size_document
 from sim.report.size import key as size_key
 from sim.report.size import panels as size_panels
@@ -70,7 +69,7 @@ class CapacityResult(Result):
 
 def _capacity_drawn(
     found: Sequence[Capacity], rows: Any, axis: LoadAxis, slo: Slo, question: str, headline: str, _name: str
-) -> Any:
+) -> Chart:
     return capacity_picture(found, rows, axis, slo, question, headline)
 
 
@@ -206,9 +205,9 @@ class SensitivityResult(Result):
         return self._frame("gap.csv")
 
 
-def _sensitivity_drawn(found: SensitivityAnswer, question: str, headline: str, name: str) -> Any:
+def _sensitivity_drawn(found: SensitivityAnswer, question: str, headline: str, name: str) -> Chart:
     chosen = [chart for kind, several in charts(found).items() if name in ("", kind) for chart in several]
-    return sensitivity_picture(chosen, question, [headline])
+    return picture(chosen, question, [headline])
 
 
 def sensitivity(
@@ -339,9 +338,8 @@ class PlanResult(Result):
         return self._frame("plan.csv")
 
 
-def _plan_drawn(found: Sequence[Outlook], plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
-    with settings():
-        return draw_plan(found, plan, label, question, headline)
+def _plan_drawn(found: Sequence[Outlook], plan: Any, label: str, question: str, headline: str, _name: str) -> Chart:
+    return plan_picture(found, plan, label, question, headline)
 
 
 def plan(
