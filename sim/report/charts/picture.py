@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import _
-from sim.report.charts.fonts import FAMILY, converter, glyphs, lines_of, report_missing
+from sim.report.charts.fonts import FAMILY, WIDE, converter, glyphs, lines_of, report_missing
 from sim.report.charts.panels import DASHES, GLYPHS, Panel, dashes, style
 from sim.report.charts.vega_bars import TEXT_SHARE
 from sim.report.charts.vega_lite import (
@@ -208,7 +208,9 @@ def _left(spec: Spec) -> float:
     """Return the room for the labels left of the plot area of *spec* [px]."""
     axis = spec["encoding"]["y"]
     if axis["type"] == "nominal":
-        return max(LEFT, 10 + min(MOST_LABEL, 1.1 * LETTER * SMALL * max(map(glyphs, axis["scale"]["domain"]))))
+        return max(
+            LEFT, 10 + min(MOST_LABEL, 1.1 * LETTER * SMALL * max(map(glyphs, axis["scale"]["domain"]), default=0.0))
+        )
     longest = f"{symbol()}{round(axis['scale']['domain'][-1]):,}"
     return max(LEFT, 10 + 1.1 * LETTER * SMALL * len(longest))
 
@@ -241,7 +243,7 @@ def _head(width: float, question: str, answers: Sequence[str], note: str, key: S
     y = 0.0
     for text, size, color in [(question, QUESTION, "ink"), *((one, ANSWER, "soft") for one in answers),
                               (note, ANSWER, "ink")]:  # fmt: skip
-        for line in lines_of(text, int(width / (LETTER * size))) if text else ():
+        for line in lines_of(text, int(width / (_letter(text) * size))) if text else ():
             texts.append({"x": 0, "y": y, "t": line, "size": size, "tone": color, "weight": "normal"})
             y += LEADING * size
         y += 4 if text else 0
@@ -261,6 +263,11 @@ def _texts(rows: list[Spec]) -> Spec:
     return {"data": {"values": rows}, "mark": mark}
 
 
+def _letter(text: str) -> float:
+    """Return the mean width of a glyph of *text* in units of the font size; East Asian characters are square."""
+    return LETTER if glyphs(text) == len(text) else 1 / WIDE
+
+
 def _key(width: float, top: float, key: Sequence[Mark]) -> tuple[list[Spec], list[Spec], float]:
     """Return layers of the marks of the *key*, rows of their names, and the lower edge of both."""
     points: list[Spec] = []
@@ -269,7 +276,7 @@ def _key(width: float, top: float, key: Sequence[Mark]) -> tuple[list[Spec], lis
     names: list[Spec] = []
     x, y = 0.0, top
     for one in key:
-        letter = LETTER * (BOLDER * USUAL if one.stands_for else SMALL)
+        letter = _letter(one.name) * (BOLDER * USUAL if one.stands_for else SMALL)
         line = 30.0 if one.dash or one.area else 0.0
         size = line + MARK_STEP + letter * glyphs(one.name)
         if x and x + size > width:
