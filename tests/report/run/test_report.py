@@ -61,7 +61,7 @@ def test_the_picture_opens_and_has_a_sane_size(written: Path) -> None:
     with Image.open(written / "curves.png") as picture:
         picture.load()
         assert 1200 < picture.width < 2400
-        assert 600 < picture.height < 1600
+        assert 600 < picture.height < 2000
         assert len(picture.convert("RGB").getcolors(1 << 20) or []) > 50
 
 
