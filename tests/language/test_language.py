@@ -199,8 +199,8 @@ def test_json_is_english_for_everybody(gpufleet: Command) -> None:
 def test_a_picture_is_english_where_no_font_has_the_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fonts, "east_asian_families", lambda: ())
-    monkeypatch.setattr(fonts, "_in_english", set[str]())
+    monkeypatch.setattr(fonts, "has_glyph", lambda _: False)
+    monkeypatch.setattr(fonts, "_reported", set[str]())
     said = []
     with speaking("zh"):
         for _again in range(2):
