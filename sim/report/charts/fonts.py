@@ -1,10 +1,9 @@
-"""Fonts of pictures: Fleet Sans, which is part of this package, and for other characters a font of this machine."""
+"""Fonts of pictures: Liberation Sans, which vl-convert contains, and a font of this machine for other characters."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from re import sub
 from textwrap import wrap
 from types import ModuleType
@@ -12,13 +11,11 @@ from unicodedata import east_asian_width
 
 from sim.language import ENGLISH, _, current, speaking
 
-FAMILY = "Fleet Sans, Liberation Sans, Arial, Helvetica, sans-serif"
-"""Liberation Sans cut to Latin and Greek, under its own name: whatever fonts a machine has, texts look the same."""
-TYPEFACE = Path(__file__).parent / "typeface"
+FAMILY = "Liberation Sans, Arial, Helvetica, sans-serif"
 WIDE = 1 / 0.6
 """Width of an East Asian character in that of the mean glyph."""
 OF_EAST_ASIA = {"zh": "中"}
-"""Languages that Fleet Sans cannot write -> a character of theirs."""
+"""Languages that Liberation Sans cannot write -> a character of theirs."""
 IN_NO_FONT = "\U000ffffd"
 """A character for private use."""
 _BOX = '<svg xmlns="http://www.w3.org/2000/svg" width="24" height="24"><text y="20" font-family="{}">{}</text></svg>'
@@ -27,10 +24,9 @@ _reported: set[str] = set()
 
 @cache
 def converter() -> ModuleType:
-    """Return vl_convert, which draws, with Fleet Sans among its fonts."""
+    """Return vl_convert, the program that draws."""
     import vl_convert
 
-    vl_convert.register_font_directory(str(TYPEFACE))
     return vl_convert
 
 

@@ -76,7 +76,7 @@ QUESTION, ANSWER, TITLE = 19.0, 14.0, 15.0
 LEADING = 1.3
 """Height of a line of text, in units of the font size."""
 LETTER = 0.5
-"""Mean width of a character of Fleet Sans in units of the font size; in bold print `BOLDER` times that."""
+"""Mean width of a character of Liberation Sans in units of the font size; in bold print `BOLDER` times that."""
 BOLDER = 1.12
 MOST_LABEL = 190.0
 """Width of the widest label left of a bar [px]."""

@@ -1,4 +1,4 @@
-"""Pictures of charts: the same bytes on every machine, in every form, with nothing that only a page needs."""
+"""Pictures of charts: the same bytes in every process, in every form, with nothing that only a page needs."""
 
 import hashlib
 import os
@@ -56,17 +56,26 @@ def test_packing_changes_no_pixel() -> None:
         assert one.tobytes() == other.tobytes()
 
 
-def test_the_bytes_are_the_same_on_a_machine_without_fonts(tmp_path: Path) -> None:
-    (tmp_path / "fonts.conf").write_text(NO_FONTS)
+def test_another_process_draws_the_same_bytes() -> None:
     code = (
         "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from test_picture import chart;"
         "print(hashlib.sha256(chart()._repr_png_()).hexdigest())"
     )
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", code, str(Path(__file__).parent)]
+    done = subprocess.run(command, env=paths, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == hashlib.sha256(chart()._repr_png_()).hexdigest()
+
+
+def test_a_machine_without_fonts_writes_its_texts(tmp_path: Path) -> None:
+    (tmp_path / "fonts.conf").write_text(NO_FONTS)
+    code = (
+        "from sim.report.charts.fonts import has_glyph; print(has_glyph('a'), has_glyph('\u2212'), has_glyph('\u56db'))"
+    )
     bare = {**os.environ, "FONTCONFIG_FILE": str(tmp_path / "fonts.conf"), "HOME": str(tmp_path)}
     bare["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-c", code, str(Path(__file__).parent)]
-    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == hashlib.sha256(chart()._repr_png_()).hexdigest()
+    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "False"]
 
 
 def test_expressions_on_the_width_of_a_page_have_a_width_in_a_picture() -> None:
