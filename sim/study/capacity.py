@@ -522,7 +522,8 @@ class _Search:
             found.setdefault(one.fleet, []).append(one)
             self._done += 1
             self._progress(self._done, self._total, 0)
-        return {name: sorted(each, key=lambda one: one.replication) for name, each in found.items()}
+        # workers finish in any order: the answer has that of the scenario
+        return {name: sorted(found[name], key=lambda one: one.replication) for name in self._random if name in found}
 
     def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
         """Lengthen the horizon; return what the last one gave, and how much each capacity still changes with it."""
