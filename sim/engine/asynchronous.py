@@ -14,16 +14,16 @@ from math import inf
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s
-from sim.engine.schedulers.vllm import AsyncRank, Flight, Steps
+from sim.engine.schedulers.vllm import Flight, Rank, Steps
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import RankEngine, emptiest, gathered_tokens, slowest
 from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
-class AheadEngine(RankEngine[AsyncRank]):
+class AheadEngine(RankEngine[Rank]):
     """One replica, of one rank or of several that step together."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[AsyncRank]) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[Rank]) -> None:
         super().__init__(steptime, limits, ranks)
         self._runs: Steps | None = None
         self._next: Steps | None = None
@@ -190,7 +190,7 @@ class AheadEngine(RankEngine[AsyncRank]):
 
     def under_way(self, asked: int = -1) -> list[Span]:
         """See `Engine.under_way`: one of each rank that works."""
-        return [] if self._runs is None else [one.rank.flying(one, asked) for one in self._runs.working()]
+        return [] if self._runs is None else [one.span(asked) for one in self._runs.working()]
 
     def _steps_begun(self, now: float) -> int:
         """See `RankEngine._steps_begun`: the step after the one under way has its blocks already."""
@@ -200,16 +200,16 @@ class AheadEngine(RankEngine[AsyncRank]):
 class AsyncEngine(AheadEngine):
     """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[AsyncRank] = AsyncRank) -> None:
-        self._rank = schedule(limits, limits.new_pool(), limits.new_queue())
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[Rank] = Rank) -> None:
+        self._rank = schedule(limits, limits.new_pool(), limits.new_queue(), ahead=True)
         super().__init__(steptime, limits, [self._rank])
 
-    def _rank_for(self, request: Request) -> AsyncRank:
+    def _rank_for(self, request: Request) -> Rank:
         return self._rank
 
     def _form(self, begins_s: float) -> Flight | None:
         rank = self._rank
-        steps = rank.form(begins_s)
+        steps = rank.form_ahead(begins_s)
         if not steps:
             return None
         leap = self._steptime.leap(rank.batch)
@@ -252,21 +252,21 @@ class Together(Steps):
 
     def give_up(self, request: Request, whole: int) -> Progress:
         """See `Steps.give_up`."""
-        return next(one for one in self._settled() if _has(one, request)).give_up(request, whole)
+        return next(one for one in self._settled() if one.has(request)).give_up(request, whole)
 
 
 class AsyncLockstepEngine(AheadEngine):
     """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int) -> None:
-        own = [AsyncRank(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
+        own = [Rank(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
         super().__init__(steptime, limits, own)
 
-    def _rank_for(self, request: Request) -> AsyncRank:
+    def _rank_for(self, request: Request) -> Rank:
         return emptiest(self._ranks, request)
 
     def _form(self, begins_s: float) -> Together | None:
-        possible = [rank.form(begins_s) for rank in self._ranks]
+        possible = [rank.form_ahead(begins_s) for rank in self._ranks]
         if not any(possible):
             return None
         gathered = gathered_tokens([rank.batch for rank in self._ranks], self._limits.padded_tokens)
@@ -281,17 +281,11 @@ class AsyncLockstepEngine(AheadEngine):
         pairs = zip(self._ranks, leaps, strict=True)
         return Together([Flight(rank, steps, _stretched(leap, lead)) for rank, leap in pairs], lead, steps)
 
-    def _leap(self, rank: AsyncRank, gathered: int) -> Leap:
+    def _leap(self, rank: Rank, gathered: int) -> Leap:
         rank.batch.replica_tokens = gathered
         self._meters.cached_tokens += rank.cached_in_step
         leap = self._steptime.leap(rank.batch)
         return Leap(leap.first_s + rank.read_s, leap.growth_s, leap.valid_steps, leap.load)
-
-
-def _has(flight: Flight, request: Request) -> bool:
-    rank = flight.rank
-    known = (*rank.running, *rank.joining, *flight.finished)
-    return rank.waiting.has(request.index) or any(one.request is request for one in known)
 
 
 def _stretched(leap: Leap, lead: Leap) -> Leap:
