@@ -36,10 +36,9 @@ class AheadEngine(RankEngine[Rank]):
         """The next steps, the first of which *begins_s*: who joins starts then. None if there is nothing to do."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
+        """See `ReplicaEngine.offer`."""
         sequence = Sequence(request, prompt_only)
-        if not self._limits.serves(sequence):
-            request.rejected = True
+        if self._limits.refuses(sequence):
             return False
         rank = self._rank_for(request)
         is_head = rank.enqueue(sequence)
@@ -48,9 +47,8 @@ class AheadEngine(RankEngine[Rank]):
         return is_head and rank.may_admit(sequence) and self._cut(self._runs, now, rank.steps_until_read)
 
     def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`."""
-        if not self.serves(request):
-            request.rejected = True
+        """See `ReplicaEngine.reserve`."""
+        if self._limits.refuses(Sequence(request)):
             return False
         rank, runs = self._rank_for(request), self._runs
         if not rank.reserve(request, self._steps_begun(now)):
@@ -62,14 +60,14 @@ class AheadEngine(RankEngine[Rank]):
         return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`."""
+        """See `ReplicaEngine.let_go`."""
         for rank in self._ranks:
             rank.transit.let_go(request, stepping=self._runs is not None)
         if self._runs is not None:
             self._cut(self._runs, now)
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`."""
+        """See `ReplicaEngine.evict`."""
         runs = self._runs
         if runs is None:  # it waits, and nothing runs yet
             return next((one for rank in self._ranks if (one := rank.turn_away(request))), Progress(0, 0))
@@ -78,7 +76,7 @@ class AheadEngine(RankEngine[Rank]):
         return progress
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`."""
+        """See `ReplicaEngine.crash`."""
         if self._runs is not None:
             self._book(self._runs, now, self._runs.whole(now, self._runs.steps))
         while self._runs is not None:
@@ -105,7 +103,7 @@ class AheadEngine(RankEngine[Rank]):
         return moved
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`; the begin of a leap's last step counts, because the next step is formed then."""
+        """See `ReplicaEngine.plan`; the begin of a leap's last step counts, because the next step is formed then."""
         runs = self._runs
         if runs is None:
             runs = self._form(now)
@@ -126,7 +124,7 @@ class AheadEngine(RankEngine[Rank]):
         return self._end_s
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`."""
+        """See `ReplicaEngine.advance`."""
         runs = self._runs
         if runs is None or not runs.closed:
             self._begun = True
@@ -158,7 +156,7 @@ class AheadEngine(RankEngine[Rank]):
                 meters.output_tokens -= one.lost
 
     def meters(self, now: float) -> Meters:
-        """See `Engine.meters`; `sequence_s` is of the mean working rank."""
+        """See `ReplicaEngine.meters`; `sequence_s` is of the mean working rank."""
         totals, runs = self._totals(), self._runs
         if runs is not None and now > runs.start_s:
             self._add(totals, runs, now - runs.start_s, runs.whole(now, runs.steps))
@@ -173,7 +171,7 @@ class AheadEngine(RankEngine[Rank]):
                 one.rank.shares.share(part_s, one.batch, one.parts, one.standing)
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
+        """See `ReplicaEngine.share_time`."""
         self._sharing = on
         runs = self._runs
         elapsed_s = 0.0 if runs is None else max(0.0, now - runs.start_s)
@@ -189,7 +187,7 @@ class AheadEngine(RankEngine[Rank]):
                 rank.shares.settle(rank.running)
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`: one of each rank that works."""
+        """See `ReplicaEngine.under_way`: one of each rank that works."""
         return [] if self._runs is None else [one.span(asked) for one in self._runs.working()]
 
     def _steps_begun(self, now: float) -> int:

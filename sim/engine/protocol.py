@@ -4,6 +4,7 @@
 requests stay on one replica from the first token to the last.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from sim.engine.kv.blocks import BlockPool
@@ -107,31 +108,31 @@ class ReplicaEngine(Protocol):
         ...
 
 
-class Unsplit:
+class Unsplit(ABC):
     """Takes no KV from other replicas and leaves none behind: a scenario that asks for it is refused before."""
 
     def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`. Raises NotImplementedError."""
+        """See `ReplicaEngine.reserve`. Raises NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} takes no KV from other replicas")
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`. Raises NotImplementedError."""
+        """See `ReplicaEngine.let_go`. Raises NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} leaves no KV behind")
 
+    @abstractmethod
     def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
-        raise NotImplementedError
+        """See `ReplicaEngine.caches`."""
 
     def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`: as of the last step that was looked at by itself."""
+        """See `ReplicaEngine.kv_usage`: as of the last step that was looked at by itself."""
         caches = self.caches()
         usable = sum(cache.usable for cache in caches)
         return 1 - sum(cache.free for cache in caches) / usable if usable else 0.0
 
     def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`: nobody."""
+        """See `ReplicaEngine.last_waiting`: nobody."""
         return None
 
     def adapters(self) -> list[AdapterSlots]:
-        """See `Engine.adapters`: none, as no request may ask for one here."""
+        """See `ReplicaEngine.adapters`: none, as no request may ask for one here."""
         return []

@@ -188,6 +188,30 @@ def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
     ]
 
 
+def add_decode(batch: Batch, context: int, window: int | None, sign: int = 1) -> None:
+    """Add a decoding sequence with *context* tokens of KV to the KV sums of *batch*, or subtract it where *sign* is -1;
+    of these tokens layers with a sliding *window* read only as many.
+    """
+    batch.kv_tokens += sign * context
+    if window:
+        batch.windowed_kv_tokens += sign * min(context, window)
+        batch.windowed_growing_seqs += sign * (context < window)
+
+
+def add_prompt(batch: Batch, context: int, chunk: int) -> None:
+    """Add *chunk* prompt tokens behind *context* computed ones to the sums of *batch*."""
+    batch.prefill_tokens += chunk
+    batch.prefill_context_tokens += context
+    batch.prefill_attention_pairs += chunk * context + chunk * (chunk + 1) // 2
+
+
+def place(asked: int, waits: bool, running: Iterable[Sequence]) -> str:
+    """Return where request number *asked* is: running, queued (it *waits*) or nowhere (empty)."""
+    if any(one.request.index == asked for one in running):
+        return "running"
+    return "queued" if waits else ""
+
+
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:
     """Tokens of the next *chunk* of *sequence* that had been computed before, or are no prompt."""
     computed = sequence.computed

@@ -94,7 +94,7 @@ class GroupRank(Rank):
         """Free blocks below which the head of the queue cannot join."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
+        """See `RankSchedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
         if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens

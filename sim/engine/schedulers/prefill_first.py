@@ -55,7 +55,7 @@ class PrefillFirstRank(Rank):
         self._sorted = limits.longest_prefix_first
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`; decodes take no part of the budget."""
+        """See `RankSchedule.may_admit`; decodes take no part of the budget."""
         hits = self.pool.lookup(sequence)
         return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
@@ -260,7 +260,7 @@ class SglangRank(PrefillFirstRank):
         return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`; who is unread may join once it is read."""
+        """See `RankSchedule.may_admit`; who is unread may join once it is read."""
         return self._inbox.interval > 1 or not self._full or self._preempts
 
     def _form(self, now: float) -> int:
@@ -449,7 +449,7 @@ class SglangRank(PrefillFirstRank):
             self._ratio.decay(steps - self._preempted_in_step)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Schedule.commit`."""
+        """See `RankSchedule.commit`."""
         self._count_steps(steps, bool(self._chunks), not self._decodes_wait)
         return super().commit(steps, end_s)
 

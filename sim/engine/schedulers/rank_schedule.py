@@ -20,7 +20,7 @@ from sim.engine.kv.decode_steps import WindowedContexts
 from sim.engine.limits import RankLimits
 from sim.engine.lora import AdaptedBatch
 from sim.engine.schedulers.waiting_queue import AdapterQueue, FairQueue, WaitingQueue
-from sim.engine.sequence import Sequence, TimeShares, chunk_parts, recomputed_tokens
+from sim.engine.sequence import Sequence, TimeShares, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
 from sim.records import Batch, Progress, Request, Span
 
 
@@ -205,9 +205,8 @@ class RankSchedule(ABC):
 
     def place(self, asked: int) -> str:
         """Where request number *asked* is: running, queued or nowhere (empty)."""
-        if any(one.request.index == asked for one in self.running):
-            return "running"
-        return "queued" if self.waiting.has(asked) or any(one.request.index == asked for one in self.joining) else ""
+        waits = self.waiting.has(asked) or any(one.request.index == asked for one in self.joining)
+        return place(asked, waits, self.running)
 
     def steps_until_read(self, steps: int) -> int:
         """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
@@ -355,20 +354,15 @@ class RankSchedule(ABC):
         if not self._chunks and not batch.prefill_seqs:
             return
         batch.prefill_seqs = len(self._chunks)
-        tokens = context = pairs = 0
+        batch.prefill_tokens = batch.prefill_context_tokens = batch.prefill_attention_pairs = 0
         for sequence, chunk in self._chunks:
             computed = sequence.computed
             if sequence.brought:
                 self._fill_continued(computed)
                 continue
-            tokens += chunk
-            context += computed
-            pairs += chunk * computed + chunk * (chunk + 1) // 2
+            add_prompt(batch, computed, chunk)
             batch.sampled_seqs += computed + chunk == sequence.tokens
             self.recomputed_in_step += recomputed_tokens(sequence, chunk)
-        batch.prefill_tokens = tokens
-        batch.prefill_context_tokens = context
-        batch.prefill_attention_pairs = pairs
 
     def _fill_continued(self, context: int) -> None:
         """Writes one into `batch` whose answer goes on here with the KV that it brought: it decodes like the others."""
@@ -376,10 +370,7 @@ class RankSchedule(ABC):
         batch.prefill_seqs -= 1
         batch.decode_seqs += 1
         batch.sampled_seqs += 1
-        batch.kv_tokens += context
-        if self._windows:
-            batch.windowed_kv_tokens += min(context, self._windows.window)
-            batch.windowed_growing_seqs += context < self._windows.window
+        add_decode(batch, context, self._windows.window if self._windows else None)
 
     def _steps_until_finish(self) -> int:
         """Steps that a pure decode batch may take: until a finish or a context that reaches the window."""

@@ -35,6 +35,7 @@ class DraftRank(Rank):
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._drafts = limits.draft_tokens
+        self._longest = limits.max_model_len
         self._accepts = limits.accepts
         self._per_decode = 1 + self._drafts
         self._answers = None
@@ -91,7 +92,7 @@ class DraftRank(Rank):
         # as in vLLM, not next to prompts, nor where all else in the step joins it, too
         if sequence.tokens - known > 1 or self._prompts_go_on or not (self._taken or known):
             return 0
-        room = min(self._max_num_batched_tokens, self._max_model_len - known - 1)
+        room = min(self._max_num_batched_tokens, self._longest - known - 1)
         return self._drafts if self._per_decode <= room else 0
 
     def _pad(self, sequence: Sequence, padding: int) -> None:
@@ -126,7 +127,7 @@ class DraftRank(Rank):
         return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Schedule.commit`; who had fewer drafts comes less far."""
+        """See `RankSchedule.commit`; who had fewer drafts comes less far."""
         if self._cut is not None:
             sequence, lost = self._cut
             self._leave_decoding(sequence)

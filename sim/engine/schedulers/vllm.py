@@ -20,9 +20,10 @@ from sim.engine.kv.blocks import Answers, BlockPool, NamedBlocks
 from sim.engine.kv.decode_steps import BlockPhases, Slots
 from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s, steps_within
+from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.waiting_queue import AdapterQueue, WaitingQueue
-from sim.engine.sequence import LateShares, Sequence, chunk_parts
+from sim.engine.sequence import LateShares, Sequence, add_decode, chunk_parts
 from sim.records import Batch, Leap, Progress, Request, Span
 
 
@@ -30,8 +31,7 @@ class Rank(RankSchedule):
     """One rank under vLLM's V1 rules; with `flight`, the steps under way, where the next ones are formed meanwhile."""
 
     __slots__ = (
-        "_answers", "_interval", "_kept_free", "_left_waiting", "_long_prefill", "_longest_chunk", "_max_model_len",
-        "_per_decode", "_phases", "_preempted_in_step", "_prompts_at", "_prompts_go_on", "_prompts_wait",
+        "_answers", "_kept_free", "_pacing", "_per_decode", "_phases", "_preempted_in_step", "_prompts_go_on",
         "_reserves_all", "_short", "_taken", "_tiered", "_windowed", "flight",
     )  # fmt: skip
 
@@ -52,45 +52,35 @@ class Rank(RankSchedule):
         self._short = 0
         """Tokens by which the step being formed computes fewer than usual for those who decode."""
         self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
-        self._long_prefill = limits.long_prefill_token_threshold
-        self._longest_chunk = limits.max_model_len
-        """Most tokens of one prompt in the step being formed."""
-        self._max_model_len = limits.max_model_len
+        self._pacing = PromptPacing(limits)
         self._reserves_all = limits.reserve_full_isl
-        self._interval = limits.prefill_schedule_interval
-        self._prompts_at = -self._interval
-        """Counter of the last step that computed prompts; one with a single token to compute when admitted is none."""
         self._prompts_go_on = False
         """Whether the step being formed goes on with a prompt of an earlier step."""
-        self._prompts_wait = False
-        """The step being formed computes none, because of the interval."""
         self._windowed = False
         """Sequences give back blocks that lie before a window."""
         self._tiered = limits.new_tiers is not None
-        self._left_waiting = False
-        """The last step in which prompts did not wait for the interval left some in the queue that admission had not
-        passed over: then none waits."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`."""
+        """See `RankSchedule.may_admit`."""
         budget = self._max_num_batched_tokens - self._decoding * self._per_decode
         if len(self.running) >= self.seats or budget <= 0:
             return False
-        if self._interval > 1 or self._answers or sequence.brought or self._tiered:
+        if self._pacing.spaced or self._answers or sequence.brought or self._tiered:
             return True
         hits = self.pool.lookup(sequence)
         if self._reserves_all and self._chunked_prefill:
             return self._missing(sequence, hits, 0) <= self.pool.free
         tokens = sequence.tokens - hits * self.pool.block_size
-        chunk = super()._chunk(min(tokens, self._long_prefill or tokens), budget)
+        chunk = super()._chunk(self._pacing.most_of_first(tokens), budget)
         return bool(chunk) and self._missing(sequence, hits, chunk) <= self.pool.free
 
     def _chunk(self, tokens: int, budget: int) -> int:
-        if self._prompts_wait and tokens > 1:
+        pacing = self._pacing
+        if pacing.wait and tokens > 1:
             return 0
-        if tokens <= budget and tokens <= self._longest_chunk:
+        if tokens <= budget and tokens <= pacing.longest_chunk:
             return tokens
-        return super()._chunk(min(tokens, self._longest_chunk), budget)
+        return super()._chunk(min(tokens, pacing.longest_chunk), budget)
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
         tokens = hits * self.pool.block_size + chunk
@@ -117,7 +107,7 @@ class Rank(RankSchedule):
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
     def form(self, now: float) -> int:
-        """See `Schedule.form`."""
+        """See `RankSchedule.form`."""
         while True:
             steps = self._form(now)
             if steps or not self._preempted_in_step:
@@ -149,8 +139,9 @@ class Rank(RankSchedule):
         self._chunks.clear()
         self.recomputed_in_step = self.cached_in_step = 0
         self.read_s = 0.0
-        if self._long_prefill or self._interval > 1:
-            self._limit_prompts()
+        pacing = self._pacing
+        if pacing.limited:
+            pacing.begin_step(self._step, len(self.running) + len(self.waiting), self._somebody_decodes)
         self._prompts_go_on = False
         still = self._serve_running()
         self._prompts_go_on |= bool(self._chunks)
@@ -164,33 +155,22 @@ class Rank(RankSchedule):
                 decoding = (self._decoding - len(still)) * self._per_decode - self._short
                 self._taken = decoding + sum([chunk for _, chunk in self._chunks])
                 self._admit(self._max_num_batched_tokens - self._taken, now)
-            if self._interval > 1 and not self._prompts_wait:
+            if pacing.spaced:
                 passed_over = len(self.waiting.passed_over) if isinstance(self.waiting, AdapterQueue) else 0
-                self._left_waiting = len(self.waiting) > passed_over
+                pacing.admitted(left=len(self.waiting) > passed_over)
         self._fill_decodes()
         if still:
             self._drop(still)
         self._fill_chunks()
         if self.adapters is not None:
             self.adapters.fill(self.batch, self.running, self._chunks, still, self._per_decode)
-        if self._prompts_go_on or (
-            self._interval > 1 and any(one.tokens - one.computed > 1 for one, _ in self._chunks)
-        ):
-            self._prompts_at = self._step
+        if pacing.spaced and (self._prompts_go_on or any(one.tokens - one.computed > 1 for one, _ in self._chunks)):
+            pacing.computes(self._step)
         if self._chunks:
             return 1
         if not self.batch.decode_seqs:
             return 0
         return 1 if self._preempted_in_step else self._steps_until_change()
-
-    def _limit_prompts(self) -> None:
-        """Whether prompts are computed in the step being formed, and how many tokens of one."""
-        if self._interval > 1:
-            soon = self._step - self._prompts_at < self._interval
-            self._prompts_wait = soon and not self._left_waiting and self._somebody_decodes()
-        if self._long_prefill:
-            alone = len(self.running) + len(self.waiting) == 1
-            self._longest_chunk = self._max_model_len if alone else self._long_prefill
 
     def _serve_running(self) -> list[Sequence]:
         """Gives every running request its block and those that compute their prompts their next chunks.
@@ -200,12 +180,13 @@ class Rank(RankSchedule):
         need = self._phases.blocks_at(self._step)
         sequence: Sequence | None = None
         chunk = chunk_blocks = 0
-        if self._prefilling and not self._prompts_wait:
+        if self._prefilling and not self._pacing.wait:
             sequence = next(iter(self._prefilling))
             if sequence is not next(reversed(self.running)):
                 return self._serve_one_by_one()
             left = sequence.tokens - sequence.computed
-            chunk = min(left, self._longest_chunk, self._max_num_batched_tokens - self._decoding * self._per_decode)
+            budget = self._max_num_batched_tokens - self._decoding * self._per_decode
+            chunk = min(left, self._pacing.longest_chunk, budget)
             chunk_blocks = self._blocks_for(sequence, chunk)
         if need + chunk_blocks > self.pool.free:
             return self._serve_one_by_one()
@@ -235,11 +216,11 @@ class Rank(RankSchedule):
             if sequence.decoding:
                 tokens = per_decode if per_decode < budget else budget
                 need = self._need(sequence, tokens)
-            elif self._prompts_wait or sequence not in self._prefilling:
+            elif self._pacing.wait or sequence not in self._prefilling:
                 position += 1
                 continue
             else:
-                tokens = min(sequence.tokens - sequence.computed, self._longest_chunk, budget)
+                tokens = min(sequence.tokens - sequence.computed, self._pacing.longest_chunk, budget)
                 need = self._need_for_chunk(sequence, tokens)
             while pool.free < need:
                 victim = self.waiting.victim(order)
@@ -357,17 +338,15 @@ class Rank(RankSchedule):
         batch = self.batch
         batch.decode_seqs -= len(still)
         batch.sampled_seqs -= len(still)
-        contexts = [self._context(sequence, self._step) for sequence in still]
-        batch.kv_tokens -= sum(contexts)
-        if self._windows:
-            batch.windowed_kv_tokens -= sum(min(c, self._windows.window) for c in contexts)
-            batch.windowed_growing_seqs -= sum(c < self._windows.window for c in contexts)
+        window = self._windows.window if self._windows else None
+        for sequence in still:
+            add_decode(batch, self._context(sequence, self._step), window, -1)
 
     def _steps_until_change(self) -> int:
         """Steps that a pure decode batch may take: until something about a sequence changes or a block is missing."""
         steps = self._steps_until_finish()
-        if self._prompts_wait and (self.waiting or self._prefilling):
-            steps = min(steps, self._prompts_at + self._interval - self._step)
+        if self._pacing.wait and (self.waiting or self._prefilling):
+            steps = min(steps, self._pacing.steps_to_wait(self._step))
         if self._answers and self.waiting and self.blocked_by not in ("seats", "adapters"):
             steps = int(min(steps, self._steps_until_found()))
         if steps > 1 and self.pool.listener is not None:
