@@ -47,7 +47,7 @@ class AheadEngine(RankEngine[Rank]):
         return is_head and rank.may_admit(sequence) and self._cut(self._runs, now, rank.steps_until_read)
 
     def reserve(self, request: Request, now: float) -> bool:
-        """See `ReplicaEngine.reserve`."""
+        """See `KvTransit.reserve`."""
         if self._limits.refuses(Sequence(request)):
             return False
         rank, runs = self._rank_for(request), self._runs
@@ -60,7 +60,7 @@ class AheadEngine(RankEngine[Rank]):
         return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `ReplicaEngine.let_go`."""
+        """See `KvTransit.let_go`."""
         for rank in self._ranks:
             rank.transit.let_go(request, stepping=self._runs is not None)
         if self._runs is not None:

@@ -1,7 +1,7 @@
 """What the fleet calls on an engine, whatever its batching policy.
 
-`ReplicaEngine` is the protocol. `Unsplit` answers those parts of it that concern KV transfer for engines whose
-requests stay on one replica from the first token to the last.
+`ReplicaEngine` is the protocol, and `KvTransit` that of engines between which the KV of prompts moves. `Unsplit` is the
+base of engines whose requests stay on one replica from the first token to the last.
 """
 
 from abc import ABC, abstractmethod
@@ -10,6 +10,24 @@ from typing import Protocol
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
 from sim.records import Meters, Progress, Request, Span
+
+
+class KvTransit(Protocol):
+    """KV of prompts that one replica computes and another one decodes."""
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """Sets KV blocks aside for the prompt of *request*, which another replica has computed, if they are free at
+        *now*; whether that was done. `plan` must be asked afterwards.
+
+        A request that can never be served is marked `rejected`.
+        """
+        ...
+
+    def let_go(self, request: Request, now: float) -> None:
+        """Gives up the blocks that stayed here when *request* was handed over, or that were reserved for it. They are
+        free at the end of the step under way. `plan` must be asked afterwards.
+        """
+        ...
 
 
 class ReplicaEngine(Protocol):
@@ -30,17 +48,9 @@ class ReplicaEngine(Protocol):
         """
         ...
 
-    def reserve(self, request: Request, now: float) -> bool:
-        """Sets KV blocks aside for the prompt of *request*, which another replica has computed, if they are free at
-        *now*; whether that was done. `plan` must be asked afterwards.
-
-        A request that can never be served is marked `rejected`.
-        """
-        ...
-
-    def let_go(self, request: Request, now: float) -> None:
-        """Gives up the blocks that stayed here when *request* was handed over, or that were reserved for it. They are
-        free at the end of the step under way. `plan` must be asked afterwards.
+    def kv_transit(self) -> KvTransit | None:
+        """Return what takes KV from other replicas and leaves some for them; None where requests stay from the first
+        token to the last.
         """
         ...
 
@@ -109,15 +119,11 @@ class ReplicaEngine(Protocol):
 
 
 class Unsplit(ABC):
-    """Takes no KV from other replicas and leaves none behind: a scenario that asks for it is refused before."""
+    """Base of engines without `KvTransit`, LoRA adapters or a queue in which requests are replaced."""
 
-    def reserve(self, request: Request, now: float) -> bool:
-        """See `ReplicaEngine.reserve`. Raises NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} takes no KV from other replicas")
-
-    def let_go(self, request: Request, now: float) -> None:
-        """See `ReplicaEngine.let_go`. Raises NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} leaves no KV behind")
+    def kv_transit(self) -> None:
+        """See `ReplicaEngine.kv_transit`."""
+        return
 
     @abstractmethod
     def caches(self) -> list[BlockPool]:

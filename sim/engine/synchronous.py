@@ -14,6 +14,7 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
+from sim.engine.protocol import KvTransit
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.schedulers.waiting_queue import EntryQueue
@@ -43,6 +44,18 @@ class RankEngine(ABC, Generic[R]):
     @abstractmethod
     def _steps_begun(self, now: float) -> int:
         """Of the steps under way, how many have their KV blocks at *now*; 1 where none are under way."""
+
+    @abstractmethod
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `KvTransit.reserve`."""
+
+    @abstractmethod
+    def let_go(self, request: Request, now: float) -> None:
+        """See `KvTransit.let_go`."""
+
+    def kv_transit(self) -> KvTransit:
+        """See `ReplicaEngine.kv_transit`."""
+        return self
 
     def serves(self, request: Request) -> bool:
         """Whether *request* can ever fit."""
@@ -128,7 +141,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return self._shorten(min(heard, self._steps))
 
     def reserve(self, request: Request, now: float) -> bool:
-        """See `ReplicaEngine.reserve`."""
+        """See `KvTransit.reserve`."""
         if self._limits.refuses(Sequence(request)):
             return False
         rank = self._rank_for(request)
@@ -140,7 +153,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `ReplicaEngine.let_go`."""
+        """See `KvTransit.let_go`."""
         for rank in self._ranks:
             rank.transit.let_go(request, self._works(rank))
         if self._steps:

@@ -24,7 +24,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.multi_model import SwappingEngine, TurnsEngine
 from sim.engine.pipeline import PipelineEngine, StagesEngine
-from sim.engine.protocol import ReplicaEngine
+from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.engine.schedulers.kv_groups import GroupRank
 from sim.engine.schedulers.prefill_first import PrefillFirstRank, SglangRank
 from sim.engine.schedulers.rank_schedule import RankSchedule
@@ -80,17 +80,23 @@ class IntakeEngine:
         self._turn, self._next = self._next, []
         self._turn_end_s = now + self._intake_s * len(self._turn) if self._turn else inf
 
+    def kv_transit(self) -> KvTransit | None:
+        """See `ReplicaEngine.kv_transit`."""
+        return None if self.engine.kv_transit() is None else self
+
     def reserve(self, request: Request, now: float) -> bool:
-        """See `ReplicaEngine.reserve`."""
-        reserved = self.engine.reserve(request, now)
-        if reserved:
-            self._brought.add(request)
-        return reserved
+        """See `KvTransit.reserve`."""
+        transit = self.engine.kv_transit()
+        if transit is None or not transit.reserve(request, now):
+            return False
+        self._brought.add(request)
+        return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `ReplicaEngine.let_go`."""
+        """See `KvTransit.let_go`."""
         self._brought.discard(request)
-        self.engine.let_go(request, now)
+        if (transit := self.engine.kv_transit()) is not None:
+            transit.let_go(request, now)
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `ReplicaEngine.evict`: the thread's turn takes as long as it would have."""

@@ -11,7 +11,7 @@ from math import ceil, inf, isnan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
-from sim.engine.protocol import ReplicaEngine
+from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine, rank_limits
 from sim.records import Hop, Meters, Progress, Request, Span
@@ -77,13 +77,9 @@ class Watched:
         self._note(request)
         return moved
 
-    def reserve(self, request: Request, now: float) -> bool:
-        """See `ReplicaEngine.reserve`."""
-        return self._engine.reserve(request, now)
-
-    def let_go(self, request: Request, now: float) -> None:
-        """See `ReplicaEngine.let_go`."""
-        self._engine.let_go(request, now)
+    def kv_transit(self) -> KvTransit | None:
+        """See `ReplicaEngine.kv_transit`."""
+        return self._engine.kv_transit()
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `ReplicaEngine.evict`."""
