@@ -1,5 +1,6 @@
 # make demo   run the main scenario and say where its report is
-# make test   run the tests
+# make test   run all tests (minutes)
+# make test-fast   run all but the slow tests (under a minute; CONTRIBUTING.md)
 # make lint   style and types
 # make docs   build the pages of docs/ as a site
 # make language   bring the catalogues of other languages up to date (docs/language.md)
@@ -8,7 +9,7 @@
 #
 # Each target makes its own .venv with the first Python >= 3.11 that it finds; `make PYTHON=/path/to/python3` chooses another.
 .POSIX:
-.PHONY: demo test lint docs language bench clean
+.PHONY: demo test test-fast lint docs language bench clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -26,6 +27,9 @@ demo: $(VENV)/.stamp-run
 
 test: $(VENV)/.stamp-dev
 	$(BIN)/python -m pytest -q -n auto --dist worksteal
+
+test-fast: $(VENV)/.stamp-dev
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not slow'
 
 lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff check

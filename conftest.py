@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from stated_horizons import keep_stated_horizons
 
 
 @pytest.hookimpl(wrapper=True)
@@ -17,14 +18,9 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _horizons_as_stated() -> Iterator[None]:
-    """Capacities of the stated horizon: most tests need any capacity, and one that stands takes many times as long.
-
-    Tests of the horizon itself take this back.
-    """
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("sim.study.capacity.can_be_lengthened", lambda _: False)
-        yield
+def _horizons_as_stated() -> None:
+    """Capacities of the stated horizon; tests of longer horizons take this back."""
+    keep_stated_horizons()
 
 
 def pytest_xdist_auto_num_workers() -> int:

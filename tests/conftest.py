@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
+from made_up_cases import make_case, two_fleets
 from typer.testing import CliRunner
 
+from sim import registry
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, main
 
 # The same examples on every run, and no deadline: a slow machine is no failure.
@@ -49,6 +51,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+__all__ = ["make_case", "two_fleets"]
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -62,6 +66,13 @@ def _machine() -> Iterator[None]:
         patched.setattr(os, "cpu_count", lambda: 1)
         patched.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered() -> Iterator[None]:
+    """A policy that a test registers is gone after its file: messages of other tests list the built-in ones alone."""
+    yield
+    registry._SPECS.clear()
 
 
 @pytest.fixture(scope="session")

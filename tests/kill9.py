@@ -22,8 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from stated_horizons import keep_stated_horizons
+
 from sim import cli
-from sim.study import breakeven, capacity
+from sim.study import breakeven
 
 SCENARIO = """\
 # What is left of it?
@@ -64,9 +66,9 @@ MORE = {
 REPORTING = ("run",)
 """Drawing takes most of a command's time: of few moments only those of one command are spent on it."""
 MANY = 100
+# neither long searches for tipping points nor longer horizons write other files
 breakeven.STEPS = breakeven.HALVINGS = 3
-capacity.can_be_lengthened = lambda _: False
-"""Neither long searches for tipping points nor longer horizons write other files."""
+keep_stated_horizons()
 COMMANDS = ("run", "capacity", "size", "breakeven", "plan")
 IN_A_ROW = 4
 """Kills of one folder before it is run to the end."""

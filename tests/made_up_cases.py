@@ -1,7 +1,4 @@
-"""Made-up finished cases: two fleets whose latency grows towards a capacity of their own.
-
-A conftest.py takes the fixtures from here.
-"""
+"""Made-up finished cases: two fleets whose latency grows towards a capacity of their own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

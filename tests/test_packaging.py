@@ -37,6 +37,7 @@ def installed(unpacked: Path, tmp_path: Path) -> Installed:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["data", "scenarios"])
 def test_the_wheel_carries_every_file(root: Path, unpacked: Path, folder: str) -> None:
     def files(top: Path) -> set[Path]:
@@ -50,6 +51,7 @@ def test_the_wheel_carries_the_pages_of_the_workspace(unpacked: Path) -> None:
         assert (unpacked / "sim" / "serve" / name).is_file()
 
 
+@pytest.mark.slow
 def test_the_installed_package_reads_its_own_catalogue(unpacked: Path, installed: Installed) -> None:
     found = installed("-c", "from sim.catalogue.catalog import data_root; print(data_root())")
     assert Path(found.strip()) == unpacked / "sim" / "data"

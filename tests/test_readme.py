@@ -17,9 +17,12 @@ from sim.workload.arrivals import Arrivals
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = {"README.md": README} | {f"docs/{page.name}": page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = {
+    page.relative_to(ROOT).as_posix(): page.read_text()
+    for page in (*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/*.md")))
+}
 
-NOT_HERE = ("git clone", "cd gpufleet", "make test")
+NOT_HERE = ("git clone", "cd gpufleet", "make test", "make lint", "make language", ".venv/bin/python -m pytest")
 """Lines that a test does not run: it stands in the clone already, and it is part of the tests."""
 
 
@@ -36,12 +39,14 @@ SHORT_S, SHORT_WARMUP_S = 16, 4
 """What is simulated here: that a command runs does not depend on how long."""
 
 IMPORTS = f"""
-import os
-import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
+import os, sys
+import scipy.optimize
 import sim.api.public, sim.cli
-from sim.study import capacity, cost_gap
+from sim.study import cost_gap
+sys.path.append({str(ROOT / "tests")!r})
+from stated_horizons import keep_stated_horizons
 cost_gap.FULL_HORIZON_S = {SHORT_S}
-capacity.can_be_lengthened = lambda _: False
+keep_stated_horizons()
 os.cpu_count = lambda: 1  # other tests run on the other cores
 os.fsync = lambda _: None
 # what the first scenario of a process makes pydantic build
@@ -96,6 +101,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     program.stop()
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme(clone: Path) -> None:
     (snippet,) = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
     (clone / "snippet.py").write_text(shortened(snippet))
@@ -108,6 +114,7 @@ BLOCKS = {block: f"{page}: {block.splitlines()[0]}" for page, text in PAGES.item
 """What stands on two pages runs once."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [pytest.param(block, id=name) for block, name in BLOCKS.items()])
 def test_every_command_runs(clone: Path, block: str) -> None:
     path = f"{clone / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -145,6 +152,7 @@ def test_every_arrival_process_is_one() -> None:
     assert len(written) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_site_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Strictly: a link or an anchor that leads nowhere is an error. Without the search, which indexes every word."""

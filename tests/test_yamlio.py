@@ -81,6 +81,7 @@ _data = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_data)
 def test_dump_is_read_back_unchanged(data: Any) -> None:
     assert parse(dump(data)) == data

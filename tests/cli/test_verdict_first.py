@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 import sim
 from sim.cli import app
-from sim.report.words.precision import ignored, undrawn
+from sim.deliver.questions import QUESTIONS
+from sim.report.words.precision import undrawn
 from sim.scenario.schema import Scenario
+from sim.study.capacity_tolerance import RELATIVE
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}
@@ -57,6 +59,7 @@ def test_the_first_line_is_the_verdict(tmp_path: Path, more: dict[str, Any]) -> 
     assert ("a year" in headline) == ("load_profile" in more)
 
 
+@pytest.mark.slow
 def test_python_has_the_same_verdict_of_a_year(tmp_path: Path) -> None:
     first, headline = headlines(tmp_path, SCENARIO | YEAR)
     run = sim.run(SCENARIO | YEAR, quiet=True, workers=1)
@@ -75,6 +78,7 @@ def test_different_models_are_one_product_only_where_asked(tmp_path: Path) -> No
     assert together.startswith("a is cheaper per million output tokens")
 
 
+@pytest.mark.slow
 def test_a_report_on_different_models_compares_within_one(tmp_path: Path) -> None:
     fleets = [*MODELS["fleets"], fleet("c", 4000, model="llama3.1-8b")]
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | YEAR | {"fleets": fleets, "replications": 2, "seed": 5}))
@@ -88,7 +92,7 @@ def test_a_report_on_different_models_compares_within_one(tmp_path: Path) -> Non
 
 def test_the_sweep_is_named_as_ignored_only_where_it_is_more_than_the_year() -> None:
     def told(command: str, **more: Any) -> str:
-        return ignored(command, Scenario.model_validate(SCENARIO | more))
+        return QUESTIONS[command].ignored(Scenario.model_validate(SCENARIO | more), RELATIVE)
 
     other = {"sweep": YEAR["sweep"] | {"fleets.0.pools.0.replicas": [1, 2]}}
     assert told("breakeven", **YEAR) == told("size", **YEAR) == told("plan") == ""
@@ -97,6 +101,7 @@ def test_the_sweep_is_named_as_ignored_only_where_it_is_more_than_the_year() -> 
     assert told("capacity", **YEAR).startswith("sweep is ignored")
 
 
+@pytest.mark.slow
 def test_breakeven_says_that_central_values_decide() -> None:
     site = SCENARIO["site"] | {"electricity_usd_per_kwh": {"triangular": [0.1, 0.2, 0.4]}}
     asked: dict[str, Any] = SCENARIO | {"requests": "none"}

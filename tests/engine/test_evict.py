@@ -1,12 +1,13 @@
 """Requests that leave an engine before their last token: evicted at any moment, or handed over after their prompt."""
 
-import sys
 from math import isnan
-from pathlib import Path
 
 import pytest
+from engine_workloads import Affine, Windowed, some_crashes, some_evictions, timestamps, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine, drain, drain_evicting
+from reference_policies import PrefillFirst, Reserve, Static
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
@@ -17,11 +18,6 @@ from sim.engine.schedulers.static import StaticRank
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Batch, BusyTime, Leap, Progress, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, Windowed, some_crashes, some_evictions, timestamps, workloads
-from reference_engine import ReferenceEngine, drain, drain_evicting
-from reference_policies import PrefillFirst, Reserve, Static
 
 POLICIES = {
     "vllm": (Rank, ReferenceEngine),

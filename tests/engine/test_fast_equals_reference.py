@@ -1,21 +1,16 @@
 """The fast engine gives the dates of the step-by-step reference, on random workloads."""
 
-import sys
-from pathlib import Path
-
 import pytest
+from engine_workloads import Adapted, Affine, Windowed, assert_conserved, optioned_workloads, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine, drain
 
 from sim.engine.kv.tiers import Tier, Tiers
 from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.synchronous import VllmEngine
 from sim.records import Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Adapted, Affine, Windowed, assert_conserved, optioned_workloads, workloads
-from reference_engine import ReferenceEngine, drain
 
 
 def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Request], VllmEngine, list, ReferenceEngine]:
@@ -26,6 +21,7 @@ def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Reques
     return fast, engine, reference.run([Request(**r) for r in requests]), reference
 
 
+@pytest.mark.slow
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
 @settings(max_examples=200, deadline=None)
 def test_dyadic_times_agree_exactly(workload: tuple[list[dict], dict], model: Affine) -> None:

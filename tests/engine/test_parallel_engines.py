@@ -1,13 +1,12 @@
 """Data-parallel ranks in lockstep and pipeline stages: equal to the plain engine at size one, and right where theory
 is exact."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_engine import drain
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
@@ -20,9 +19,6 @@ from sim.engine.schedulers.static import StaticRank
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.synchronous import LockstepEngine, VllmEngine, gathered_tokens, slowest
 from sim.records import Batch, BusyTime, Leap, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference_engine import drain
 
 LIMITS = RankLimits(
     num_gpu_blocks=60, block_size=4, max_num_seqs=8, max_num_batched_tokens=32, max_model_len=10_000

@@ -1,22 +1,6 @@
 """Every batching policy gives the dates of its own step-by-step reference, on random workloads."""
 
-import sys
-from pathlib import Path
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from sim.engine.limits import RankLimits
-from sim.engine.pipeline import PipelineEngine
-from sim.engine.schedulers import prefill_first as prefill_first
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
-from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
-from sim.engine.schedulers.static import StaticRank
-from sim.engine.synchronous import LockstepEngine, VllmEngine
-from sim.records import Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine_workloads import (
     BASE,
     PER_CONTEXT,
@@ -29,8 +13,19 @@ from engine_workloads import (
     timestamps,
     workloads,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reference_engine import drain, drain_evicting
 from reference_policies import Holding, LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static, Unified
+
+from sim.engine.limits import RankLimits
+from sim.engine.pipeline import PipelineEngine
+from sim.engine.schedulers import prefill_first as prefill_first
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
+from sim.engine.schedulers.static import StaticRank
+from sim.engine.synchronous import LockstepEngine, VllmEngine
+from sim.records import Request
 
 POLICIES = {
     "prefill_first": (PrefillFirstRank, PrefillFirst),

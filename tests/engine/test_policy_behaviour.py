@@ -1,7 +1,6 @@
 """What sets the batching policies apart, on workloads small enough to follow by hand; every step takes a second."""
 
-import sys
-from pathlib import Path
+from reference_engine import drain
 
 from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine
@@ -12,9 +11,6 @@ from sim.engine.schedulers.static import StaticRank
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.synchronous import VllmEngine
 from sim.records import Batch, Leap, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference_engine import drain
 
 LIMITS = {
     "num_gpu_blocks": 1001, "block_size": 1, "max_num_seqs": 4, "max_num_batched_tokens": 10, "max_model_len": 1000,

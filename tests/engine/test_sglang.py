@@ -1,11 +1,11 @@
 """SGLang's scheduler gives the dates of its own step-by-step reference, and does by hand what its source says."""
 
-import sys
-from pathlib import Path
-
 import pytest
+from engine_workloads import Affine, assert_conserved, dates, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_engine import drain
+from reference_sglang import Overlap, Sglang
 
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
@@ -14,11 +14,6 @@ from sim.engine.schedulers.rank_schedule import Finishing
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import VllmEngine
 from sim.records import Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import Affine, assert_conserved, dates, workloads
-from reference_engine import drain
-from reference_sglang import Overlap, Sglang
 
 OPTIONS = st.fixed_dictionaries(
     {

@@ -1,22 +1,18 @@
 """Prompts and answers on two replicas: blocks that stay behind, blocks reserved for KV to come, and answers that go on
 with the KV that they brought."""
 
-import sys
 from math import isnan
-from pathlib import Path
 
 import pytest
+from engine_workloads import BASE, Affine, Windowed, dates, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_split import SplitReference, drain_split
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import BusyTime, Request
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from engine_workloads import BASE, Affine, Windowed, dates, workloads
-from reference_split import SplitReference, drain_split
 
 ENGINES = {
     "one rank": lambda limits: VllmEngine(Affine(), limits),

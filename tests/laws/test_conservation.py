@@ -116,6 +116,7 @@ def test_little_law_running_requests(simulate) -> None:
         assert 0 < meters.mixed_decode_s < meters.mixed_sequence_s < meters.sequence_s
 
 
+@pytest.mark.slow
 def test_little_law_requests_in_the_system(simulate) -> None:
     """Mean number in the system = arrival rate x mean time in it, here over a long steady run."""
     data = scenario({"process": "poisson", "rate_rps": 4.0}, horizon_s=800, warmup_s=200, meter_interval_s=800)
@@ -128,6 +129,7 @@ def test_little_law_requests_in_the_system(simulate) -> None:
     assert number == pytest.approx(law, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pauses", "off"), [("random", 0.03), ("constant", 0.01)])
 def test_interactive_response_time_law(simulate, pauses: str, off: float) -> None:
     """Clients = throughput x (time to the last token + pause)."""
@@ -200,6 +202,7 @@ def test_phases_and_requests_take_all_energy_and_busy_time_under_any_policy(simu
     assert sum(ledger.by_component().values()) == ledger.total_nano_usd == sum(ledger.by_phase().values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     [

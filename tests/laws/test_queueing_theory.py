@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
+pytestmark = pytest.mark.slow
+
 REPLICATIONS = 12
 CONFIDENCE = 0.999
 STEP_S = 1e-4

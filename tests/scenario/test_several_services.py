@@ -124,6 +124,7 @@ def test_breakeven_needs_a_limit_of_every_service() -> None:
         sim.breakeven(scenario(), quiet=True)
 
 
+@pytest.mark.slow
 def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
     tmp_path: Path, catalog: Catalog
 ) -> None:

@@ -63,6 +63,7 @@ def found(capacity: float) -> list[Capacity]:
     return [Capacity("f", capacity, None, (Found("f", 0, capacity, None, 0),))]
 
 
+@pytest.mark.slow
 def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_rent(tmp_path: Path) -> None:
     asked = scenario(plan={"years": 1, "starts": "2027-01", "peak_to_mean": 2, "discount_rate": 0.05})
     assert rate_per_load(asked) == 3.0

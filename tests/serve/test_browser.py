@@ -31,6 +31,7 @@ from tests.language.english import english
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: the pages are not tried in a browser"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]

@@ -15,6 +15,8 @@ from sim.serve.app import application
 from sim.serve.guard import MOST_AT_ONCE, Access
 from sim.serve.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 BASE = "http://127.0.0.1:8765"
 
 

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from small_scenario import ran
 
-from sim.case import CaseResult, run_case
-from sim.catalogue.catalog import load_catalog
+from sim.case import CaseResult
 from sim.rng import stream
-from sim.scenario.reading.load import load
-from sim.scenario.sweep import cases
 from sim.workload import HASH_BLOCK_TOKENS, Workload
 
 STREAMS = partial(stream, 7, 0)
@@ -67,12 +65,7 @@ def test_texts_are_drawn_evenly_and_request_by_request() -> None:
 
 
 def served(tmp_path: Path, process: str, prefix: str, caching: bool, more: str = "") -> CaseResult:
-    (tmp_path / "s.yaml").write_text(SCENARIO % (process, prefix, str(caching).lower(), more))
-    catalog = load_catalog()
-    scenario = load(tmp_path / "s.yaml", (), catalog=catalog)
-    result = run_case(scenario, cases(scenario)[0], catalog)
-    assert isinstance(result, CaseResult)
-    return result
+    return ran(tmp_path, SCENARIO % (process, prefix, str(caching).lower(), more))
 
 
 @pytest.mark.parametrize(

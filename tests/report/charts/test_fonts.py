@@ -1,37 +1,61 @@
-"""Pictures from several threads: settings of matplotlib are those of the process."""
+"""Chinese, Japanese or Korean names stand in the pictures in a font that has them, or one line says what is missing."""
 
-import threading
+from collections.abc import Iterator
 
-import matplotlib as mpl
+import pytest
 
-from sim.report.charts.fonts import SETTINGS, glyphs, settings, shortened
+from sim.language import current, speaking
+from sim.report.charts import fonts
+from sim.report.charts.picture import panel_picture
 
-
-def test_threads_do_not_leave_their_settings_to_one_another() -> None:
-    usual = {name: mpl.rcParams[name] for name in SETTINGS}
-    drawing, goes_on = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with settings():
-            drawing.set()
-            goes_on.wait(5)
-
-    def second() -> None:
-        with settings():  # takes down what is set when it begins, and restores that at its end
-            goes_on.set()
-
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    threads[0].start()
-    assert drawing.wait(5)
-    threads[1].start()
-    assert not goes_on.wait(0.1), "the second draws while the first does"
-    goes_on.set()
-    for thread in threads:
-        thread.join(5)
-    assert {name: mpl.rcParams[name] for name in SETTINGS} == usual
+TEXT = "四张 RTX 4090 和两张 A100：哪个更便宜？サーバー"
 
 
-def test_texts_are_cut_where_they_do_not_fit() -> None:
-    assert shortened("hardware price", 14) == "hardware price"
-    assert shortened("hardware price", 10) == "hardware…"
-    assert glyphs(shortened("四块显卡的硬件价格", 8)) <= 8
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    fonts._reported.clear()
+    yield
+    fonts._reported.clear()
+
+
+def test_without_a_font_one_line_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(fonts, "has_glyph", lambda _: False)
+    for _ in range(2):
+        panel_picture([], TEXT, [])._repr_png_()
+    [line] = capsys.readouterr().err.splitlines()
+    assert "no font installed here has them" in line
+    assert "四" in line
+
+
+def test_without_a_font_texts_of_a_picture_are_english(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fonts, "has_glyph", lambda _: False)
+    with speaking("zh"):
+        for _ in range(2):
+            with fonts.drawable() as same:
+                assert (same, current()) == (False, "en")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    monkeypatch.setattr(fonts, "has_glyph", lambda _: True)
+    with speaking("zh"), fonts.drawable() as same:
+        assert (same, current()) == (True, "zh")
+
+
+def test_a_character_is_found_where_a_font_has_it() -> None:
+    assert fonts.has_glyph("a")
+    assert fonts.has_glyph("−")
+    assert not fonts.has_glyph("\U0010fffd")
+
+
+@pytest.mark.skipif(not fonts.has_glyph("四"), reason="no East Asian font on this machine")
+def test_no_box_where_there_is_a_font(capsys: pytest.CaptureFixture[str]) -> None:
+    panel_picture([], TEXT, [])._repr_png_()
+    assert capsys.readouterr().err == ""
+
+
+def test_wide_characters_fill_a_line_sooner() -> None:
+    assert fonts.glyphs("ab四") == pytest.approx(2 + fonts.WIDE)
+    lines = fonts.lines_of("四张显卡" * 20, 30)
+    assert "".join(lines) == "四张显卡" * 20
+    assert max(map(fonts.glyphs, lines)) <= 30
+    assert fonts.lines_of("one two three", 8) == ["one two", "three"]

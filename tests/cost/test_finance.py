@@ -1,0 +1,140 @@
+"""Depreciation, annuities, and resale values by age against accounting textbooks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from sim.cost import Finance
+from sim.cost.finance import Annuity, Resale, StraightLine
+from sim.cost.time_value import annuity_factor
+
+HOURS = 8760
+
+
+def at_year_ends(usd_per_h: float, rate: float) -> float:
+    """What twelve payments at month ends are worth at the end of their year: the textbooks' yearly payment."""
+    month = HOURS / 12 * usd_per_h
+    return sum(month * (1 + rate) ** (left / 12) for left in range(12))
+
+
+@pytest.mark.parametrize(
+    ("rate", "years", "factor"),
+    [
+        # engineersedge.com, "Capital Recovery Factors", table 1.0
+        (0.10, 10, 0.16275),
+        (0.08, 4, 0.30192),
+        (0.06, 6, 0.20336),
+        (0.035, 18, 0.07582),
+        # the doctest of pypsa.costs.annuity
+        (0.0, 20, 0.05),
+    ],
+)
+def test_capital_recovery_factor_is_the_tabulated_one(rate, years, factor):
+    usd_per_h = 1 / annuity_factor(rate, 12 * years) / (HOURS / 12)
+    assert at_year_ends(usd_per_h, rate) == pytest.approx(factor, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("price", "salvage", "years", "rate", "per_year", "tolerance"),
+    [
+        # ceboardexamgenerator.com, capital recovery, problem 69
+        (100_000, 20_000, 15, 0.10, 12_517.90, 0.01),
+        # sciemce.com/qa/qZBnCelr8xeP, first cost 50,000 (its tables have five digits)
+        (50_000, 5_000, 5, 0.10, 12_371, 1),
+    ],
+)
+def test_annuity_with_salvage_value_agrees_with_worked_examples(price, salvage, years, rate, per_year, tolerance):
+    terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=salvage / price)
+    assert at_year_ends(terms.usd_per_h(price), rate) == pytest.approx(per_year, abs=tolerance)
+
+
+def test_straight_line_loses_value_evenly():
+    terms = StraightLine(method="straight_line", life_years=3)
+    assert round(terms.usd_per_h(300_000), 2) == 11.42
+    half = StraightLine(method="straight_line", life_years=3, residual_fraction=0.5)
+    assert half.usd_per_h(300_000) == pytest.approx(terms.usd_per_h(300_000) / 2)
+
+
+@given(st.floats(0.5, 20), st.floats(0, 1), st.floats(1, 1e7))
+def test_an_annuity_without_interest_is_straight_line(years, residual, price):
+    straight = StraightLine(method="straight_line", life_years=years, residual_fraction=residual)
+    annuity = Annuity(method="annuity", discount_rate=0, life_years=years, residual_fraction=residual)
+    assert annuity.usd_per_h(price) == pytest.approx(straight.usd_per_h(price), rel=1e-12, abs=1e-12)
+
+
+@given(st.floats(1e-4, 0.5), st.integers(1, 30), st.floats(0, 1))
+def test_payments_of_an_annuity_are_worth_the_price_less_the_resale(rate, years, residual):
+    terms = Annuity(method="annuity", discount_rate=rate, life_years=years, residual_fraction=residual)
+    month = terms.usd_per_h(1000.0) * HOURS / 12
+    payments = sum(month / (1 + rate) ** (end / 12) for end in range(1, 12 * years + 1))
+    assert payments + 1000 * residual / (1 + rate) ** years == pytest.approx(1000, rel=1e-9)
+
+
+def test_terms_are_strict():
+    finance = TypeAdapter(Finance)
+    assert finance.validate_python({"method": "straight_line", "life_years": 3, "discount_rate": 0.08}).life_years == 3
+    for wrong in (
+        {"method": "annuity", "life_years": 3},
+        {"method": "annuity", "life_years": 0, "discount_rate": 0.1},
+        {"method": "straight_line", "life_years": 3, "residual_fraction": 1.2},
+        {"method": "straight_line", "life_years": float("nan")},
+        {"method": "straight_line", "life_years": 3, "fx": {"RMB": -1}},
+    ):
+        with pytest.raises(ValidationError):
+            finance.validate_python(wrong)
+
+
+def test_no_residual_value_beside_a_resale_is_left_out():
+    terms = {"method": "straight_line", "life_years": 3, "residual_fraction": None}
+    assert StraightLine(**terms).residual_fraction == 0
+    assert StraightLine(**terms, resale={"loss_per_year": 0.5}).resale_fraction == 0.125
+
+
+@pytest.mark.parametrize(
+    ("price", "loss", "values"),
+    [
+        # homeworksource.com/p/973773, declining balance at 40 % of 6,000: 3,600, 2,160, 1,296
+        (6000, 0.4, [3600, 2160, 1296]),
+        # scribd.com/document/522522813, declining balance table of 17,200 over five years
+        (17_200, 0.4, [10_320, 6192, 3715.20, 2229.12, 1337.47]),
+        (17_200, 0.3, [12_040, 8428, 5899.60, 4129.72, 2890.80]),
+    ],
+)
+def test_declining_balance_is_the_book_value_of_the_textbooks(price, loss, values):
+    resale = Resale(loss_per_year=loss)
+    for age, value in enumerate(values, start=1):
+        assert price * resale.fraction(age) == pytest.approx(value, abs=0.01)
+
+
+def test_a_table_is_read_along_straight_lines_from_new():
+    resale = Resale(by_age={1: 0.7, 3: 0.3})
+    assert [resale.fraction(age) for age in (0, 0.5, 1, 2, 3)] == pytest.approx([1, 0.85, 0.7, 0.5, 0.3])
+
+
+def test_ages_survive_the_way_through_json():
+    resale = Resale(by_age={1: 0.7, 3.5: 0.3})
+    assert Resale.model_validate(resale.model_dump(mode="json", exclude_unset=True)) == resale
+
+
+@given(st.floats(0.5, 10), st.floats(0, 1), st.sampled_from(["straight_line", "annuity"]))
+def test_resale_by_age_is_the_residual_at_the_end_of_the_life(years, loss, method):
+    terms = {"method": method, "discount_rate": 0.08, "life_years": years}
+    adapter = TypeAdapter(Finance)
+    by_age = adapter.validate_python({**terms, "resale": {"loss_per_year": loss}})
+    fixed = adapter.validate_python({**terms, "residual_fraction": (1 - loss) ** years})
+    assert by_age.usd_per_h(1000.0) == pytest.approx(fixed.usd_per_h(1000.0), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [
+        ({"resale": {"loss_per_year": 0.3}, "residual_fraction": 0.2}, "state one"),
+        ({"resale": {"by_age": {1: 0.7, 3: 0.3}}}, "resale.by_age ends at 3"),
+        ({"resale": {}}, "either loss_per_year or by_age"),
+        ({"resale": {"loss_per_year": 0.3, "by_age": {1: 0.7}}}, "either loss_per_year or by_age"),
+    ],
+)
+def test_contradictions_are_refused(terms, text):
+    with pytest.raises(ValidationError, match=text):
+        TypeAdapter(Finance).validate_python({"method": "straight_line", "life_years": 4, **terms})

@@ -1,0 +1,96 @@
+"""Tokens that are handed over a step late: the same steps, seen at the end of the next one."""
+
+from bisect import bisect_right
+from math import inf, isnan
+
+from engine_workloads import Affine, workloads
+from hypothesis import given, settings
+from reference_engine import drain
+
+from sim.engine.limits import RankLimits
+from sim.engine.metering import leap_s
+from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.synchronous import LateOutputEngine, VllmEngine
+from sim.records import Progress, Request
+
+
+class Noting(VllmEngine):
+    """Notes when its steps begin and end."""
+
+    __slots__ = ("begins", "ends")
+
+    def __init__(self, limits: RankLimits) -> None:
+        super().__init__(Affine(), limits, PrefillFirstRank)
+        self.begins: list[float] = []
+        self.ends: list[float] = []
+
+    def advance(self) -> list[Request]:
+        ends = [self._start_s + leap_s(self._leap, n) for n in range(self._steps + 1)]
+        self.begins += ends[:-1]
+        self.ends += ends[1:]
+        return super().advance()
+
+    def seen_at(self, made_s: float) -> float:
+        """End of the step that begins when a token is made; at once where none does."""
+        at = bisect_right(self.begins, made_s) - 1
+        return self.ends[at] if self.begins[at] == made_s else made_s
+
+
+def late(limits: RankLimits) -> LateOutputEngine:
+    return LateOutputEngine(Affine(), limits, PrefillFirstRank)
+
+
+@given(workloads())
+@settings(max_examples=60, deadline=None)
+def test_tokens_are_seen_when_the_next_step_ends(workload) -> None:
+    wanted, values = workload
+    limits = RankLimits(**values)
+    seen, made = [Request(**one) for one in wanted], [Request(**one) for one in wanted]
+    plain = Noting(limits)
+    drain(plain, made)
+    drain(late(limits), seen)
+    served = [(one, other) for one, other in zip(seen, made, strict=True) if not other.rejected]
+    assert [one.rejected for one in seen] == [one.rejected for one in made]
+    assert [one.started_s for one, _ in served] == [other.started_s for _, other in served]
+    for name in ("first_token_s", "finished_s"):
+        times = [(getattr(one, name), getattr(other, name)) for one, other in served]
+        assert [time_s for time_s, _ in times] == [plain.seen_at(made_s) for _, made_s in times]
+
+
+def two_under_way() -> tuple[LateOutputEngine, Request, Request, float]:
+    """An engine that has made the only token of one request, which nobody has seen, while another one goes on."""
+    engine = late(
+        RankLimits(num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000)
+    )
+    short, long = (Request(i, 0.0, 8, tokens) for i, tokens in enumerate((1, 20)))
+    for one in (short, long):
+        engine.offer(one, 0.0)
+    end_s = engine.plan(0.0)
+    assert engine.advance() == []
+    assert isnan(short.finished_s)
+    return engine, short, long, end_s
+
+
+def test_who_gives_up_before_its_last_token_is_seen_has_come_to_its_end() -> None:
+    engine, short, long, end_s = two_under_way()
+    assert engine.evict(short, end_s) == Progress(8, 1)
+    engine.plan(end_s)
+    assert engine.advance() == []
+    assert isnan(short.first_token_s)
+    assert not isnan(long.first_token_s)
+
+
+def test_a_crash_takes_what_nobody_has_seen() -> None:
+    engine, short, _, end_s = two_under_way()
+    engine.crash(end_s)
+    assert isnan(short.first_token_s)
+    assert isnan(short.finished_s)
+
+
+def test_what_is_not_seen_is_handed_over_when_the_others_have_gone() -> None:
+    engine, short, long, end_s = two_under_way()
+    engine.evict(long, end_s)
+    assert engine.plan(end_s) == end_s
+    assert engine.advance() == [short]
+    assert short.finished_s == end_s
+    assert engine.plan(end_s) == inf

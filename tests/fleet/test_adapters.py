@@ -1,0 +1,172 @@
+"""LoRA adapters: who asks for which, what their slots take, what a swap costs, where the router sends them."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from small_scenario import planned as planned_of
+
+from sim.catalogue.catalog import load_catalog
+from sim.engine.lora import AdapterSlots
+from sim.fleet import RunningFleet
+from sim.memory import Lora, adapter_bytes, slot_bytes
+from sim.records import Batch, Request
+from sim.rng import stream
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.resolving.resolved import CasePlan
+from sim.workload.adapters import AdapterDraws, Adapters
+from sim.workload.tenants import Tenant
+
+CATALOG = load_catalog()
+LLAMA = CATALOG.model("llama3.1-8b")
+SCENARIO = """\
+name: adapters
+model: llama3.1-8b
+workload: {trace: {path: t.csv, format: csv}, %s}
+fleets:
+  - name: a
+    pools: [{gpu: l40s, batching: {policy: vllm, async_scheduling: false}%s}]
+"""
+TENANTS = "tenants: [{name: one, adapter: sql}, {name: two, adapter: mail}]"
+TALK = ("0,64,1,one", "10,64,1,two", "20,64,1,one", "30,64,1,")
+STREAMS = partial(stream, 1, 0)
+
+
+def planned(folder: Path, workload: str = TENANTS, pool: str = ", lora: {max_loras: 1}", talk=TALK) -> CasePlan:
+    (folder / "t.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,tenant", *talk]) + "\n")
+    return planned_of(folder, SCENARIO % (workload, pool))
+
+
+def complaints(folder: Path, workload: str, pool: str) -> str:
+    with pytest.raises(ScenarioErrors) as caught:
+        planned(folder, workload, pool)
+    return str(caught.value)
+
+
+def test_an_adapter_of_rank_16_for_all_matrices_of_an_8b_has_42_million_parameters() -> None:
+    lora = Lora(max_lora_rank=16)
+    assert adapter_bytes(LLAMA, lora) == 2 * 41_943_040  # what PEFT prints for it
+    attention = Lora(max_lora_rank=8, target_modules=("q_proj", "v_proj"))
+    assert adapter_bytes(LLAMA, attention) == 2 * 8 * 32 * (4096 + 4096 + 4096 + 1024)
+
+
+def test_tensor_parallel_ranks_keep_one_of_the_two_matrices_whole() -> None:
+    query = Lora(max_lora_rank=8, target_modules=("q_proj",))
+    output = Lora(max_lora_rank=8, target_modules=("o_proj",))
+    assert slot_bytes(LLAMA, query, 4) == slot_bytes(LLAMA, output, 4) == 2 * 8 * 32 * (4096 + 1024)
+
+
+def test_slots_take_memory_from_the_kv_cache(tmp_path: Path) -> None:
+    few, many = (planned(tmp_path, pool=f", lora: {{max_loras: {n}}}").pools[0].memory for n in (1, 9))
+    assert few is not None
+    assert many is not None
+    assert many.weights_bytes - few.weights_bytes == pytest.approx(8 * 2 * 41_943_040)
+    assert many.kv_bytes - few.kv_bytes == pytest.approx(-8 * 2 * 41_943_040)
+
+
+def test_a_swap_costs_the_bytes_of_the_adapter_over_the_lanes_and_from_the_drive(tmp_path: Path) -> None:
+    plan = planned(tmp_path, pool=", lora: {max_loras: 1, max_cpu_loras: 2, read_bytes_per_s: 1e9}")
+    log = RunningFleet(plan).run()
+    adapters = plan.pools[0].adapters
+    assert adapters is not None
+    stored = 2 * 41_943_040
+    assert adapters.fetch_s == pytest.approx(stored / 1e9)
+    assert adapters.swap_s == pytest.approx(stored / CATALOG.link("pcie4-x16").bulk_bytes_per_s.value)
+    first, second, again, base = (one.first_token_s - one.arrived_s for one in log.requests)
+    steps = plan.pools[0].steptime
+    prompt = {"prefill_seqs": 1, "prefill_tokens": 64, "prefill_attention_pairs": 64 * 65 // 2, "sampled_seqs": 1}
+    beside_s = steps.leap(Batch(adapters=1, adapted_tokens=64, **prompt)).first_s - steps.leap(Batch(**prompt)).first_s
+    assert beside_s > 7 * 32 * 8e-6
+    assert first - base == pytest.approx(adapters.fetch_s + adapters.swap_s + beside_s)
+    assert second == pytest.approx(first)
+    assert again - base == pytest.approx(adapters.swap_s + beside_s)  # host memory still has it
+    assert [one.adapter for one in log.requests] == ["sql", "mail", "sql", ""]
+
+
+def test_a_batch_has_as_many_adapters_as_there_are_slots_and_others_go_first(tmp_path: Path) -> None:
+    together = ("0,64,20,one", "0,64,20,two", "0,64,20,one", "0,64,20,")
+    first, second, third, base = RunningFleet(planned(tmp_path, talk=together)).run().requests
+    overhead_s = planned(tmp_path).pools[0].request_overhead_s
+    # the engine begins with the first while the API server reads the others
+    assert first.started_s == 0
+    assert third.started_s == base.started_s == pytest.approx(first.first_token_s - overhead_s)
+    assert second.started_s == max(first.finished_s, third.finished_s) - overhead_s
+
+
+def test_the_slot_used_longest_ago_is_given_up_and_host_memory_keeps_more() -> None:
+    slots = AdapterSlots(2, 3, swap_s=1.0, fetch_s=10.0)
+
+    def visit(name: str) -> float:
+        took_s = slots.bring(name)
+        slots.enter(name)
+        slots.leave(name)
+        return took_s
+
+    assert [visit(name) for name in "abacbd"] == [11, 11, 0, 11, 1, 11]
+    # the host has c, b and d; the GPU b and d
+    assert [visit(name) for name in "cba"] == [1, 1, 11]
+    assert (slots.swaps, slots.fetches, slots.running) == (8, 5, 0)
+    slots.clear()
+    assert visit("a") == 11
+
+
+def test_who_runs_keeps_its_slot() -> None:
+    slots = AdapterSlots(1, 1, 1.0, 10.0)
+    slots.bring("a")
+    slots.enter("a")
+    assert slots.has_room("a")
+    assert slots.has_room("")
+    assert not slots.has_room("b")
+
+
+def test_adapters_are_drawn_by_zipf_and_each_caches_its_own_prefixes() -> None:
+    draws = AdapterDraws(Adapters(count=3, zipf=1, base_share=0.25), (), STREAMS)
+    requests = [Request(i, 0.0, 64, 1, block_hashes=(7,)) for i in range(6000)]
+    for request in requests:
+        draws.give(request)
+    counts = Counter(request.adapter for request in requests)
+    shares = np.array([1, 1 / 2, 1 / 3]) / (11 / 6) * 0.75
+    for name, share in zip(["adapter-1", "adapter-2", "adapter-3", ""], [*shares, 0.25], strict=True):
+        assert counts[name] / 6000 == pytest.approx(share, abs=0.02)
+    assert len({request.block_hashes for request in requests}) == 4
+    assert len({(request.adapter, request.block_hashes) for request in requests}) == 4
+
+
+def test_a_session_and_a_tenant_keep_their_adapter() -> None:
+    draws = AdapterDraws(Adapters(weights={"a": 1, "b": 1}), (Tenant(name="t", adapter="own"),), STREAMS)
+    of_sessions = {draws.name(Request(i, 0.0, 1, 1, session=f"s{i % 20}")) for i in range(200)}
+    assert of_sessions == {"a", "b"}
+    assert len({draws.name(Request(i, 0.0, 1, 1, session="s3")) for i in range(50)}) == 1
+    assert draws.name(Request(0, 0.0, 1, 1, tenant="t", session="s3")) == "own"
+
+
+@pytest.mark.parametrize(
+    ("workload", "pool", "told"),
+    [
+        (TENANTS, "", "requests of the workload ask for adapters"),
+        ("tenants: [{name: one}, {name: two}]", ", lora: {}", "has slots that nobody asks for"),
+        (TENANTS, ", lora: {target_modules: [q_porj]}", "did you mean q_proj?"),
+        (TENANTS, ", lora: {}, pipeline_parallel_size: 2", "no pipeline stages"),
+        (TENANTS, ", lora: {max_loras: 3, max_cpu_loras: 2}", "must not be below max_loras"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(tmp_path: Path, workload: str, pool: str, told: str) -> None:
+    assert told in complaints(tmp_path, workload, pool)
+
+
+def test_adapters_have_one_law() -> None:
+    for wrong in ({}, {"count": 2, "weights": {"a": 1}}, {"weights": {}}, {"weights": {"a": 1}, "zipf": 1}):
+        with pytest.raises(ValidationError):
+            Adapters.model_validate(wrong)
+
+
+def test_only_tokens_that_ask_for_an_adapter_are_multiplied_by_one(tmp_path: Path) -> None:
+    steps = planned(tmp_path).pools[0].steptime
+    alone, beside = (Batch(prefill_seqs=n, prefill_tokens=64 * n, sampled_seqs=n) for n in (1, 9))
+    asked = {"adapters": 1, "adapted_tokens": 64}
+    added = [steps.leap(replace(one, **asked)).first_s - steps.leap(one).first_s for one in (alone, beside)]
+    assert added[0] == pytest.approx(added[1])

@@ -1,0 +1,83 @@
+"""KV in tiers below the GPU: read where that is faster than to compute it again."""
+
+from pathlib import Path
+
+import pytest
+from small_scenario import planned
+
+from sim.fleet import RunningFleet
+from sim.records import Request
+from sim.scenario.reading.errors import ScenarioErrors
+
+SCENARIO = """\
+name: tiers
+workload: {trace: {path: t.csv, format: csv}}
+fleets:
+  - name: a
+    routing: {policy: round_robin}
+    pools:
+      - replicas: %d
+        kv_bytes_per_token: 1000
+        kv_tiers: [%s]
+        steptime: {model: affine, base_s: 0.1, per_token_s: 0.01, per_context_token_s: 0}
+        batching: {policy: vllm, num_gpu_blocks: 11, max_model_len: 176, enable_prefix_caching: true%s}
+"""
+HOST = "{name: host, capacity_gb: 0.001, read_bytes_per_s: 1e6, latency_s: 0.01%s}"
+TALK = ("0,64,1,a", "10,160,1,b", "20,80,1,a")
+"""b takes all ten blocks, so that the GPU has nothing of a when it goes on."""
+
+
+def served(folder: Path, tiers: str, talk: tuple[str, ...] = TALK, replicas: int = 1, more: str = "") -> list[Request]:
+    (folder / "t.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,session", *talk]) + "\n")
+    return RunningFleet(planned(folder, SCENARIO % (replicas, tiers, more))).run().requests
+
+
+def ttft_s(request: Request) -> float:
+    return request.first_token_s - request.arrived_s
+
+
+@pytest.mark.parametrize("write", ["evict", "through"])
+def test_what_the_gpu_has_lost_is_read(tmp_path: Path, write: str) -> None:
+    *_, goes_on = served(tmp_path, HOST % f", write: {write}")
+    # four blocks of 16 tokens, 1000 bytes each, at 1 MB/s; 16 tokens are left to compute
+    assert goes_on.cached_tokens == 64
+    assert ttft_s(goes_on) == pytest.approx(0.01 + 64 * 1000 / 1e6 + 0.1 + 16 * 0.01)
+
+
+def test_without_a_tier_it_is_computed_again(tmp_path: Path) -> None:
+    *_, goes_on = served(tmp_path, "")
+    assert goes_on.cached_tokens == 0
+    assert ttft_s(goes_on) == pytest.approx(0.1 + 80 * 0.01)
+
+
+def test_a_tier_slower_than_the_gpu_is_left_alone(tmp_path: Path) -> None:
+    slow = "{name: ssd, capacity_gb: 1, read_bytes_per_s: 5e4}"
+    times_s = [request.finished_s for request in served(tmp_path, slow)]
+    assert times_s == [request.finished_s for request in served(tmp_path, "")]
+
+
+def test_what_a_tier_gives_up_goes_to_the_next(tmp_path: Path) -> None:
+    little = "{name: small, capacity_gb: 0.000016, read_bytes_per_s: 1e9}"
+    assert served(tmp_path, little)[-1].cached_tokens == 16  # the last block that the GPU gave up: the first of a
+    assert served(tmp_path, f"{little}, {HOST % ''}")[-1].cached_tokens == 64
+
+
+def test_replicas_share_a_store(tmp_path: Path) -> None:
+    talk = ("0,64,1,a", "10,80,1,a")  # in turn to the one and to the other
+    alone = served(tmp_path, HOST % ", write: through", talk, replicas=2)
+    together = served(tmp_path, HOST % ", write: through, shared: true", talk, replicas=2)
+    assert [one[-1].cached_tokens for one in (alone, together)] == [0, 64]
+
+
+@pytest.mark.parametrize(
+    ("tiers", "more", "why"),
+    [
+        (HOST % "" + ", " + HOST % "", "", "the tier 'host' stands twice"),
+        (HOST % "", ", async_scheduling: true", "without async_scheduling"),
+        (HOST % ", write: back", "", "write"),
+    ],
+)
+def test_what_tiers_cannot_be(tmp_path: Path, tiers: str, more: str, why: str) -> None:
+    with pytest.raises(ScenarioErrors) as told:
+        served(tmp_path, tiers, more=more)
+    assert why in str(told.value)

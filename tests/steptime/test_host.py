@@ -1,0 +1,134 @@
+"""Steps formed while one runs: host and GPU work side by side, and a share of the shorter adds to the longer.
+
+Prompts whose kernels are launched one by one: the step takes the longer of launching and computing.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.catalogue.engine import EngineLimits
+from sim.catalogue.value import Value
+from sim.records import Batch
+from sim.steptime import Roofline
+
+
+def decodes(sequences, context):
+    return Batch(decode_seqs=sequences, sampled_seqs=sequences, kv_tokens=sequences * context)
+
+
+@pytest.fixture
+def both(build):
+    """(host after the GPU, host beside it), with a fifth of the shorter exposed."""
+    after = build("llama3.1-8b", "a100-80gb-sxm")
+    return after, Roofline().build(replace(after.inputs, forms_ahead=True))
+
+
+@pytest.mark.parametrize(("sequences", "context"), [(1, 100), (128, 1000), (1024, 10), (512, 4000)])
+def test_the_longer_counts_and_a_share_of_the_shorter(both, sequences, context):
+    after, beside = both
+    batch = decodes(sequences, context)
+    host_s = 1e-3 + 40e-6 * sequences
+    gpu_s = after.leap(batch).first_s - host_s
+    expected = max(gpu_s, host_s) + beside.inputs.coefficients.exposed_share.value * min(gpu_s, host_s)
+    assert beside.leap(batch).first_s == pytest.approx(expected)
+    assert sum(beside.breakdown(batch).values()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("host_factor", "gpu_counts"), [(1, 1), (100, None)])
+def test_the_shorters_causes_count_as_far_as_they_add_to_the_longer(both, host_factor, gpu_counts):
+    inputs, batch = both[1].inputs, decodes(128, 1000)
+    gpu_counts = gpu_counts or inputs.coefficients.exposed_share.value
+    spec = Roofline(host_factor=host_factor)
+    alone, together = (spec.build(replace(inputs, forms_ahead=ahead)).breakdown(batch) for ahead in (False, True))
+    for cause in ("compute", "memory", "attention"):
+        assert together[cause] == pytest.approx(gpu_counts * alone[cause])
+    assert (max(together, key=together.get) == "overhead") == (host_factor == 100)
+
+
+@pytest.mark.parametrize("sequences", [64, 1024])
+def test_a_leap_is_its_steps_one_by_one(both, sequences):
+    """Also where the GPU, whose work grows, comes to take longer than the host."""
+    _, beside = both
+    leap, step = beside.leap(decodes(sequences, 100)), 0
+    for step in range(int(min(leap.valid_steps, 200))):
+        one = beside.leap(decodes(sequences, 100 + step)).first_s
+        assert one == pytest.approx(leap.first_s + step * leap.growth_s)
+    assert step > 0
+
+
+LAYERS = 32  # Llama-3.1-8B
+LAUNCH_S = 1e-3
+HOST_S = 1e-3 + 40e-6  # a step and the one sequence that it samples
+
+
+@pytest.fixture
+def launching(build):
+    """launching(model, spec, more figures of the engine) -> running roofline that launches prompts' kernels."""
+
+    def build_one(model="llama3.1-8b", card="a100-80gb-sxm", spec=None, **figures):
+        known = build(model, card, spec=spec).inputs
+        figures = {"launch_layer_s": LAUNCH_S} | figures
+        values = {name: Value(value=number, source="test", kind="computed") for name, number in figures.items()}
+        overheads = known.engine.overheads.model_copy(update=values)
+        engine = known.engine.model_copy(update={"overheads": overheads})
+        return (spec or Roofline()).build(replace(known, engine=engine))
+
+    return build_one
+
+
+def prompt(tokens, decodes=0):
+    return Batch(
+        prefill_seqs=1, prefill_tokens=tokens, prefill_attention_pairs=tokens * (tokens + 1) // 2,
+        sampled_seqs=1 + decodes, decode_seqs=decodes, kv_tokens=500 * decodes,
+    )  # fmt: skip
+
+
+def test_a_short_prompt_takes_as_long_as_its_launches(launching):
+    assert launching().leap(prompt(16)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+
+
+@pytest.mark.parametrize(
+    "batch", [prompt(8192), Batch(decode_seqs=8, sampled_seqs=8, kv_tokens=8000)], ids=["long", "decode"]
+)
+def test_what_keeps_the_gpu_busy_for_longer_or_has_a_graph_is_not_held_up(build, launching, batch):
+    assert launching().leap(batch) == build().leap(batch)
+
+
+def test_a_step_is_never_shorter_than_without_launches_and_its_parts_add_up(build, launching):
+    for tokens in (1, 64, 300, 400, 500, 2000):
+        waiting, free = launching(), build()
+        assert waiting.leap(prompt(tokens, 4)).first_s >= free.leap(prompt(tokens, 4)).first_s
+        assert sum(waiting.breakdown(prompt(tokens, 4)).values()) == pytest.approx(
+            waiting.leap(prompt(tokens, 4)).first_s
+        )
+
+
+def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
+    def captured(**layout):
+        known = launching().inputs
+        a_value = Value(value=100, source="test", kind="computed")
+        limits = EngineLimits(max_num_seqs=a_value, max_num_batched_tokens=a_value, graph_tokens=a_value)
+        return Roofline().build(replace(known, engine=known.engine.model_copy(update={"limits": limits}), **layout))
+
+    assert captured().leap(prompt(100)) == build().leap(prompt(100))
+    assert captured().leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+    assert captured(data_parallel_size=2).leap(prompt(100)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)
+
+
+def test_experts_latent_and_linear_attention_launch_more_kernels(launching):
+    experts, latent = 1.6, 1.1  # of the engine
+    mixture = launching("deepseek-v3", launch_layer_s=0.05)
+    assert mixture.leap(prompt(16)).first_s == pytest.approx((3 + 58 * experts) * latent * 0.05 + HOST_S)
+    linear = launching("qwen3-coder-next", launch_layer_s=0.05, launch_linear_factor=4)
+    assert linear.leap(prompt(16)).first_s == pytest.approx((12 + 36 * 4) * experts * 0.05 + HOST_S)
+    both = launching("kimi-k3", launch_layer_s=0.05, launch_linear_factor=4)
+    kernels = (24 * latent + 69 * 4) * (1 + 92 * experts) / 93
+    assert both.leap(prompt(16)).first_s == pytest.approx(kernels * 0.05 + HOST_S)
+
+
+def test_a_slow_host_launches_slowly_and_a_recent_one_faster(launching):
+    slow = launching(spec=Roofline(host_factor=2.0))
+    assert slow.leap(prompt(16)).first_s == pytest.approx(2 * (LAYERS * LAUNCH_S + HOST_S))
+    recent = launching(card="h100-80gb-sxm")
+    assert recent.leap(prompt(16)).first_s == pytest.approx(0.8 * (LAYERS * LAUNCH_S + HOST_S))

@@ -1,0 +1,136 @@
+"""Interrupting, resuming, repeating: finished points are never lost nor simulated twice, and runs are reproducible."""
+
+import filecmp
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sim.cli import app
+from sim.study.execution import cores
+
+SLOW = """
+name: slow
+workload:
+  arrivals: {process: poisson, rate_rps: 100}
+  lengths:
+    prompt: {distribution: lognormal, mean: 100, sigma: 0.7, max: 1000}
+    output: {distribution: lognormal, mean: 60, sigma: 0.7, max: 300}
+horizon_s: 2.5
+seed: 3
+replications: 2
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 0.005, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
+  - name: b
+    pools:
+      - replicas: 2
+        steptime: {model: affine, base_s: 0.005, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 256, max_num_batched_tokens: 2048, num_gpu_blocks: 50000}
+sweep: {workload.arrivals.rate_rps: [60, 70, 80, 90, 100]}
+"""
+CASES = 20
+TABLES = ("summary.csv", "requests.csv", "usage.csv", "costs.csv", "resolved.yaml")
+
+
+def asked(folder: Path, out: str, *options: str) -> list[str]:
+    return ["run", str(folder / "slow.yaml"), "--out", str(folder / out), *options]
+
+
+def command(folder: Path, out: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "sim", *asked(folder, out, "--no-report", *options)]
+
+
+def run_here(folder: Path, out: str, *options: str) -> None:
+    """The same run within this process."""
+    done = CliRunner().invoke(app, asked(folder, out, "--quiet", *options))
+    assert done.exit_code == 0, done.stderr
+
+
+def finished(out: Path) -> set[str]:
+    # pathlib's * finds hidden folders too: those are still being written
+    return {path.parent.name for path in out.glob("points/[!.]*/case.json")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "slow.yaml").write_text(SLOW)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
+def test_interrupted_run_goes_on_where_it_was(folder: Path, workers: str, stop: signal.Signals) -> None:
+    out = folder / "out"
+    process = subprocess.Popen(
+        command(folder, "out", "--workers", workers),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell starts background jobs deaf to SIGINT, and children inherit that
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 200
+    while len(finished(out)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, stop)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    kept = finished(out)
+    assert 3 <= len(kept) < CASES
+    assert not list((out / "points").glob(".*")), "nothing half-written stays behind"
+    dates = {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
+
+    done = CliRunner().invoke(app, asked(folder, "out", "--no-report", "--workers", "1"))
+    assert done.exit_code == 0
+    assert f"{len(kept)} of {CASES} cases are finished already" in done.stderr
+    assert len(finished(out)) == CASES
+    assert dates == {name: (out / "points" / name / "case.json").stat().st_mtime_ns for name in kept}
+    assert json.loads((out / "manifest.json").read_text())["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_same_seed_same_bytes_whatever_the_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "ALONE_S", 0)
+    for out, workers in (("one", "1"), ("two", "2")):
+        short = ("--set", "horizon_s=2", "--set", "sweep={workload.arrivals.rate_rps: [60, 100]}")
+        run_here(folder, out, *short, "--workers", workers, "--no-report")
+    same, different, missing = filecmp.cmpfiles(folder / "one", folder / "two", TABLES, shallow=False)
+    assert (sorted(same), different, missing) == (sorted(TABLES), [], [])
+
+
+TINY = ("--set", "sweep={workload.arrivals.rate_rps: [5]}", "--replications", "1")
+
+
+def test_another_seed_gives_other_results(folder: Path) -> None:
+    for out, seed in (("one", "3"), ("other", "4")):
+        run_here(folder, out, *TINY, "--seed", seed, "--no-report")
+    assert not filecmp.cmp(folder / "one" / "summary.csv", folder / "other" / "summary.csv", shallow=False)
+
+
+def test_results_of_another_run_are_replaced_and_its_points_dropped(folder: Path) -> None:
+    run_here(folder, "out", *TINY, "--no-report")
+    before = finished(folder / "out")
+    run_here(folder, "out", *TINY, "--seed", "9", "--force", "--no-report")
+    after = finished(folder / "out")
+    assert len(before) == len(after) == 2
+    assert not before & after
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "slow.yaml"]
+
+
+def test_no_report_is_not_left_from_an_earlier_run(folder: Path) -> None:
+    run_here(folder, "out", *TINY)
+    assert (folder / "out" / "report.html").exists()
+    run_here(folder, "out", *TINY, "--no-report")
+    assert not (folder / "out" / "report.html").exists()

@@ -1,0 +1,333 @@
+"""A real scheduler and two worker processes, one of them killed mid-sweep: every point is there, once, same bytes."""
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dask_machines import START_S, Machines, contents
+from distributed import Client
+from distributed.comm.core import CommClosedError
+from typer.testing import CliRunner
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.cli import app
+from sim.scenario.reading.load import load
+from sim.scenario.schema import Scenario
+from sim.scenario.sweep import as_data, cases
+from sim.study.execution import cluster
+from sim.study.execution import cores as cores_module
+from sim.study.execution.cases import POINTS, Call, Job, do_missing, jobs_of, simulated
+from sim.study.execution.cluster import Cluster, ClusterError
+from sim.study.execution.cores import Cores
+from sim.yamlio import dump
+
+pytestmark = pytest.mark.slow
+
+CATALOG = load_catalog()
+SCENARIO = """\
+name: spread
+workload: {trace: {path: requests.csv, format: csv}}
+warmup_s: 0
+fleets:
+  - name: a
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+  - name: another name for a
+    pools:
+      - steptime: {model: affine, base_s: 0.01, per_token_s: 1e-5, per_context_token_s: 1e-8}
+        batching: {policy: vllm, max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks: 1000}
+sweep: {workload.trace.rate_scale: [%s]}
+"""
+SPEEDS = [0.5 + 0.1 * i for i in range(16)]
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory) -> Scenario:
+    folder = tmp_path_factory.mktemp("spread")
+    rows = [f"{0.3 * i:.1f},{100 + i % 50},{20 + i % 30}" for i in range(200)]
+    (folder / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
+    (folder / "s.yaml").write_text(SCENARIO % ", ".join(f"{speed:g}" for speed in SPEEDS))
+    return load(folder / "s.yaml", (), catalog=CATALOG)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that start beside many others take their time."""
+    monkeypatch.setattr(cluster, "CONNECT_S", START_S)
+    monkeypatch.setattr(cluster, "WORKERS_S", START_S)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    found = Machines(tmp_path)
+    yield found
+    found.stop()
+
+
+def jobs(scenario: Scenario, out: Path) -> list[Job]:
+    return jobs_of(scenario, cases(scenario), CATALOG, out)
+
+
+def test_a_killed_worker_takes_no_point_along(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    workers = [machines.worker(), machines.worker()]
+    work = jobs(scenario, tmp_path / "there")
+    seen = []
+    with Cluster(machines.address) as place:
+        for job in simulated(place, work):
+            seen.append(job.folder)
+            if len(seen) == 4:
+                workers[0].send_signal(signal.SIGKILL)
+    assert sorted(seen) == sorted(job.folder for job in work)
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_the_command_runs_there_and_goes_on_from_what_is_finished(
+    scenario: Scenario, machines: Machines, tmp_path: Path
+) -> None:
+    machines.worker()
+    first = Path(scenario.workload.trace.path)
+    file, second = first.with_name("plain.yaml"), first.with_name("others.csv")
+    file.write_text(dump(as_data(scenario)))
+    second.write_text("".join(first.read_text().splitlines(keepends=True)[:60]))
+    swept = f"sweep={{workload.trace.rate_scale: [1, 2], workload.trace.path: [{first}, {second}]}}"
+    command = ["run", str(file), "--no-report", "--set", swept]
+    there = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
+    assert there.exit_code == 0, there.stderr
+    here = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "here"), "--workers", "1"])
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+    for table in ("summary.csv", "requests.csv", "usage.csv"):
+        assert (tmp_path / "there" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
+    machines.stop()
+    again = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "there"), "--cluster", machines.address])
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout == here.stdout.replace(str(tmp_path / "here"), str(tmp_path / "there"))
+
+
+OTHER = """\
+from sim.study.execution import cluster
+usual = cluster._program()
+cluster._program = lambda: usual | {"gpufleet": "1.0 (of yesterday)", "numpy": "0.9"}
+"""
+SLOW = """\
+import time
+from sim.study.execution.cases import Job
+def run(self, foundations=None):
+    time.sleep(300)
+Job.run = run
+"""
+
+
+def joined(machines: Machines, count: int) -> None:
+    """Wait until *count* workers have joined."""
+    with Client(machines.address, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=START_S)
+
+
+def test_a_worker_with_another_program_is_named_and_left_out(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    machines.worker(OTHER)
+    work, told = jobs(scenario, tmp_path / "there"), []
+    joined(machines, 1)
+    machines.worker()
+    with Cluster(machines.address, START_S, told.append) as place:
+        done = [job.folder for job in simulated(place, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    (line,) = told
+    assert line.startswith("worker tcp://127.0.0.1:")
+    assert "has gpufleet 1.0 (of yesterday) in place of " in line
+    assert "numpy 0.9 in place of " in line
+    assert line.endswith("it gets no cases; install the same on both")
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+def test_a_worker_with_another_program_may_come_later(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 3600.0)  # only its answers show what it is
+    machines.worker()
+    joined(machines, 1)
+    work, told, done = jobs(scenario, tmp_path), [], []
+    with Cluster(machines.address, START_S, told.append) as place:
+        place._connected()
+        machines.worker(OTHER)
+        joined(machines, 2)
+        done = [job.folder for job in simulated(place, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert len(told) == 1
+    assert "of yesterday" in told[0]
+
+
+def test_a_worker_computes_nothing_for_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "get_worker", lambda: SimpleNamespace(address="tcp://there"))
+    unfit, other = cluster.Unfit("tcp://there", cluster._program()), {"gpufleet": "1.0 (of yesterday)"}
+    assert cluster.simulate_there(other, b"", [], []) == unfit
+    assert cluster.call_there(other, b"", [], pytest.fail, SCENARIO, ("called",)) == unfit
+
+
+def test_workers_of_another_program_alone_end_the_run(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    machines.worker(OTHER)
+    joined(machines, 1)
+    with pytest.raises(ClusterError, match=r"no worker .* has this program: .*of yesterday.*install the same on both"):
+        list(simulated(Cluster(machines.address, 0.5), jobs(scenario, tmp_path)[:2]))
+    assert not (tmp_path / POINTS).exists()
+
+
+def test_the_first_worker_may_come_when_there_is_work(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    """As an adaptive deployment does it: it starts workers for the tasks that its scheduler has."""
+
+    def adapt() -> None:
+        with Client(machines.address, set_as_default=False) as client:
+            while not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+                time.sleep(0.05)
+        machines.worker()
+
+    work = jobs(scenario, tmp_path)[:3]
+    thread = Thread(target=adapt, daemon=True)
+    thread.start()
+    with Cluster(machines.address, START_S) as place:
+        assert len(list(simulated(place, work))) == len(work)
+    thread.join()
+
+
+def test_a_straggler_is_copied_to_an_idle_worker(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    monkeypatch.setattr(cluster, "LONG_LEAST_S", 1.0)
+    machines.worker(SLOW)
+    machines.worker()
+    joined(machines, 2)
+    work, told = jobs(scenario, tmp_path / "there"), []
+    with Cluster(machines.address, START_S, told.append) as place:
+        done = [job.folder for job in simulated(place, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert told
+    assert all(re.fullmatch(r"a case runs for \d+ s on tcp://.*; it is started on tcp://.*, too", one) for one in told)
+    for job in jobs(scenario, tmp_path / "here"):
+        job.run()
+    assert contents(tmp_path / "there/points") == contents(tmp_path / "here/points")
+
+
+@pytest.mark.parametrize(("address", "warned"), [("tcp://127.0.0.1:9", True), ("tls://127.0.0.1:9", False)])
+def test_an_address_without_tls_warns(
+    scenario: Scenario, tmp_path: Path, address: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
+    file = Path(scenario.workload.trace.path).with_name("s.yaml")
+    done = CliRunner().invoke(
+        app, ["run", str(file), "--out", str(tmp_path / "o"), "--cluster", address, "--wait", "1"]
+    )
+    assert done.exit_code == 1
+    lines = [line for line in done.stderr.splitlines() if "neither encrypted nor authenticated" in line]
+    assert len(lines) == warned
+    assert all("use tls://" in line for line in lines)
+
+
+def test_nobody_there(scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = jobs(scenario, tmp_path)[:1]
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(cluster, "LOOK_S", 0.2)
+    with pytest.raises(ClusterError, match=r"no worker has joined .* in 0.5 s \(--wait\)"):
+        list(simulated(Cluster(machines.address, 0.5), work))
+    with pytest.raises(ClusterError, match="no scheduler answers at"):
+        list(simulated(Cluster("tcp://127.0.0.1:9"), work))
+
+
+def test_a_scheduler_that_goes_leaves_what_is_finished(scenario: Scenario, machines: Machines, tmp_path: Path) -> None:
+    machines.worker()
+    work, seen = jobs(scenario, tmp_path), []
+
+    def run() -> None:
+        with Cluster(machines.address) as place:
+            for job in simulated(place, work):
+                seen.append(job.folder)
+                machines.stop()
+
+    with pytest.raises(ClusterError, match="is gone; what was finished is kept"):
+        run()
+    assert 0 < len(seen) < len(work)
+    assert set(seen) == set((tmp_path / POINTS).iterdir())
+
+
+@pytest.mark.parametrize("asked", ["run", "processing"])
+def test_a_scheduler_that_goes_while_it_is_asked_is_named(asked: str) -> None:
+    def gone(*_: Any, **__: Any) -> Any:
+        raise CommClosedError("ConnectionPool closing.")
+
+    found: dict[str, Any] = {"run": lambda *_, **__: {"tcp://there": cluster._program()}, asked: gone}
+    scheduler = SimpleNamespace(ncores_running=None)
+    place = Cluster("tcp://gone")
+    place._client = SimpleNamespace(
+        status="running", scheduler=scheduler, sync=lambda *_, **__: ["tcp://there"], **found
+    )
+    with pytest.raises(ClusterError, match=r"the scheduler at tcp://gone is gone; what was finished is kept"):
+        place._next_done(cluster.Siblings())
+
+
+def test_when_no_worker_is_left_the_run_ends(
+    scenario: Scenario, machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, work, seen = machines.worker(), jobs(scenario, tmp_path), []
+    monkeypatch.setattr(cluster, "LOOK_S", 0.1)
+
+    def run() -> None:
+        with Cluster(machines.address, START_S) as place:
+            for job in simulated(place, work):
+                seen.append(job.folder)
+                place._wait_s = 0.5
+                worker.kill()
+
+    with pytest.raises(ClusterError, match=r"no worker is left at .*; what was finished is kept"):
+        run()
+    assert 0 < len(seen) < len(work)
+    assert set(seen) == set((tmp_path / POINTS).iterdir())
+
+
+def power(scenario: Scenario, catalog: Catalog, base: int, exponent: int) -> float:
+    assert scenario.name == "spread"
+    assert catalog.gpu("rtx-4090").id == "rtx-4090"
+    return base**exponent
+
+
+def test_values_come_back_with_their_places(scenario: Scenario) -> None:
+    items = [(i, 2) for i in range(9)]
+    for cores in (Cores(1), Cores(2)):
+        with cores as place:
+            assert dict(place.map(Call(power, scenario, CATALOG), items)) == {i: i**2 for i in range(9)}
+            with pytest.raises(ZeroDivisionError):
+                list(place.map(Call(power, scenario, CATALOG), [(0, -1)]))
+
+
+def test_this_process_and_another_do_each_job_once(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores_module, "ALONE_S", 0)
+    work = jobs(scenario, tmp_path)
+    with Cores(2) as cores:
+        done = [job.folder for job in simulated(cores, work)]
+    assert sorted(done) == sorted(job.folder for job in work)
+    assert len(set(done)) == len(done)
+
+
+def test_a_case_that_is_asked_for_twice_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
+    work = jobs(scenario, tmp_path)[:6]
+    with Cores(2) as cores:
+        done = [job.folder for job in do_missing(cores, [*work, *work])]
+        assert sorted(done) == sorted(job.folder for job in work)
+        assert list(do_missing(cores, work)) == []

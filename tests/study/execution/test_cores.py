@@ -1,0 +1,91 @@
+"""A worker that is killed, at its start too, leaves no run waiting; its task is done by another, or is an error."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.scenario.schema import Scenario
+from sim.study.execution import cores
+from sim.study.execution.cases import Call, WorkerLost
+from sim.study.execution.cores import Cores
+
+pytestmark = pytest.mark.slow
+
+SCENARIO, CATALOG = Scenario.model_construct(name="s"), load_catalog()
+
+
+def workers() -> set[int]:
+    """Processes that simulate for this one."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"loky.backend.popen_loky" in (process / "cmdline").read_bytes():
+                found.add(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def slowly(scenario: Scenario, catalog: Catalog, seconds: float, _: int) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def deadly(scenario: Scenario, catalog: Catalog, main: int, marks: str, times: int) -> str:
+    """Kills so many processes; never the first one, which waits for them."""
+    folder = Path(marks)
+    if os.getpid() == main:
+        last = time.monotonic() + 60  # a busy machine starts processes late
+        while len(list(folder.iterdir())) < times and time.monotonic() < last:
+            time.sleep(0.05)
+    elif (left := len(list(folder.iterdir()))) < times:
+        (folder / str(left)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def test_workers_killed_at_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "ALONE_S", 0.0)
+    over, killed = threading.Event(), set()
+
+    def kill() -> None:
+        while not over.is_set():
+            for one in workers() - killed:
+                killed.add(one)
+                os.kill(one, signal.SIGKILL)
+            time.sleep(0.001)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with Cores(2) as place:
+            found = dict(place.map(Call(slowly, SCENARIO, CATALOG), [(0.1, i) for i in range(20)]))
+    finally:
+        over.set()
+        killer.join()
+    assert killed
+    assert found == dict.fromkeys(range(20), os.getpid())
+
+
+@pytest.mark.parametrize(("deaths", "fine"), [(1, True), (2, False)])
+def test_a_task_may_kill_all_workers_but_the_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deaths: int, fine: bool
+) -> None:
+    """Of as many as it may kill in all: two here, for each takes long to start."""
+    assert cores.DEATHS == 3
+    monkeypatch.setattr(cores, "DEATHS", 2)
+    monkeypatch.setattr(cores, "ALONE_S", 0.0)
+    items = [(os.getpid(), str(tmp_path), deaths)] * (4 if fine else 6)
+    with Cores(2) as place:
+        results = place.map(Call(deadly, SCENARIO, CATALOG), items)
+        if fine:
+            assert [value for _, value in results] == ["done"] * len(items)
+        else:
+            with pytest.raises(WorkerLost, match="2 processes were killed while they simulated it"):
+                list(results)

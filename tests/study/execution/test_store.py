@@ -1,0 +1,375 @@
+"""What is stored cannot lie: no file that was read has changed, no byte of it has, and one process writes it.
+
+A point counts as itself alone, and a run is billed anew only as long as what it has simulated still stands.
+"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from small_scenario import TINY
+from typer.testing import CliRunner
+
+from sim.catalogue.catalog import load_catalog
+from sim.cli import app
+from sim.deliver.folder import FolderBusy, owned, written_together
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.load import load
+from sim.scenario.sweep import cases
+from sim.study.execution.digest import digest
+from sim.study.execution.durable import Damaged, read_sealed, write_sealed
+from sim.study.execution.store import load_case
+from sim.study.reprice import load_repriced
+
+ROOFLINE = """\
+name: mine
+model: mine
+workload:
+  arrivals: {process: constant, rate_rps: 1}
+  lengths: {prompt: {distribution: fixed, value: 100}, output: {distribution: fixed, value: 10}}
+horizon_s: 20
+fleets: [{name: a, pools: [{gpu: rtx-4090}]}]
+"""
+CONFIG = {
+    "model_type": "llama",
+    "num_hidden_layers": 16,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+
+
+def run(folder: Path, *options: str) -> str:
+    """What is said on stderr."""
+    command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report", "--quiet"]
+    done = CliRunner().invoke(app, [*command, *options])
+    assert done.exit_code == 0, done.stderr
+    return done.stderr
+
+
+def tables(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file() and path.name != "manifest.json"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "s.yaml").write_text(TINY)
+    return tmp_path
+
+
+def test_a_changed_config_json_is_another_case(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(ROOFLINE)
+    (tmp_path / "mine").mkdir()
+    config = tmp_path / "mine" / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    catalog = load_catalog()
+
+    def name() -> str:
+        scenario = load(tmp_path / "s.yaml", (), catalog=catalog)
+        return digest(scenario, cases(scenario)[0], catalog)
+
+    before, status = name(), config.stat()
+    config.write_text(json.dumps(CONFIG | {"num_hidden_layers": 32}))
+    os.utime(config, ns=(status.st_atime_ns, status.st_mtime_ns))  # as a copy with dates leaves it
+    assert name() != before
+    config.write_text(json.dumps(CONFIG))
+    assert name() == before
+
+
+def test_data_files_count_by_content(folder: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(load_catalog().root, tmp_path / "data")
+    scenario = load(folder / "s.yaml", (), catalog=load_catalog())
+
+    def name() -> str:
+        return digest(scenario, cases(scenario)[0], load_catalog(root))
+
+    card, before = root / "gpus" / "rtx-4090.yaml", name()
+    status, text = card.stat(), card.read_text()
+    card.write_text(text.replace("1", "2", 1))
+    os.utime(card, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert name() != before
+    card.write_text(text)
+    assert name() == before
+
+
+def test_a_folder_that_was_moved_keeps_its_cases(folder: Path) -> None:
+    rows = "arrival_s,prompt_tokens,output_tokens\n0,100,10\n"
+    found = []
+    for place in ("here", "there"):
+        base = folder / place / "study"
+        base.mkdir(parents=True)
+        (base / "t.csv").write_text(rows)
+        traced = TINY[: TINY.index("  arrivals")] + "  trace: {path: t.csv, format: csv}\n"
+        (base / "s.yaml").write_text(traced + TINY[TINY.index("fleets:") :])
+        scenario = load(base / "s.yaml", (), catalog=load_catalog())
+        found.append(digest(scenario, cases(scenario)[0], load_catalog()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("how", ["truncated", "edited", "gone", "no checksums"])
+def test_a_damaged_point_is_simulated_again(folder: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    out = folder / "out"
+    command = ["run", str(folder / "s.yaml"), "--out", str(out), "--no-report", "--quiet"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    sound = tables(out)
+    (point,) = (out / "points").iterdir()
+    whole = {path.name: path.read_bytes() for path in point.iterdir()}
+    if how == "truncated":
+        (point / "requests.parquet").write_bytes(whole["requests.parquet"][:100])
+    elif how == "edited":
+        (point / "case.json").write_bytes(whole["case.json"].replace(b'"status": "ok"', b'"status":"ok" '))
+    else:
+        (point / ("SHA256SUMS" if how == "no checksums" else "case.json")).unlink()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert [f"{point} is damaged" in message for message in caplog.messages] == [True]
+    assert {path.name: path.read_bytes() for path in point.iterdir()} == whole
+    assert tables(out) == sound
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert len(caplog.messages) == 1
+
+
+def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
+    write_sealed(tmp_path / "h.json", [1.5, 0.1, 2e-7])
+    assert read_sealed(tmp_path / "h.json") == [1.5, 0.1, 2e-7]
+    (tmp_path / "h.json").write_text((tmp_path / "h.json").read_text().replace("1.5", "1.6"))
+    with pytest.raises(Damaged, match="checksum"):
+        read_sealed(tmp_path / "h.json")
+    (tmp_path / "h.json").write_text("")
+    with pytest.raises(Damaged, match="cannot be read"):
+        read_sealed(tmp_path / "h.json")
+
+
+@pytest.mark.slow
+def test_one_process_owns_a_folder(folder: Path) -> None:
+    code = "import sys, time, pathlib\nfrom sim.deliver.folder import owned\n"
+    code += "with owned(pathlib.Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
+    out = folder / "out"
+    owner = subprocess.Popen([sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "mine\n"
+        second = CliRunner().invoke(app, ["run", str(folder / "s.yaml"), "--out", str(out), "--no-report", "--quiet"])
+        assert second.exit_code == 1
+        assert second.stderr == (
+            f"--out {out}: another gpufleet (process {owner.pid}) writes there; wait for it, or name another folder\n"
+        )
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert (out / ".lock").exists()
+    assert run(folder) == ""
+    assert not (out / ".lock").exists()
+
+
+def test_the_folder_is_free_again_at_once(tmp_path: Path) -> None:
+    for _ in range(3):
+        with owned(tmp_path / "out"), pytest.raises(FolderBusy), owned(tmp_path / "out"):
+            pass
+
+
+def test_an_answer_that_was_cut_off_while_it_took_its_place_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its steps was the last."""
+
+    class Killed(BaseException):
+        pass
+
+    def deliver(out: Path, last: int) -> None:
+        with owned(out):
+            (out / "points" / "old").mkdir(parents=True)
+            (out / "points" / "new").mkdir()
+            for name in ("manifest.json", "gone.csv", "kept.csv"):
+                (out / name).write_text('{"program": "gpufleet", "status": "finished"}')
+            steps = iter(range(last))
+
+            def step(self: Path, *args: object, **more: object) -> object:
+                if next(steps, None) is None:
+                    raise Killed
+                return replace(self, *args, **more)
+
+            replace = Path.replace
+            told = {"program": "gpufleet", "started_at": "2026-01-01T00:00:00+00:00"}
+            with written_together(out, told, ["new"]) as folder:
+                (folder / "kept.csv").write_text("new")
+                (folder / "more.csv").write_text("new")
+                monkeypatch.setattr(Path, "replace", step)
+
+    for last in range(6):
+        out = tmp_path / str(last)
+        try:
+            deliver(out, last)
+        except Killed:
+            monkeypatch.undo()
+        monkeypatch.undo()
+        with owned(out):
+            pass
+        found = {path.name: path.read_text() for path in out.iterdir() if path.is_file()}
+        if last < 2:  # the manifest itself, and the answer as a whole: before that the earlier one stands
+            assert found.keys() == {"manifest.json", "gone.csv", "kept.csv"}
+        else:
+            assert found.keys() == {"manifest.json", "kept.csv", "more.csv"}
+            assert found["kept.csv"] == found["more.csv"] == "new"
+            assert [path.name for path in (out / "points").iterdir()] == ["new"]
+        assert json.loads(found["manifest.json"])["status"] == "finished"
+        assert not list(out.glob(".*"))
+
+
+def test_nothing_is_taken_for_finished_while_it_is_written(folder: Path) -> None:
+    over, found = threading.Event(), []
+
+    def look() -> None:
+        while not over.is_set():
+            found.extend(load_case(point) is not None for point in (folder / "out").glob("points/[!.]*"))
+            time.sleep(0.002)
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        run(folder, "--set", "sweep={workload.arrivals.rate_rps: [1, 2, 3, 4, 5]}")
+    finally:
+        over.set()
+        looker.join()
+    assert found
+    assert all(found)
+
+
+TWICE = f"{TINY}replications: 2\n"
+TRACED = """\
+name: traced
+model: llama3.1-8b
+workload: {trace: {path: t.csv, format: csv}}
+fleets:
+  - name: a
+    pools: [{gpu: rtx-4090, server: workstation-1x4090}]
+    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-1x4090: 1300}}
+site: {electricity_usd_per_kwh: 0.2, pue: 1.4}
+finance: {method: annuity, discount_rate: 0.08, life_years: 4}
+"""
+
+
+def tables_of(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.suffix == ".csv"}
+
+
+def by_replication(out: Path) -> list[Path]:
+    points = list((out / "points").iterdir())
+    return sorted(points, key=lambda point: '"replication": 1' in (point / "case.json").read_text())
+
+
+@pytest.mark.parametrize("how", ["copied", "swapped", "linked", "linked to nothing"])
+def test_a_point_that_is_another_one_is_simulated_again(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "s.yaml").write_text(TWICE)
+    out = tmp_path / "out"
+    command = ["run", str(tmp_path / "s.yaml"), "--out", str(out), "--no-report", "--quiet", "--workers", "1"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    sound, (first, second) = tables_of(out), by_replication(out)
+    aside = shutil.move(second, tmp_path / "aside")
+    if how == "copied":
+        shutil.copytree(first, second)
+    elif how == "swapped":
+        shutil.move(first, second)
+        shutil.move(aside, first)
+    else:
+        second.symlink_to(first if how == "linked" else tmp_path / "nowhere")
+    assert CliRunner().invoke(app, command).exit_code == 0
+    strange = {"copied": 1, "swapped": 2, "linked": 1, "linked to nothing": 0}[how]
+    assert ["holds another point" in message for message in caplog.messages] == [True] * strange
+    assert tables_of(out) == sound
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert len(caplog.messages) == strange
+
+
+@pytest.mark.slow
+def test_a_search_counts_no_point_twice_either(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = TWICE.replace("horizon_s: 20", "horizon_s: 10").replace("max_num_seqs: 256", "max_num_seqs: 2")
+    (tmp_path / "s.yaml").write_text(text)
+    out = tmp_path / "out"
+    command = [
+        "capacity",
+        str(tmp_path / "s.yaml"),
+        "--out",
+        str(out),
+        "--quiet",
+        "--relative",
+        "0.3",
+        "--workers",
+        "1",
+    ]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    sound, (first, *_, last) = tables_of(out), by_replication(out)
+    shutil.rmtree(last)
+    shutil.copytree(first, last)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert ["holds another point" in message for message in caplog.messages] == [True]
+    assert tables_of(out) == sound
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "s.yaml").write_text(TRACED)
+    (folder / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,200,20\n")
+    command = ["run", str(folder / "s.yaml"), "--out", str(folder / "out"), "--no-report", "--quiet"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    return folder
+
+
+def test_an_edited_scenario_is_no_matter_of_money(finished: Path) -> None:
+    kept = finished / "out/scenario.yaml"
+    text = kept.read_text()
+    other = finished / "priced"
+    for more in ("seed: 3\n", "slo: {ttft_s: 0.001}\n"):
+        kept.write_text(text + more)
+        told = CliRunner().invoke(app, ["price", str(finished / "out"), "--out", str(other)])
+        assert told.exit_code == 2
+        assert told.stderr.startswith(f"{kept}: differs from what was simulated in more than site, finance")
+        assert not other.exists()
+    kept.write_text(text.replace("pue: 1.4", "pue: 1.2"))  # is one
+    assert CliRunner().invoke(app, ["price", str(finished / "out"), "--out", str(other), "--no-report"]).exit_code == 0
+    kept.write_text(text)
+    with (other / "summary.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["facility_power_w_mean"]) == pytest.approx(1.2 * float(row["it_power_w_mean"]))
+    again = CliRunner().invoke(app, ["price", str(other), "--set", "site.pue=1.4", "--no-report"])
+    assert again.exit_code == 0, "what was billed anew can be billed once more"
+
+
+CHANGED = "has changed since this run was simulated: run its scenario again"
+
+
+def test_a_changed_trace_is_named(finished: Path) -> None:
+    trace = finished / "t.csv"
+    text = trace.read_text()
+    trace.write_text(text + "2,300,30\n")
+    told = CliRunner().invoke(app, ["price", str(finished / "out"), "--set", "site.pue=1.1"])
+    trace.write_text(text)
+    assert told.exit_code == 2
+    name = f"{finished.name}/t.csv"
+    assert told.stderr == f"{finished}/out: the file {name} {CHANGED}\n"
+
+
+def test_a_changed_catalogue_is_named_unless_no_simulation_reads_it(finished: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(load_catalog().root, tmp_path / "data")
+    card = root / "gpus/rtx-4090.yaml"
+    card.write_text(card.read_text().replace("450", "451", 1))
+    with pytest.raises(ScenarioErrors) as caught:
+        load_repriced(finished / "out", (), load_catalog(root))
+    assert str(caught.value).endswith(f"out: the catalogue (gpus) {CHANGED}")
+    shutil.copy(load_catalog().root / "gpus/rtx-4090.yaml", card)
+    for file in (*(root / "prices").glob("*.yaml"), root / "fidelity/intervals.yaml"):
+        file.write_text(file.read_text() + "\n# of another day\n")
+    assert load_repriced(finished / "out", (), load_catalog(root)).name == "traced"

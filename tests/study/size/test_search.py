@@ -1,0 +1,418 @@
+"""The cheapest fleet against a search of everything, bounds against simulations, and the command from door to door.
+
+Fleets with replicas for prompts and others for answers: the search against every one of them.
+"""
+
+import csv
+import re
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pages import charts_of, text_of
+from typer.testing import CliRunner
+
+import sim
+from sim.batching import Vllm
+from sim.batching.limits import Speculative
+from sim.catalogue.catalog import load_catalog
+from sim.cli import app
+from sim.cost.buying import Buy
+from sim.records import Batch, Leap
+from sim.report.size import front, sentences, size_rows
+from sim.scenario.reading.load import load
+from sim.scenario.resolving.resolve import resolve_fleet
+from sim.scenario.resolving.resolved import PoolPlan
+from sim.scenario.schema import Scenario
+from sim.scenario.slo import Slo
+from sim.steptime import Affine
+from sim.study.execution.cores import Cores
+from sim.study.execution.store import load_case
+from sim.study.size.bounds import GRID_MARGIN, Floor, OfferedLoad, Prospects
+from sim.study.size.search import Search, search
+from sim.study.size.search_space import units
+from sim.study.size.trials import Runner
+
+DEARER = (("rtx-4090", "rented"), ("l40s", "spot"))
+"""Than the other contract, for the same machines."""
+LATENCIES = ("ttft_s_p95", "tpot_s_p95")
+SCENARIO = """\
+# Which card?
+name: s
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 26}
+  lengths:
+    prompt: {distribution: lognormal, mean: 400, cv: 1.0, max: 2000}
+    output: {distribution: lognormal, mean: 120, cv: 0.8, max: 600}
+horizon_s: 14
+warmup_s: 5
+replications: 2
+slo: {ttft_s: 1, tpot_s: 0.04}
+max_model_len: 4096
+fleets:
+  - name: own
+    pools: [{gpu: h100-80gb-sxm}]
+    cost: {acquisition: rent, quotes: {h100-80gb-sxm: 4.0}}
+size:
+  gpus: [l4, rtx-4090, l40s]
+  tensor_parallel_sizes: [1, 2]
+  max_replicas: 3
+  front_up_to: 1.6
+  quantizations: [none, fp8]
+  costs:
+    rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}
+    spot: {acquisition: rent, quotes: {rtx-4090: 0.45, l40s: 0.95, l4: 0.3}}
+"""
+
+
+def scenario_of(folder: Path, text: str = SCENARIO) -> Scenario:
+    (folder / "s.yaml").write_text(text)
+    return load(folder / "s.yaml", catalog=load_catalog())
+
+
+@pytest.mark.slow
+def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
+    text = SCENARIO.replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 10\nwarmup_s: 4")
+    scenario, catalog = scenario_of(tmp_path, text), load_catalog()
+    assert scenario.size is not None
+    found = search(scenario, catalog, tmp_path / "out", Cores(1))
+    looking = Search(scenario, scenario.size, catalog, tmp_path / "out", Cores(1))
+    runner, prospects = (
+        Runner(looking.scenario, catalog, tmp_path / "out", Cores(1)),
+        Prospects(looking.scenario, catalog),
+    )
+    costs, latencies, tries = {}, {}, 0
+    for unit in units(scenario, scenario.size, catalog):
+        known = prospects.look(unit)
+        if any(card in unit.name and unit.name.endswith(contract) for card, contract in DEARER):
+            continue
+        for replicas in (1, 2, 3) if unit.own is None else (1,):
+            fleet = unit.fleet(replicas)
+            cost = fleet.model_dump()["cost"]
+            if not {pool.gpu for pool in fleet.pools} <= set(cost["quotes"]):
+                continue  # no price
+            tries += 1
+            (cases,) = runner.run([(fleet, 2)])
+            if cases[0].status != "ok" or not looking._trials.meets(cases):
+                continue
+            assert not known.reason, fleet.name
+            assert known.least_replicas <= replicas, fleet.name
+            costs[fleet.name] = np.mean([case.metrics["cost_usd"] / case.metrics["window_h"] for case in cases])
+            latencies[fleet.name] = [np.mean([case.metrics[name] for case in cases]) for name in LATENCIES]
+            least = prospects.usd_per_h(unit, replicas, 0)
+            assert least <= costs[fleet.name] * (1 + 1e-6)  # a ledger rounds to nano-USD
+    assert len(costs) > 10
+    assert found.winner is not None
+    assert found.winner.usd_per_h == pytest.approx(min(costs.values()))
+    # nor is any faster for up to so much more money
+    members = [(one.usd_per_h, *((one.metrics or {})[name] for name in LATENCIES)) for one in front(found, LATENCIES)]
+    near = [(costs[name], *latencies[name]) for name in costs if costs[name] < 1.6 * found.winner.usd_per_h]
+    assert len(near) > len([one for one in near if one[0] == min(costs.values())])
+    for mine in near:
+        assert any(all(a <= b * (1 + 1e-9) for a, b in zip(its, mine, strict=True)) for its in members)
+    # it did not take the simulation of everything
+    assert sum(one.metrics is not None for one in found.tried) < tries * 2 / 3
+    assert {one.status for one in found.tried} == {"meets", "misses", "not simulated", "impossible"}
+    assert any("no rental price for 'l4'" in one.reason for one in found.tried)
+    assert search(scenario, catalog, tmp_path / "out", Cores(2)) == replace(found, simulated=0)
+
+
+@pytest.mark.slow
+def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
+    text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: burst, num_requests: 400}")
+    scenario, catalog = scenario_of(tmp_path, text.replace("horizon_s: 14\nwarmup_s: 5\n", "")), load_catalog()
+    assert scenario.size is not None
+    plain = scenario.model_copy(update={"size": None})
+    shares = []
+    for unit in units(scenario, scenario.size, catalog):
+        if unit.name.endswith("spot") and "l4 " not in unit.name:
+            fleet = unit.fleet(1)
+            floor = Floor(resolve_fleet(plain, fleet, catalog).pools[0], OfferedLoad.of(plain))
+            ((case,),) = Runner(plain, catalog, tmp_path / "out", Cores(1)).run([(fleet, 1)])
+            shares.append(case.metrics["requests"] / case.metrics["window_h"] / 3600 / floor.replica_rps())
+    assert max(shares) <= 1
+    assert min(shares) > 0.4
+
+
+def pool(seats: int = 10, blocks: int = 10_000, base_s: float = 0.01) -> PoolPlan:
+    steptime = Affine(model="affine", base_s=base_s, per_token_s=1e-4, per_context_token_s=0.0)
+    limits = Vllm(
+        policy="vllm", max_num_seqs=seats, max_num_batched_tokens=2048, num_gpu_blocks=blocks, max_model_len=1000
+    )
+    return PoolPlan("p", "", "", 1, 1, limits, steptime)
+
+
+def demand(prompt: float = 100, output: float = 11) -> OfferedLoad:
+    return OfferedLoad(1.0, np.full(50, prompt), np.full(50, output), False)
+
+
+def test_the_cheapest_mix_of_steps_by_hand() -> None:
+    # 11 tokens take 10 decodes, one step of 10 seats: 0.01 s for the step and 0.1 ms for each of 10 + 100 tokens
+    assert Floor(pool(), demand()).replica_rps() == pytest.approx(1 / (GRID_MARGIN * 0.021), rel=1e-6)
+    # 10 steps of 100.5 to 110 tokens in the cache, 1055 in all; 10 blocks hold 160 at a time: 6.6 steps
+    held = Floor(pool(blocks=10), demand()).replica_rps()
+    assert held == pytest.approx(1 / (GRID_MARGIN * (0.011 + 0.01 * 1055 / 160)), rel=1e-6)
+
+
+def test_alone_a_request_has_its_shortest_times() -> None:
+    # 100 tokens at once: 0.01 + 0.01 s to the first; then 0.01 + 0.0001 s for each
+    floor = Floor(pool(), demand())
+    assert floor.refusal(Slo(ttft_s=0.021, tpot_s=0.0102)) == ""
+    assert "10.1 ms" in floor.refusal(Slo(tpot_s=0.01))
+    assert "the median takes 20 ms" in floor.refusal(Slo(ttft_s=0.019))
+    assert "in all" in floor.refusal(Slo(e2e_s=0.1))
+    assert "longer than its 1000 tokens" in Floor(pool(), demand(prompt=995)).refusal(Slo(ttft_s=10))
+
+
+class Beside:
+    """10 ms of the host, and beside it 1 ms of the GPU with 5 us for each token in the cache; a fifth of the shorter
+    adds to the longer.
+    """
+
+    window = None
+
+    def leap(self, batch: Batch) -> Leap:
+        gpu_s = 0.001 + 5e-6 * batch.kv_tokens
+        return Leap(max(gpu_s, 0.01) + 0.2 * min(gpu_s, 0.01))
+
+
+@pytest.mark.parametrize("prompt", [1, 100, 300, 500, 900])
+def test_attention_beside_the_hosts_work_takes_no_time_of_its_own(prompt: int) -> None:
+    floor, steptime = Floor(replace(pool(), steptime=Beside()), demand(prompt)), Beside()
+    mean_s = [steptime.leap(Batch(decode_seqs=10, kv_tokens=10 * (prompt + done))).first_s for done in range(1, 11)]
+    # ten requests at once, with prompts for nothing: 100 tokens in ten steps
+    assert floor.replica_rps() >= 10 / sum(mean_s)
+    assert GRID_MARGIN * floor.replica_rps() < 1.5 * 10 / sum(mean_s)
+    alone_s = steptime.leap(Batch(decode_seqs=1, kv_tokens=prompt)).first_s
+    assert floor.refusal(Slo(tpot_s=alone_s * 1.001)) == ""
+    assert floor.refusal(Slo(tpot_s=alone_s * 0.8))
+
+
+def test_with_drafts_a_step_brings_several_tokens() -> None:
+    limits = pool().batching.model_copy(update={"speculative": Speculative(num_speculative_tokens=3, acceptance=0.9)})
+    floor = Floor(replace(pool(), batching=limits), demand())
+    # 10 tokens in 2.5 steps at least, whatever the drafts cost
+    assert floor.replica_rps() == pytest.approx(1 / (GRID_MARGIN * (0.0025 + 102.5e-4)), rel=1e-6)
+    assert floor.refusal(Slo(tpot_s=0.0026)) == ""
+    assert "2.52 ms" in floor.refusal(Slo(tpot_s=0.0025))
+
+
+def run(folder: Path, text: str, *options: str) -> SimpleNamespace:
+    (folder / "s.yaml").write_text(text)
+    result = CliRunner().invoke(
+        app, ["size", str(folder / "s.yaml"), "--out", str(folder / "out"), "--workers", "1", *options]
+    )
+    return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+def test_the_command_answers_and_its_winner_runs(tmp_path: Path) -> None:
+    done = run(tmp_path, SCENARIO)
+    assert done.code == 0, done.err
+    assert "is the cheapest fleet that meets the service level at 26 req/s" in done.out
+    table = rows(tmp_path / "out/size.csv")
+    assert table[0]["why"] == "the cheapest"
+    assert all(row["why"] for row in table)
+    assert any(row["why"].startswith("costs at least ") for row in table)
+    front = rows(tmp_path / "out/pareto.csv")
+    assert front[0]["fleet"] == table[0]["fleet"]
+    page = (tmp_path / "out/size.html").read_text()
+    assert len(charts_of(page)) == 4
+    folded = re.findall(r"<summary>(.*) \((\d+)\)</summary>", text_of(page))  # the losers, by their reason
+    lost = {status: sum(row["status"] == status for row in table) for status in ("misses", "not simulated")}
+    assert sum(int(count) for reason, count in folded if reason.startswith("Misses")) == lost["misses"]
+    assert ("Costs more at the least, so it was not simulated", str(lost["not simulated"])) in folded
+    assert "http:" not in text_of(page)
+    points = len(list((tmp_path / "out/points").iterdir()))
+    assert run(tmp_path, SCENARIO, "--no-report").out == done.out
+    assert len(list((tmp_path / "out/points").iterdir())) == points
+    command = ["run", str(tmp_path / "out/winner.yaml"), "--out", str(tmp_path / "run"), "--no-report", "--quiet"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    (row,) = rows(tmp_path / "run/summary.csv")
+    assert row["fleet"] == table[0]["fleet"]
+    assert row["meets_slo"] == "true"
+    assert float(row["cost_usd_per_month"]) == pytest.approx(float(table[0]["usd_per_month"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("replicas", "status"), [(1, "impossible"), (2, "not simulated")])
+def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
+    tmp_path: Path, replicas: int, status: str
+) -> None:
+    text = SCENARIO.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
+    text = text.replace("[l4, rtx-4090, l40s]", "[l40s]")
+    text = text.replace("{gpu: h100-80gb-sxm}", f"{{gpu: h100-80gb-sxm, replicas: {replicas}}}")
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    (own,) = [one for one in found.tried if one.machine == "fleet own"]
+    assert own.status == status
+    assert own.gpus == replicas, "paid for as it stands"
+    if status == "impossible":
+        assert own.reason == "has no 1 spare replicas in every pool"
+
+
+@pytest.mark.slow
+def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -> None:
+    text = SCENARIO.replace("rate_rps: 26", "rate_rps: 1").replace("max_replicas: 3", "max_replicas: 3\n  mixed: {}")
+    scenario = scenario_of(tmp_path, text)
+    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is not None
+    assert scenario.size is not None
+    assert found.mixed is not None
+    bought = scenario.size.model_copy(update={"costs": {"bought": Buy(acquisition="buy")}})
+    told = [sentences(found, scenario.model_copy(update={"size": size})) for size in (scenario.size, bought)]
+    assert ["servers of their own" in said[-1] for said in told] == [False, True]
+    assert found.mixed.trials == ()
+    assert found.mixed.proved
+
+
+def test_a_load_of_nothing_is_told(tmp_path: Path) -> None:
+    text = SCENARIO.replace("rate_rps: 26", "rate_rps: 0.00001").replace("[l4, rtx-4090, l40s]", "[l40s]")
+    scenario = scenario_of(tmp_path, text)
+    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is None
+    whys = {row["why"] for row in size_rows(found, scenario) if row["status"] == "misses"}
+    assert whys == {"no request arrives in the window (1 of 2 replications)"}
+
+
+@pytest.mark.slow
+def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
+    text = SCENARIO.replace("{process: poisson, rate_rps: 26}", "{process: gamma, rate_rps: 3, cv: 3}")
+    text = text.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("replications: 2", "replications: 4\nseed: 4")
+    text = text.replace("[none, fp8]", "[none]").replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 45\nwarmup_s: 20")
+    scenario = scenario_of(tmp_path, text.replace("tpot_s: 0.04", "tpot_s: 0.04, attainment: 0.9"))
+    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is not None
+    assert found.winner.machine == "1x rtx-4090 none"
+    first = [case for case in map(load_case, (tmp_path / "out/points").iterdir()) if case and not case.replication]
+    shares = [case.metrics["slo_attainment"] for case in first if case.fleet == found.winner.name]
+    assert max(shares) < 0.9, "the target"
+    told = sentences(found, scenario)
+    kept = "The 95 % interval contains the target: 97\u00a0% of the requests, interval 71 to 99.8\u00a0%, "
+    kept += "90\u00a0% asked for; set replications to 16 to halve the interval, or a longer horizon_s."
+    assert told[0].startswith("Inconclusive whether 1x rtx-4090 none, spot meets the service level at 3 req/s: it ")
+    assert told[1] == kept
+    assert size_rows(found, scenario)[0]["slo_verdict"] == "inconclusive"
+
+
+@pytest.mark.slow
+def test_spares_are_paid_for(tmp_path: Path) -> None:
+    text = SCENARIO.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("[1, 2]", "[1]")
+    text = text.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    assert found.winner is not None
+    plain = scenario_of(tmp_path, text.replace("spare_replicas: 1", "spare_replicas: 0"))
+    without = search(plain, load_catalog(), tmp_path / "out", Cores(1))
+    assert without.winner is not None
+    assert found.winner.replicas == without.winner.replicas
+    assert found.winner.gpus == without.winner.gpus + 1
+    assert found.winner.usd_per_h == pytest.approx(without.winner.usd_per_h + 0.45)  # one more card on spot
+    assert found.winner.name.startswith(f"{found.winner.replicas}+1x (")
+
+
+def test_nothing_meets(tmp_path: Path) -> None:
+    done = run(tmp_path, SCENARIO.replace("ttft_s: 1,", "ttft_s: 0.001,"))
+    assert done.code == 0, done.err
+    assert "No fleet meets the service level" in done.out
+    assert not (tmp_path / "out/winner.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("gpus: [l4, rtx", "gpus: [l44, rtx", "s.yaml:19: size.gpus.0: unknown gpu 'l44'"),
+        ("[none, fp8]", "[none, fp88]", "size.quantizations.1: "),
+        ("max_replicas: 3", "servers: {l40s: server-8x4090}", "size.servers.l40s: server-8x4090 holds rtx-4090"),
+        ("max_replicas: 3", "rents: {r: {a10: a10/oracle-on-demand-2025-10}}", "size.rents.r.a10: a10 is not among"),
+        ("max_replicas: 3", "rents: {r: {l4: l4/nobody}}", "size.rents.r.l4: "),
+        ("[1, 2]", "[1, 1]", "size.tensor_parallel_sizes: 1 stands twice"),
+        ("spot: {acquisition: rent, quotes", "spot: {acquisition: buy, quotes", "finance: buying needs finance"),
+        ("slo: {ttft_s: 1, tpot_s: 0.04}\n", "", "slo: a fleet is sized to at least one limit"),
+        ("max_replicas: 3", "max_replicas: 0", "size.max_replicas: "),
+        (SCENARIO[SCENARIO.index("size:") :], "", "size: is missing"),
+    ],
+)
+def test_bad_input(tmp_path: Path, old: str, new: str, line: str) -> None:
+    assert SCENARIO.count(old) == 1
+    done = run(tmp_path, SCENARIO.replace(old, new))
+    assert done.code == 2
+    assert line in done.err
+    assert not (tmp_path / "out").exists()
+
+
+PRICES = {"h100-80gb-sxm": 2.0, "h200-141gb-sxm": 3.1}
+LINK = {"link": "infiniband-ndr", "overlap": "layers"}
+COST = {"acquisition": "rent", "quotes": PRICES}
+LENGTHS = {"prompt": {"distribution": "fixed", "value": 4000}, "output": {"distribution": "fixed", "value": 60}}
+ASKED = {
+    "name": "s", "model": "llama3.1-8b", "max_model_len": 8192, "horizon_s": 8, "seed": 3,
+    "workload": {"arrivals": {"process": "poisson", "rate_rps": 12}, "lengths": LENGTHS},
+    "slo": {"ttft_s": 0.6, "tpot_s": 0.0095}, "requests": "none",
+}  # fmt: skip
+SIZE = {
+    "gpus": list(PRICES), "servers": {"h100-80gb-sxm": "dgx-h100"}, "tensor_parallel_sizes": [1], "max_replicas": 3,
+    "costs": {"rented": COST}, "split": {"kv_transfer": LINK},
+}  # fmt: skip
+
+
+def every_fleet():
+    for (first, second), (prompts, answers) in product(product(PRICES, repeat=2), ((1, 1), (1, 2), (2, 1))):
+        pools = [
+            {"name": "p", "role": "prefill", "gpu": first, "replicas": prompts},
+            {"name": "a", "role": "decode", "gpu": second, "replicas": answers},
+        ]
+        for pool in pools:
+            pool |= {"server": "dgx-h100"} if pool["gpu"] == "h100-80gb-sxm" else {}
+        name = f"{prompts} {first}, {answers} {second}"
+        yield {"name": name, "pools": pools, "kv_transfer": LINK, "cost": COST}
+    for gpu, replicas in product(PRICES, (1, 2, 3)):
+        yield {"name": f"{replicas} {gpu}", "pools": [{"gpu": gpu, "replicas": replicas}], "cost": COST}
+
+
+@pytest.mark.slow
+def test_the_cheapest_of_all_ratios_and_kinds() -> None:
+    found = sim.size(ASKED | {"size": SIZE}, workers=1, quiet=True)
+    every = sim.run(ASKED | {"fleets": list(every_fleet())}, workers=1, quiet=True).summary
+    cheapest = every[every.meets_slo == 1].sort_values("cost_usd_per_h").iloc[0]
+    assert found.winner is not None
+    prompts, answers = found.winner["fleets"][0]["pools"]
+    assert cheapest.fleet == f"{prompts['replicas']} {prompts['gpu']}, {answers['replicas']} {answers['gpu']}"
+    assert (prompts["role"], answers["role"]) == ("prefill", "decode")
+    assert found.winner["fleets"][0]["kv_transfer"] == LINK
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"mixed": {}}, "size.split: stands beside mixed"),
+        ({"max_replicas": 1}, "size.max_replicas: must be at least 2 for split"),
+        ({"split": {"kv_transfer": {"link": "infiniband-ndx"}}}, "size.split.kv_transfer.link: unknown link"),
+    ],
+)
+def test_what_cannot_be_looked_for(changes, told) -> None:
+    with pytest.raises(sim.ScenarioErrors) as found:
+        sim.size(ASKED | {"size": SIZE | changes}, quiet=True)
+    assert told in str(found.value)
+
+
+def test_a_budget_leaves_fleets_of_both_roles_out() -> None:
+    few = SIZE | {
+        "gpus": ["h100-80gb-sxm"],
+        "costs": {"rented": {"acquisition": "rent", "quotes": {"h100-80gb-sxm": 2.0}}},
+    }
+    asked = ASKED | {"horizon_s": 4}
+    within, below = (
+        sim.size(asked | {"size": few | {"budget": {"usd_per_month": most}}}, workers=1, quiet=True)
+        for most in (4500, 4300)  # three cards cost $4,380
+    )
+    assert within.winner is not None
+    assert [pool["role"] for pool in within.winner["fleets"][0]["pools"]] == ["prefill", "decode"]
+    assert below.winner is None

@@ -1,0 +1,261 @@
+"""Pay-back, net present cost and belows against figures worked by hand, and the command from door to door.
+
+Candidates that serve different models are ranked for each model on its own, unless the scenario asks otherwise.
+"""
+
+import csv
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import charts_of, text_of
+from typer.testing import CliRunner
+
+from sim.catalogue.catalog import load_catalog
+from sim.cli import app
+from sim.cost.cash_flow import Flows
+from sim.cost.finance import Annuity
+from sim.cost.time_value import Horizon
+from sim.report.breakeven import owned_peaks, ranking_rows, sentences
+from sim.scenario.schema import Scenario
+from sim.study import breakeven, breakeven_costs
+from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _tipping, decide
+from sim.study.breakeven_costs import Candidate, Cost, Ledgers, below, months, payback_months
+from sim.study.capacity import Capacity, Found
+from sim.study.execution.cores import Cores
+
+FINANCE = Annuity(method="annuity", discount_rate=0.10, life_years=3, residual_fraction=0.0)
+
+
+def flows(capex_usd: float, running_usd_per_month: float) -> Flows:
+    running = {"staff": running_usd_per_month / 730}
+    return Flows(running, {"gpu_capital": capex_usd}, running, {}, resold_usd=capex_usd)
+
+
+def cost(capex_usd: float, running_usd_per_month: float, finance: Annuity | None = None) -> Cost:
+    return Cost(1.0, 1, flows(capex_usd, running_usd_per_month), finance, Horizon(36, 0.1), 1e6, None)
+
+
+def test_simple_payback_is_the_price_over_the_saving() -> None:
+    # the textbook's case: 1,200 $ that save 150 $ a month are back after 8
+    assert payback_months(cost(1200, 50), cost(0, 200)) == pytest.approx(8)
+    assert payback_months(cost(1200, 200), cost(0, 200)) == float("inf")
+    # what lives for 36 months never pays back in 40
+    assert payback_months(cost(6000, 50, FINANCE), cost(0, 200)) == float("inf")
+    assert payback_months(cost(5250, 50, FINANCE), cost(0, 200)) == pytest.approx(35)
+
+
+def test_net_present_cost_is_that_of_an_annuity_due_at_month_ends() -> None:
+    # 1,000 $ now and 100 $ at 12 month ends at 10 % a year: i = 1.1^(1/12) - 1 = 0.7974 % a month, annuity factor
+    # (1 - 1.1^-1) / i = 11.4005, so 1,000 + 1,140.05; after one year of three two thirds are left, 666.67 / 1.1
+    path = months(flows(1000, 100), FINANCE, 0.1, 12)
+    assert path[12].cash_usd == pytest.approx(2200)
+    assert path[12].net_present_usd == pytest.approx(1000 + 1140.05 - 606.06, abs=0.02)
+    assert path[0].net_present_usd == 0
+
+
+def test_hardware_is_replaced_at_the_end_of_its_life() -> None:
+    finance = Annuity(method="annuity", discount_rate=0.0, life_years=1, residual_fraction=0.25)
+    path = months(flows(1000, 0), finance, 0.0, 24)
+    assert (path[12].cash_usd, path[12].net_present_usd) == (1000, 1000 - 250)
+    # the second machine costs 1,000 less the 250 that the first one fetches
+    assert (path[13].cash_usd, path[24].cash_usd) == (1750, 1750)
+    assert path[24].net_present_usd == 1750 - 250
+
+
+@given(capex=st.floats(0, 1e6), running=st.floats(0, 1e5), rate=st.floats(0, 0.5), count=st.integers(1, 80))
+def test_money_paid_never_falls_without_a_resale(capex, running, rate, count) -> None:
+    finance = Annuity(method="annuity", discount_rate=rate, life_years=4, residual_fraction=0.0)
+    path = months(flows(capex, running), finance, rate, count)
+    assert [at.months for at in path] == list(range(count + 1))
+    assert all(b.cash_usd >= a.cash_usd for a, b in pairwise(path))
+    if rate == 0 and count <= 48:
+        assert path[-1].net_present_usd == pytest.approx(path[-1].cash_usd - capex * (1 - count / 48), abs=1e-6)
+
+
+def test_two_lines_cross_where_they_are_equal() -> None:
+    xs = [0.01, 0.1, 1.0]
+    # 10 / x = 40 at x = 0.25
+    assert below(xs, lambda x: 10 / x - 40) == [(pytest.approx(0.25, rel=1e-9), xs[-1])]
+    assert below(xs, lambda x: 40 - 10 / x) == [(xs[0], pytest.approx(0.25, rel=1e-9))]
+    assert below(xs, lambda x: 10 / x - 5) == []
+    assert below(xs, lambda x: 10 / x - 2000) == [(0.01, xs[-1])]
+    assert len(below([1.0, 2.0, 4.0, 8.0], lambda x: 1 if 1.5 < x < 3 or x > 6 else -1)) == 2
+
+
+def test_a_verdict_tips_where_the_costs_are_equal() -> None:
+    def costs(price: float) -> dict[str, float]:
+        return {"own": 1.0 + 2.0 * price, "let": 3.0, API: 1.5}
+
+    one = TippingInput("electricity", "USD/kWh", 0.2, (0.0, float("inf")), costs)
+    found = _tipping(one, with_api=True)
+    assert found.above == pytest.approx(0.25, rel=1e-4)
+    assert (found.below, found.then_above) == (None, API)
+    machines = _tipping(one, with_api=False)
+    assert machines.above == pytest.approx(1.0, rel=1e-4)
+    assert machines.then_above == "let"
+
+
+SCENARIO = """\
+# Rent or buy?
+name: be
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 2}
+  lengths:
+    prompt: {distribution: fixed, value: 200}
+    output: {distribution: fixed, value: 50}
+horizon_s: 20
+slo: {ttft_s: 1, tpot_s: 0.05}
+fleets:
+  - name: own
+    pools: [{gpu: rtx-4090, server: workstation-2x4090}]
+    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
+site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
+finance: {method: annuity, discount_rate: 0.08, life_years: 4, residual_fraction: 0.2, inflation: {energy: 0.05}}
+api: {input: 0.1, output: 0.35}
+breakeven: {months: 24, also: {own: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5}}}}}
+"""
+
+
+def run(folder: Path, text: str, *options: str) -> SimpleNamespace:
+    (folder / "s.yaml").write_text(text)
+    result = CliRunner().invoke(
+        app, ["breakeven", str(folder / "s.yaml"), "--out", str(folder / "out"), "--workers", "1", *options]
+    )
+    return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+def test_the_command_answers(tmp_path: Path) -> None:
+    done = run(tmp_path, SCENARIO)
+    assert done.code == 0, done.err
+    assert "the API is the cheapest" in done.out
+    assert "Own bought is cheaper than own rented" in done.out
+    points = len(list((tmp_path / "out/points").iterdir()))
+    table = rows(tmp_path / "out/breakeven.csv")
+    assert {row["candidate"] for row in table} == {"own bought", "own rented"}
+    bought, rented = ([row for row in table if row["candidate"] == f"own {way}"] for way in ("bought", "rented"))
+    # 730 h of rent at one card: 0.5 $/h whatever the load
+    assert [float(row["usd_per_h"]) for row in rented] == pytest.approx([0.5] * len(rented))
+    cost = [float(row["usd_per_million_output_tokens"]) for row in bought]
+    assert cost == sorted(cost, reverse=True)
+    ranking = {row["candidate"]: float(row["usd_per_h"]) for row in rows(tmp_path / "out/ranking.csv")}
+    bill = rows(tmp_path / "out/bill.csv")
+    for name, usd_per_h in ranking.items():
+        levelised = [float(row["levelised_usd_per_month"]) for row in bill if row["candidate"] == name]
+        assert sum(levelised) == pytest.approx(730 * usd_per_h)
+    assert "levelised" in done.out
+    months_of = {row["candidate"] for row in rows(tmp_path / "out/months.csv")}
+    assert months_of == {"own bought", "own rented", API}
+    page = (tmp_path / "out/breakeven.html").read_text()
+    assert len(charts_of(page)) == 4
+    assert "http:" not in text_of(page)
+    # a second run finds everything and says the same
+    again = run(tmp_path, SCENARIO, "--no-report")
+    assert again.out == done.out
+    assert len(list((tmp_path / "out/points").iterdir())) == points
+
+
+@pytest.mark.slow
+def test_one_candidate_alone_is_not_said_to_be_the_cheapest(tmp_path: Path) -> None:
+    alone = ("--set", "api=null", "--set", "breakeven=null", "--set", "horizon_s=5", "--no-report")
+    done = run(tmp_path, SCENARIO, *alone)
+    assert done.code == 0, done.err
+    assert "At 2 req/s, own costs $" in done.out
+    assert "cheapest" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("also: {own:", "also: {won:", "s.yaml:18: breakeven.also.won: there is no fleet 'won'; did you mean own?"),
+        ("{own: {rented:", "{own: {bought:", "breakeven.also.own: two candidates are called 'own bought': choose"),
+        ("- name: own", "- name: the API", "fleets.0.name: 'the API' is what tables call the API of the section api"),
+        ("{rtx-4090: 0.5}", "{l4: 0.5}", "breakeven.also.own.rented.price: "),
+        (
+            "    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}\n",
+            "",
+            "fleets.0.cost: is missing",
+        ),
+        ("slo: {ttft_s: 1, tpot_s: 0.05}\n", "", "slo: a capacity needs at least one limit"),
+    ],
+)
+def test_bad_input(tmp_path: Path, old: str, new: str, line: str) -> None:
+    assert SCENARIO.count(old) == 1
+    done = run(tmp_path, SCENARIO.replace(old, new))
+    assert done.code == 2
+    assert line in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_owned_fleet_has_all_that_its_autoscaler_may_run() -> None:
+    pool = SimpleNamespace(autoscaling="hpa", most_replicas=4)
+    scenario: Any = SimpleNamespace(fleets=[SimpleNamespace(name="auto", pools=[pool])])
+    candidates = [Candidate(name, "auto", {}, 1.0) for name in ("auto rented", "auto owned")]
+    at_load = {"auto rented": cost(0, 100), "auto owned": cost(1000, 10)}
+    answer: Any = SimpleNamespace(candidates=candidates, at_load=at_load)
+    (note,) = owned_peaks(answer, scenario)
+    assert note.startswith("auto owned owns all 4 replicas that its autoscaler may run")
+
+
+CATALOG = load_catalog()
+FIXED = {"distribution": "fixed", "value": 60}
+STEP = {"model": "affine", "base_s": 0.01, "per_token_s": 1e-5, "per_context_token_s": 1e-8}
+
+
+def fleet(name: str, model: str, usd_per_h: float) -> dict[str, Any]:
+    pool = {"gpu": "rtx-4090", "steptime": STEP, "batching": {"policy": "vllm", "num_gpu_blocks": 999}}
+    cost = {"acquisition": "rent", "quotes": {"rtx-4090": usd_per_h}}
+    return {"name": name, "model": model, "pools": [pool], "cost": cost}
+
+
+def decided(folder: Path, **more: Any) -> BreakevenAnswer:
+    fleets = [fleet("large", "llama3.1-70b", 0.5), fleet("small", "llama3.1-8b", 0.2), fleet("dear", "llama3.1-8b", 9)]
+    scenario = Scenario.model_validate(
+        {
+            "name": "models",
+            "workload": {"arrivals": {"process": "constant", "rate_rps": 1}, "lengths": dict.fromkeys(LENGTHS, FIXED)},
+            "horizon_s": 10,
+            "slo": {"ttft_s": 1},
+            "fleets": fleets,
+        }
+        | more
+    )
+    found = [Capacity(one["name"], 2.0, None, (Found(one["name"], 0, 2.0, None, 0),)) for one in fleets]
+    return decide(scenario, Ledgers(scenario, CATALOG, folder, Cores(1), found), found)
+
+
+LENGTHS = ("prompt", "output")
+
+
+@pytest.fixture(autouse=True)
+def _few_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breakeven_costs, "UTILISATIONS", (0.5, 1.0))
+    monkeypatch.setattr(breakeven, "LOADS_SHOWN", 2)
+
+
+def test_each_model_has_its_own_ranking(tmp_path: Path) -> None:
+    answer = decided(tmp_path)
+    told = sentences(answer)
+    assert told[0].startswith("llama3.1-70b: At 1 req/s, large costs $365 a month.")
+    assert told[1].startswith("llama3.1-8b: At 1 req/s, small is the cheapest: $146 a month, ")
+    assert "across_models" in told[2]
+    assert [(row["candidate"], row["model"]) for row in ranking_rows(answer)] == [
+        ("large", "llama3.1-70b"), ("small", "llama3.1-8b"), ("dear", "llama3.1-8b")
+    ]  # fmt: skip
+    assert not answer.tipping
+
+    together = decided(tmp_path, compare={"across_models": True})
+    assert sentences(together)[0].startswith("At 1 req/s, small is the cheapest: $146 a month, 60")
+    assert [row["candidate"] for row in ranking_rows(together)] == ["small", "large", "dear"]
+    assert "model" not in ranking_rows(together)[0]

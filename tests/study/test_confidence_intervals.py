@@ -1,0 +1,147 @@
+"""Intervals hold 80 % of what was left out, and what they leave of a sizing.
+
+What docs/fidelity.md and docs/calibrate.md say of intervals is what data/fidelity/intervals.yaml holds.
+"""
+
+import csv
+import re
+import sys
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sim.benchdata.row import BenchRow
+from sim.catalogue.catalog import load_catalog
+from sim.fidelity.prediction import Prediction
+from sim.fidelity.scores import PredictedRow, inside
+from sim.study.confidence import COVERED, MARKS, METRICS, Bid, Interval, Worth, chance_cheaper, read_intervals
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
+try:
+    from worth import index_of, left_out, located
+finally:
+    sys.path.pop(0)
+
+FIDELITY = load_catalog().root / "fidelity"
+INTERVALS = read_intervals(FIDELITY / "intervals.yaml")
+KNOWN = [(metric, mark) for metric in METRICS for mark in MARKS if INTERVALS.of(metric, mark)]
+CALIBRATED = [(metric, "calibrated") for metric in INTERVALS.calibrated]
+
+
+def shares(outside_of_gpu: bool = False) -> dict[tuple[str, str], float]:
+    """Share of left-out measurements inside the interval of their mark, pairs weighing the same."""
+    found: dict[tuple[str, str], dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    with (FIDELITY / "left_out.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            own = INTERVALS.calibrated.get(row["metric"]) if row["mark"] == "calibrated" else None
+            one = own or INTERVALS.of(row["metric"], row["mark"])  # type: ignore[arg-type]
+            if one is not None:
+                held = one.low <= float(row["measured_over_predicted"]) <= one.high
+                found[row["metric"], row["mark"]][row["gpu"], row["family"]].append(held)
+    return {key: sum(sum(told) / len(told) for told in pairs.values()) / len(pairs) for key, pairs in found.items()}
+
+
+def test_four_of_five_left_out_measurements_lie_inside() -> None:
+    found = shares()
+    assert {*found} == {*KNOWN, *CALIBRATED}
+    assert all(share >= COVERED - 0.03 for share in found.values()), found
+    # three GPUs are all that power was measured on: intervals are stretched until they hold those left out;
+    # of the others each end is the outer one of two sets of rows, of which six pairs in no fit are one
+    assert all(share <= COVERED + 0.18 for (metric, _), share in found.items() if metric != "power"), found
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_farther_from_measurements_nothing_is_known_better(metric: str) -> None:
+    ends = [one for mark in MARKS if (one := INTERVALS.of(metric, mark))]
+    assert ends
+    assert all(far.low <= near.low < 1 < near.high <= far.high for near, far in pairwise(ends))
+
+
+@pytest.mark.parametrize("metric", INTERVALS.calibrated)
+def test_of_a_calibrated_server_more_is_known(metric: str) -> None:
+    own, near = INTERVALS.calibrated[metric], INTERVALS.of(metric, MARKS[0])
+    assert near is not None
+    assert own.low < 1 < own.high
+    assert own.high / own.low < near.high / near.low
+
+
+def test_a_row_whose_campaign_was_left_out_has_the_mark_that_others_measurements_give_it(tmp_path: Path) -> None:
+    near = {"engine_version": "0.10.0", "concurrency": 8, "isl": 500.0, "osl": 100.0}
+    measured = [
+        BenchRow(2, "alone", "H100-SXM", "Llama-3.1-8B", source_key="a", **near),  # type: ignore[arg-type]
+        BenchRow(3, "other", "H200-SXM", "Llama-3.1-8B", source_key="b", **near),  # type: ignore[arg-type]
+        BenchRow(4, "same", "H200-SXM", "Llama-3.1-8B", source_key="c", **near),  # type: ignore[arg-type]
+    ]
+    rows = list(located(measured, load_catalog()))
+    lines = [f"{scheme},{one.id},tput,12,10" for scheme in ("pairs", "campaigns") for one in measured]
+    file = tmp_path / "left_out.csv"
+    file.write_text("\n".join(("scheme,id,metric,measured,predicted", *lines)))
+    found = [(one.campaign, one.mark, one.ratio) for one in left_out(file, rows, index_of(rows))]
+    # pairs tell nothing that campaigns do not tell better; on the H200 two campaigns measured the same
+    assert found == [("a", MARKS[1], 1.2), ("b", MARKS[0], 1.2), ("c", MARKS[0], 1.2)]
+
+
+def bid(usd_per_h: float, replicas: int = 1, low: float = 0.7, high: float = 1.3, common_sd: float = 0.0) -> Bid:
+    return Bid(usd_per_h, replicas, Worth(MARKS[0], (), {"throughput": (low, high)}, common_sd))
+
+
+def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_always_is() -> None:
+    ahead, behind = (chance_cheaper(bid(one, 9), bid(other, 9), 1) for one, other in ((1, 1.0001), (1.0001, 1)))
+    assert ahead is not None
+    assert behind is not None
+    assert ahead + behind == pytest.approx(1, abs=0.15)
+    assert chance_cheaper(bid(1, 1), bid(1, 1), 1) == pytest.approx(0.5, abs=0.03)
+    assert chance_cheaper(bid(1, 9), bid(5, 9), 1) == 1
+    assert chance_cheaper(bid(1, 9), Bid(2, 9, Worth(MARKS[0], ())), 1) is None
+
+
+def test_an_error_that_both_have_in_common_does_not_touch_the_lead() -> None:
+    alone, together = (chance_cheaper(bid(10, 40, common_sd=sd), bid(11.5, 40, common_sd=sd), 1) for sd in (0.0, 1.0))
+    assert alone is not None
+    assert together is not None
+    assert alone < together
+
+
+def test_a_measurement_is_inside_where_it_is_a_factor_within_the_interval_of_the_prediction() -> None:
+    worth = Worth(MARKS[1], (), {"tpot": (0.8, 1.25)})
+
+    def row(measured: float, gpu: str) -> PredictedRow:
+        told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", worth=worth)
+        return PredictedRow(BenchRow(2, "a", gpu, "m", concurrency=4, measured={"tpot_mean_ms": measured}), told)
+
+    (found,) = inside([row(8.1, "g"), row(12.6, "g"), row(12.4, "h")])
+    assert (found.mark, found.quantity, found.rows, found.pairs, found.share) == (MARKS[1], "tpot", 3, 2, 0.75)
+
+
+ROOT = load_catalog().root
+SHIPPED = read_intervals(ROOT / "fidelity" / "intervals.yaml")
+ROWS = {"tokens/s": "throughput", "TPOT": "tpot", "TTFT": "ttft", "power": "power"}
+
+
+def page(name: str) -> str:
+    return (ROOT.parent / "docs" / name).read_text()
+
+
+def told(interval: Interval | None) -> str:
+    return "too few" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_table_of_marks(row: str) -> None:
+    _, _, table = page("fidelity.md").partition(f"| times the prediction | {' | '.join(MARKS)} |")
+    (cells,) = re.findall(rf"^\| {row} \| (.*) \|$", table, re.MULTILINE)
+    assert cells.split(" | ") == [told(SHIPPED.of(ROWS[row], mark)) for mark in MARKS]
+
+
+@pytest.mark.parametrize("name", ["fidelity.md", "calibrate.md"])
+def test_servers_that_their_owner_calibrated(name: str) -> None:
+    text = " ".join(page(name).split())
+    assert SHIPPED.calibrated
+    assert [metric for metric, own in SHIPPED.calibrated.items() if told(own) not in text] == []
+
+
+def test_what_calibrated_servers_are_compared_with() -> None:
+    text = " ".join(page("calibrate.md").split())
+    assert [metric for metric in SHIPPED.calibrated if told(SHIPPED.of(metric, MARKS[0])) not in text] == []

@@ -1,0 +1,82 @@
+"""Two runs beside each other."""
+
+from collections.abc import Callable
+from json import loads
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.deliver.run import price_run, run_scenario
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.layers import options
+from sim.scenario.reading.load import load
+from sim.scenario.reading.shipped import scenario_file
+from sim.study.diff import StoredRun, compare
+from sim.study.execution.cores import Cores
+from sim.study.reprice import load_repriced
+
+pytestmark = pytest.mark.slow
+
+SHORT = {"horizon_s": 20, "warmup_s": 2, "sweep": {"workload.arrivals.rate_rps": [0.5, 1]}, "replications": 3}
+DEAR = {"site.electricity_usd_per_kwh": 0.9}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run, and the same at another price of electricity."""
+    catalog, folder = load_catalog(), tmp_path_factory.mktemp("diff")
+    scenario = load(scenario_file(Path("4x4090-vs-2xa100")), options(SHORT), catalog=catalog)
+    with Cores(1) as cores:
+        run_scenario(scenario, catalog, folder / "a", cores, report=False, quiet=True, command=["test"])
+    loaded = load_repriced(folder / "a", options(DEAR), catalog)
+    price_run(folder / "a", loaded, catalog, folder / "b", report=False, command=["test"])
+    return folder / "a", folder / "b"
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def test_only_what_was_changed_differs(runs: tuple[Path, Path], catalog: Catalog) -> None:
+    first, second = (StoredRun.read(run, catalog) for run in runs)
+    found = compare(first, second)
+    assert [(one.path, one.before, one.after) for one in found.changes] == [("site.electricity_usd_per_kwh", 0.12, 0.9)]
+    moved = {one.metric for one in found.differences if one.difference != 0}
+    assert moved == {"usd_per_million_output_tokens"}
+    for one in found.differences:
+        if one.metric in moved:
+            rows = [p.row[one.metric] for run in (first, second) for p in run.points if p.fleet == one.first.fleet]
+            assert one.values[0] in rows
+            assert one.values[1] in rows
+            assert one.difference == pytest.approx(one.values[0] - one.values[1])
+    assert found.alone == ([], [])
+    same = compare(first, first)
+    assert (same.changes, {one.difference for one in same.differences}) == ([], {0.0})
+
+
+def test_the_terminal_says_the_same(
+    runs: tuple[Path, Path], gpufleet: Callable[..., CompletedProcess[str]], tmp_path: Path
+) -> None:
+    table = gpufleet("diff", *runs).stdout
+    assert "site.electricity_usd_per_kwh" in table
+    assert "differs" in table
+    document = loads(gpufleet("diff", *runs, "--format", "json").stdout)
+    assert [one["path"] for one in document["changes"]] == ["site.electricity_usd_per_kwh"]
+    assert {one["verdict"] for one in document["points"]} == {"same", "differs"}
+    refused = gpufleet("diff", runs[0], tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "is no finished run" in refused.stderr
+    chinese = gpufleet("diff", *runs, "--format", "json", "--lang", "zh").stdout
+    assert loads(chinese) == document
+    assert "有差异" in gpufleet("diff", *runs, "--lang", "zh").stdout
+
+
+def test_an_answer_without_the_points_of_a_sweep_is_no_run(
+    runs: tuple[Path, Path], catalog: Catalog, tmp_path: Path
+) -> None:
+    (tmp_path / "scenario.yaml").write_bytes((runs[0] / "scenario.yaml").read_bytes())
+    with pytest.raises(ScenarioErrors, match="no simulation of its sweep"):
+        StoredRun.read(tmp_path, catalog)

@@ -1,0 +1,104 @@
+"""A run held in memory answers as `price`, and as another run, would."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.deliver.run import price_run, run_scenario
+from sim.scenario.reading.errors import ScenarioErrors
+from sim.scenario.reading.layers import options
+from sim.scenario.reading.load import load
+from sim.scenario.reading.shipped import scenario_file
+from sim.scenario.sweep import axes
+from sim.study.execution.cases import limits
+from sim.study.execution.cores import Cores
+from sim.study.loaded_runs import Answers
+from sim.study.points import summarize
+from sim.study.reprice import load_repriced
+
+SHORT = {"horizon_s": 25, "warmup_s": 3, "sweep": {"workload.arrivals.rate_rps": [1, 3]}, "replications": 1}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def run_in(folder: Path, catalog: Catalog, **values: Any) -> list[dict[str, Any]]:
+    """The rows of a run of the demo with *values*."""
+    file = scenario_file(Path("4x4090-vs-2xa100"))
+    scenario = load(file, options(SHORT | values), catalog=catalog)
+    with Cores(1) as cores:
+        cases = run_scenario(scenario, catalog, folder, cores, report=False, quiet=True, command=["test"])
+    return [dict(point.row) for point in summarize(cases, axes(scenario), limits(scenario))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Path:
+    folder = tmp_path_factory.mktemp("held") / "run"
+    run_in(folder, catalog)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path, catalog: Catalog) -> Answers:
+    return Answers(folder, catalog)
+
+
+PRICES = [
+    {"site.electricity_usd_per_kwh": 0.3, "finance.discount_rate": 0.02, "finance.life_years": 6},
+    {"fleets.0.cost": {"acquisition": "rent", "price": "rtx-4090/runpod-on-demand-2025-10"}},
+    {
+        "fleets.1.cost.quotes": {"a100-80gb-pcie": 8000},
+        "site.pue": 1.1,
+        "finance.fx": {"EUR": 1.1},
+        "finance.currency": "EUR",
+    },
+]
+
+
+@pytest.mark.parametrize("values", PRICES, ids=["terms", "rent", "quotes"])
+def test_prices_give_what_price_gives(
+    answers: Answers, folder: Path, catalog: Catalog, values: dict[str, Any], tmp_path: Path
+) -> None:
+    loaded = load_repriced(folder, options(values), catalog)
+    cases = price_run(folder, loaded, catalog, tmp_path, report=False, command=["test"])
+    rows = [dict(point.row) for point in summarize(cases, axes(loaded), limits(loaded))]
+    found = answers.under(values)
+    assert [dict(point.row) for point in found.points] == rows
+    assert found.scenario == loaded
+    assert answers.under({}).points[0].row["cost_usd_per_h"] != rows[0]["cost_usd_per_h"]
+
+
+@pytest.mark.parametrize(
+    "slo", [{"ttft_s": 0.4, "tpot_s": 0.03}, {"ttft_s": {"p90": 0.5}, "e2e_s": 8.0, "attainment": 0.9}]
+)
+def test_limits_give_what_a_run_with_them_gives(
+    answers: Answers, catalog: Catalog, slo: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = run_in(tmp_path, catalog, slo={"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95} | slo)
+    values = {f"slo.{name}": value for name, value in slo.items()}
+    found = answers.under(values)
+    if isinstance(values["slo.ttft_s"], dict):
+        assert answers.under(values | {"slo.ttft_s.p90": 0.5}).scenario == found.scenario
+    assert [dict(point.row) for point in found.points] == rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"workload.arrivals.rate_rps": 3}, "is no cost input"),
+        ({"horizon_s": 3}, "is no cost input"),
+        ({"site.pue": 0.5}, "site.pue"),
+        ({"site.puee": 1.5}, "did you mean"),
+        ({"slo.ttft_s": -1}, "number of seconds above 0"),
+        ({"slo.ttf": 1}, "is no limit"),
+        ({"fleets.9.cost.quotes": {}}, "fleets.9"),
+    ],
+)
+def test_what_needs_a_simulation_is_refused(answers: Answers, values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ScenarioErrors, match=text):
+        answers.under(values)
