@@ -17,9 +17,13 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
+
+import sim
 
 BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message"})
 RECORDS = BASE | {"spec", "records", "registry"}
@@ -249,3 +253,46 @@ def test_what_the_design_allows_passes(tmp_path: Path, file: str, line: str) -> 
     allowed.parent.mkdir(parents=True)
     allowed.write_text(line)
     assert complaints(tmp_path / "sim") == []
+
+
+MOST_ANCESTORS = 3
+DEEP_OPTIONS = frozenset(
+    {"VllmLimits", "Vllm", "PrefillFirstLimits", "PrefillFirst", "ReserveLimits", "Reserve", "OfEngine"}
+    | {"RegisteredBatching", "RegisteredAutoscaling"}
+)
+"""Options of batching and autoscaling policies: pydantic inherits their fields, and no rule overrides another."""
+
+
+def classes_of_sim() -> Iterator[type]:
+    for module in walk_packages(sim.__path__, "sim."):
+        if not module.name.endswith("__main__"):
+            members = vars(import_module(module.name)).values()
+            yield from (one for one in members if isinstance(one, type) and one.__module__ == module.name)
+
+
+def tangled(one: type) -> list[str]:
+    """What is wrong with the ancestors of *one*, of those that this project defines."""
+
+    def ways(start: type, ancestor: type) -> int:
+        return 1 if start is ancestor else sum(ways(base, ancestor) for base in start.__bases__)
+
+    ancestors = [
+        base for base in one.__mro__[1:] if base.__module__.partition(".")[0] == one.__module__.partition(".")[0]
+    ]
+    found = [f"{one.__name__} has {len(ancestors)} ancestors"] if len(ancestors) > MOST_ANCESTORS else []
+    twice = [base.__name__ for base in ancestors if ways(one, base) > 1]
+    return found + [f"{one.__name__} inherits {name} on two paths" for name in twice]
+
+
+def test_a_class_has_few_ancestors_and_each_on_one_path() -> None:
+    found = [text for one in classes_of_sim() if one.__name__ not in DEEP_OPTIONS for text in tangled(one)]
+    assert found == []
+
+
+def test_a_long_line_and_a_diamond_are_found() -> None:
+    top = type("Top", (), {})
+    left, right = type("Left", (top,), {}), type("Right", (top,), {})
+    assert tangled(left) == []
+    assert tangled(type("Both", (left, right), {})) == ["Both inherits Top on two paths"]
+    deep = type("Fourth", (type("Third", (type("Second", (left,), {}),), {}),), {})
+    assert tangled(deep) == ["Fourth has 4 ancestors"]

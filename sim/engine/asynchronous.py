@@ -14,16 +14,16 @@ from math import inf
 
 from sim.engine.limits import RankLimits
 from sim.engine.metering import book, cut_steps, leap_s
-from sim.engine.schedulers.vllm import AsyncRank, Flight, Steps
+from sim.engine.schedulers.vllm import Flight, Rank, Steps
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import RankEngine, emptiest, gathered_tokens, slowest
 from sim.records import Leap, Meters, Progress, Request, Span, StepTime
 
 
-class AheadEngine(RankEngine[AsyncRank]):
+class AheadEngine(RankEngine[Rank]):
     """One replica, of one rank or of several that step together."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[AsyncRank]) -> None:
+    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[Rank]) -> None:
         super().__init__(steptime, limits, ranks)
         self._runs: Steps | None = None
         self._next: Steps | None = None
@@ -36,10 +36,9 @@ class AheadEngine(RankEngine[AsyncRank]):
         """The next steps, the first of which *begins_s*: who joins starts then. None if there is nothing to do."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
+        """See `ReplicaEngine.offer`."""
         sequence = Sequence(request, prompt_only)
-        if not self._limits.serves(sequence):
-            request.rejected = True
+        if self._limits.refuses(sequence):
             return False
         rank = self._rank_for(request)
         is_head = rank.enqueue(sequence)
@@ -48,9 +47,8 @@ class AheadEngine(RankEngine[AsyncRank]):
         return is_head and rank.may_admit(sequence) and self._cut(self._runs, now, rank.steps_until_read)
 
     def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`."""
-        if not self.serves(request):
-            request.rejected = True
+        """See `KvTransit.reserve`."""
+        if self._limits.refuses(Sequence(request)):
             return False
         rank, runs = self._rank_for(request), self._runs
         if not rank.reserve(request, self._steps_begun(now)):
@@ -62,14 +60,14 @@ class AheadEngine(RankEngine[AsyncRank]):
         return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`."""
+        """See `KvTransit.let_go`."""
         for rank in self._ranks:
             rank.transit.let_go(request, stepping=self._runs is not None)
         if self._runs is not None:
             self._cut(self._runs, now)
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`."""
+        """See `ReplicaEngine.evict`."""
         runs = self._runs
         if runs is None:  # it waits, and nothing runs yet
             return next((one for rank in self._ranks if (one := rank.turn_away(request))), Progress(0, 0))
@@ -78,7 +76,7 @@ class AheadEngine(RankEngine[AsyncRank]):
         return progress
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`."""
+        """See `ReplicaEngine.crash`."""
         if self._runs is not None:
             self._book(self._runs, now, self._runs.whole(now, self._runs.steps))
         while self._runs is not None:
@@ -105,7 +103,7 @@ class AheadEngine(RankEngine[AsyncRank]):
         return moved
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`; the begin of a leap's last step counts, because the next step is formed then."""
+        """See `ReplicaEngine.plan`; the begin of a leap's last step counts, because the next step is formed then."""
         runs = self._runs
         if runs is None:
             runs = self._form(now)
@@ -126,7 +124,7 @@ class AheadEngine(RankEngine[AsyncRank]):
         return self._end_s
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`."""
+        """See `ReplicaEngine.advance`."""
         runs = self._runs
         if runs is None or not runs.closed:
             self._begun = True
@@ -158,7 +156,7 @@ class AheadEngine(RankEngine[AsyncRank]):
                 meters.output_tokens -= one.lost
 
     def meters(self, now: float) -> Meters:
-        """See `Engine.meters`; `sequence_s` is of the mean working rank."""
+        """See `ReplicaEngine.meters`; `sequence_s` is of the mean working rank."""
         totals, runs = self._totals(), self._runs
         if runs is not None and now > runs.start_s:
             self._add(totals, runs, now - runs.start_s, runs.whole(now, runs.steps))
@@ -173,7 +171,7 @@ class AheadEngine(RankEngine[AsyncRank]):
                 one.rank.shares.share(part_s, one.batch, one.parts, one.standing)
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
+        """See `ReplicaEngine.share_time`."""
         self._sharing = on
         runs = self._runs
         elapsed_s = 0.0 if runs is None else max(0.0, now - runs.start_s)
@@ -189,8 +187,8 @@ class AheadEngine(RankEngine[AsyncRank]):
                 rank.shares.settle(rank.running)
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`: one of each rank that works."""
-        return [] if self._runs is None else [one.rank.flying(one, asked) for one in self._runs.working()]
+        """See `ReplicaEngine.under_way`: one of each rank that works."""
+        return [] if self._runs is None else [one.span(asked) for one in self._runs.working()]
 
     def _steps_begun(self, now: float) -> int:
         """See `RankEngine._steps_begun`: the step after the one under way has its blocks already."""
@@ -200,16 +198,16 @@ class AheadEngine(RankEngine[AsyncRank]):
 class AsyncEngine(AheadEngine):
     """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[AsyncRank] = AsyncRank) -> None:
-        self._rank = schedule(limits, limits.new_pool(), limits.new_queue())
+    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[Rank] = Rank) -> None:
+        self._rank = schedule(limits, limits.new_pool(), limits.new_queue(), ahead=True)
         super().__init__(steptime, limits, [self._rank])
 
-    def _rank_for(self, request: Request) -> AsyncRank:
+    def _rank_for(self, request: Request) -> Rank:
         return self._rank
 
     def _form(self, begins_s: float) -> Flight | None:
         rank = self._rank
-        steps = rank.form(begins_s)
+        steps = rank.form_ahead(begins_s)
         if not steps:
             return None
         leap = self._steptime.leap(rank.batch)
@@ -252,21 +250,21 @@ class Together(Steps):
 
     def give_up(self, request: Request, whole: int) -> Progress:
         """See `Steps.give_up`."""
-        return next(one for one in self._settled() if _has(one, request)).give_up(request, whole)
+        return next(one for one in self._settled() if one.has(request)).give_up(request, whole)
 
 
 class AsyncLockstepEngine(AheadEngine):
     """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int) -> None:
-        own = [AsyncRank(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
+        own = [Rank(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
         super().__init__(steptime, limits, own)
 
-    def _rank_for(self, request: Request) -> AsyncRank:
+    def _rank_for(self, request: Request) -> Rank:
         return emptiest(self._ranks, request)
 
     def _form(self, begins_s: float) -> Together | None:
-        possible = [rank.form(begins_s) for rank in self._ranks]
+        possible = [rank.form_ahead(begins_s) for rank in self._ranks]
         if not any(possible):
             return None
         gathered = gathered_tokens([rank.batch for rank in self._ranks], self._limits.padded_tokens)
@@ -281,17 +279,11 @@ class AsyncLockstepEngine(AheadEngine):
         pairs = zip(self._ranks, leaps, strict=True)
         return Together([Flight(rank, steps, _stretched(leap, lead)) for rank, leap in pairs], lead, steps)
 
-    def _leap(self, rank: AsyncRank, gathered: int) -> Leap:
+    def _leap(self, rank: Rank, gathered: int) -> Leap:
         rank.batch.replica_tokens = gathered
         self._meters.cached_tokens += rank.cached_in_step
         leap = self._steptime.leap(rank.batch)
         return Leap(leap.first_s + rank.read_s, leap.growth_s, leap.valid_steps, leap.load)
-
-
-def _has(flight: Flight, request: Request) -> bool:
-    rank = flight.rank
-    known = (*rank.running, *rank.joining, *flight.finished)
-    return rank.waiting.has(request.index) or any(one.request is request for one in known)
 
 
 def _stretched(leap: Leap, lead: Leap) -> Leap:

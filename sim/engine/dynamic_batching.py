@@ -133,11 +133,11 @@ class DynamicEngine(Unsplit):
         self._sharing = on
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`: batches that pass the network once have no steps."""
+        """See `ReplicaEngine.under_way`: batches that pass the network once have no steps."""
         return []
 
     def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
+        """See `ReplicaEngine.caches`."""
         return []
 
     def waiting(self) -> int:

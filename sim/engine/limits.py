@@ -125,6 +125,13 @@ class RankLimits:
         blocks = sum([self.most_blocks(window, slots) for window in self.kv_groups])
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 
+    def refuses(self, sequence: Sequence) -> bool:
+        """Whether *sequence* can never be served; then its request is marked `rejected`."""
+        if self.serves(sequence):
+            return False
+        sequence.request.rejected = True
+        return True
+
     def most_blocks(self, window: int | None, tokens: int, batches: int | None = None) -> int:
         """Return the most KV blocks that a request of *tokens* tokens holds at once in a cache group with the sliding
         *window*, with the tokens of *batches* batches in flight (default: `batches_in_flight`).

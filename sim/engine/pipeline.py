@@ -17,6 +17,7 @@ nothing can be scheduled; then nothing is formed until the oldest batch has ende
 that. A batch enters the first stage not before the last tokens of its requests have left the last one.
 """
 
+from abc import abstractmethod
 from collections import deque
 from copy import copy
 from dataclasses import replace
@@ -25,49 +26,67 @@ from math import inf
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.group_pool import GroupPool, StatePool
 from sim.engine.limits import RankLimits
-from sim.engine.metering import book, switch_shares
+from sim.engine.metering import Formed, book, switch_shares
 from sim.engine.protocol import Unsplit
 from sim.engine.schedulers.kv_groups import GroupSchedule, StateSchedule
-from sim.engine.schedulers.pipeline import Flying, Launch, StageSchedule
+from sim.engine.schedulers.pipeline import Flying, Launch, Passage, StageSchedule
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.sequence import Sequence
-from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
+from sim.records import Batch, Meters, Progress, Request, Span, StepTime
 
 
-def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 1) -> float:
-    """When a batch whose step is *leap* leaves the last stage, if it may enter the first one at *ready_s* [s].
+class Lane(Passage):
+    """One batch and its way through the stages."""
 
-    *free_s* says when each stage is free, and does so afterwards. A batch waits for each stage, not for a place behind
-    it. Of several *pieces* each is handed on as soon as a stage has it.
-    """
-    stage_s, enters_s = leap.first_s - leap.last_s / len(free_s), ready_s
-    for stage, stage_free_s in enumerate(free_s):
-        enters_s = max(enters_s, stage_free_s)
-        free_s[stage] = enters_s + stage_s
-        enters_s += stage_s / pieces
-    free_s[-1] += leap.last_s
-    return free_s[-1]
-
-
-class Lane:
-    """One batch and its flight through the stages."""
-
-    __slots__ = ("end_s", "entered_s", "load", "rank", "stage_s")
+    __slots__ = ("rank",)
 
     def __init__(self, rank: RankSchedule) -> None:
+        super().__init__()
         self.rank = rank
-        self.entered_s = self.stage_s = self.load = 0.0
-        self.end_s = inf
-        """When it leaves the last stage; inf while it is not in flight."""
-
-    def flown(self, now: float) -> float:
-        """The share of its flight that is over at *now*."""
-        return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
 
 
-class PipelineEngine(Unsplit):
-    """One replica whose layers are spread over `stages` groups of GPUs.
+class StagedEngine(Unsplit):
+    """One replica whose layers are spread over *stages* groups of GPUs."""
+
+    def __init__(self, steptime: StepTime, limits: RankLimits, pool: BlockPool, stages: int) -> None:
+        self._steptime = steptime
+        self._limits = limits
+        self._pool = pool
+        self._waiting = limits.new_queue()
+        self._stage_free_s = [0.0] * stages
+        self._meters = Meters()
+        self._sharing = False
+
+    @abstractmethod
+    def _preemptions(self) -> int:
+        """Requests preempted so far."""
+
+    @abstractmethod
+    def _in_flight(self) -> list[tuple[Formed, Passage]]:
+        """Batches between the first stage and the end of the last one."""
+
+    def meters(self, now: float) -> Meters:
+        """See `ReplicaEngine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
+        totals = copy(self._meters)
+        totals.preemptions = self._preemptions()
+        totals.kv_peak_blocks = self._pool.peak
+        for formed, passage in self._in_flight():
+            busy_s = passage.busy_s(now)
+            book(totals, formed, busy_s, passage.load * busy_s, 0)
+        return totals
+
+    def caches(self) -> list[BlockPool]:
+        """See `ReplicaEngine.caches`."""
+        return [self._pool]
+
+    def waiting(self) -> int:
+        """See `ReplicaEngine.waiting`."""
+        return len(self._waiting)
+
+
+class PipelineEngine(StagedEngine):
+    """A replica in stages under any policy, with lanes of requests.
 
     At most `lanes` batches are in flight, left out: one per stage; a single one passes the stages in series.
     """
@@ -85,27 +104,20 @@ class PipelineEngine(Unsplit):
         """*piece_tokens*: prompt tokens of a piece, where prompts flow in pieces; *one_scheduler* goes through all that
         run for each batch.
         """
-        self._steptime = steptime
-        self._limits = limits
-        self._waiting = limits.new_queue()
-        self._pool = limits.new_pool()
+        super().__init__(steptime, limits, limits.new_pool(), stages)
         self._lanes = [Lane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
-        self._stage_free_s = [0.0] * stages
         self._piece_tokens, self._one_scheduler = piece_tokens, one_scheduler
-        self._meters = Meters()
-        self._sharing = False
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
+        """See `ReplicaEngine.offer`."""
         sequence = Sequence(request, prompt_only)
-        if not self._limits.serves(sequence):
-            request.rejected = True
+        if self._limits.refuses(sequence):
             return False
         self._waiting.add(sequence)
         return any(lane.end_s == inf for lane in self._lanes)
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`: a batch in flight keeps *request* until it leaves the last stage."""
+        """See `ReplicaEngine.evict`: a batch in flight keeps *request* until it leaves the last stage."""
         waiting = self._waiting.remove(request)
         if waiting is not None:
             self._pool.forget(waiting)
@@ -114,14 +126,14 @@ class PipelineEngine(Unsplit):
         return lane.rank.evict(request, 0, stepping=lane.end_s < inf)
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`."""
+        """See `ReplicaEngine.crash`."""
         for lane in self._lanes:
             if lane.end_s < inf:
-                self._complete(lane, lane.stage_s * lane.flown(now), now, 0)
+                self._complete(lane, lane.busy_s(now), now, 0)
         self._stage_free_s = [now] * len(self._stage_free_s)
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`."""
+        """See `ReplicaEngine.plan`."""
         # requests that were in a batch before are scheduled before new ones get an empty lane
         for lane in sorted(self._lanes, key=lambda lane: not lane.rank.running):
             if lane.end_s == inf:
@@ -142,9 +154,7 @@ class PipelineEngine(Unsplit):
             return
         rank.batch.standing_seqs = others if self._one_scheduler else 0
         leap = self._steptime.leap(rank.batch)
-        lane.stage_s, lane.load = leap.first_s, leap.load
-        lane.entered_s = max(now, self._stage_free_s[0])
-        lane.end_s = pass_through(self._stage_free_s, now, leap, self._pieces(rank.batch))
+        lane.enter(leap, self._stage_free_s, now, self._pieces(rank.batch))
         if self._piece_tokens is not None and not rank.batch.sampled_seqs:
             lane.end_s = self._stage_free_s[0]
         self._meters.cached_tokens += rank.cached_in_step
@@ -153,7 +163,7 @@ class PipelineEngine(Unsplit):
         return -(-max(1, batch.prefill_tokens) // self._piece_tokens) if self._piece_tokens else 1
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`: the batch that leaves the pipeline first."""
+        """See `ReplicaEngine.advance`: the batch that leaves the pipeline first."""
         lane = min(self._lanes, key=lambda lane: lane.end_s)
         return [sequence.request for sequence in self._complete(lane, lane.stage_s, lane.end_s, 1)]
 
@@ -166,34 +176,21 @@ class PipelineEngine(Unsplit):
         lane.end_s = inf
         return lane.rank.commit(1, end_s)
 
-    def meters(self, now: float) -> Meters:
-        """See `Engine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
-        totals = copy(self._meters)
-        totals.preemptions = sum(lane.rank.preemptions for lane in self._lanes)
-        totals.kv_peak_blocks = self._pool.peak
-        for lane in self._lanes:
-            if lane.end_s < inf:
-                flown_s = lane.stage_s * lane.flown(now)
-                book(totals, lane.rank, flown_s, lane.load * flown_s, 0)
-        return totals
+    def _preemptions(self) -> int:
+        return sum(lane.rank.preemptions for lane in self._lanes)
+
+    def _in_flight(self) -> list[tuple[Formed, Passage]]:
+        return [(lane.rank, lane) for lane in self._lanes if lane.end_s < inf]
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
+        """See `ReplicaEngine.share_time`."""
         self._sharing = on
         for lane in self._lanes:
-            switch_shares(lane.rank, on, lane.stage_s * lane.flown(now) if lane.end_s < inf else 0.0)
+            switch_shares(lane.rank, on, lane.busy_s(now) if lane.end_s < inf else 0.0)
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`."""
+        """See `ReplicaEngine.under_way`."""
         return [lane.rank.span(lane.entered_s, lane.end_s, 1, asked) for lane in self._lanes if lane.end_s < inf]
-
-    def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
-        return [self._pool]
-
-    def waiting(self) -> int:
-        """See `Engine.waiting`."""
-        return len(self._waiting)
 
 
 def _group_pool(limits: RankLimits) -> GroupPool:
@@ -202,37 +199,32 @@ def _group_pool(limits: RankLimits) -> GroupPool:
     return GroupPool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups, limits.enable_prefix_caching)
 
 
-class StagesEngine(Unsplit):
-    """One replica whose layers are spread over *stages* groups of GPUs, under vLLM's rules."""
+class StagesEngine(StagedEngine):
+    """A replica in *stages* under vLLM's rules."""
 
     def __init__(self, steptime: StepTime, limits: RankLimits, stages: int, asynchronous: bool = False) -> None:
-        self._steptime = steptime
         grouped = limits.kv_groups != (None,)
-        self._pool = _group_pool(limits) if grouped else limits.new_pool()
-        self._waiting = limits.new_queue()
         self._depth = stages + asynchronous
-        self._limits = limits = replace(limits, batches_in_flight=self._depth)
+        pool = _group_pool(limits) if grouped else limits.new_pool()
+        limits = replace(limits, batches_in_flight=self._depth)
+        super().__init__(steptime, limits, pool, stages)
         schedule = StateSchedule if limits.caches_states else GroupSchedule if grouped else StageSchedule
-        self._schedule = schedule(limits, self._pool, self._waiting, stages if asynchronous else 0)
+        self._schedule = schedule(limits, pool, self._waiting, stages if asynchronous else 0)
         self._flying: deque[Launch] = deque()
-        self._stage_free_s = [0.0] * stages
         self._waits = False
         """Nothing is formed before the oldest batch has ended."""
         self._evicted: list[Flying] = []
-        self._meters = Meters()
-        self._sharing = False
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
+        """See `ReplicaEngine.offer`."""
         sequence = Flying(request, prompt_only)
-        if not self._limits.serves(sequence):
-            request.rejected = True
+        if self._limits.refuses(sequence):
             return False
         self._waiting.add(sequence)
         return not self._waits
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`: seat and blocks are free when the oldest batch ends."""
+        """See `ReplicaEngine.evict`: seat and blocks are free when the oldest batch ends."""
         self._schedule.dissolve()
         waiting = self._waiting.remove(request)
         if isinstance(waiting, Flying):
@@ -248,9 +240,9 @@ class StagesEngine(Unsplit):
         return Progress(max(0, one.computed - one.flying), one.made)
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`."""
+        """See `ReplicaEngine.crash`."""
         for launch in self._flying:
-            self._book(launch, launch.stage_s * launch.flown(now), 0)
+            self._book(launch, launch.busy_s(now), 0)
         self._drop_evicted()
         for launch in self._flying:
             self._schedule.update(launch, now)
@@ -259,7 +251,7 @@ class StagesEngine(Unsplit):
         self._stage_free_s = [now] * len(self._stage_free_s)
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`."""
+        """See `ReplicaEngine.plan`."""
         while not self._waits and len(self._flying) < self._depth and (self._waiting or self._schedule.running):
             launch = self._schedule.form(now)
             if launch is not None:
@@ -271,11 +263,9 @@ class StagesEngine(Unsplit):
 
     def _enter(self, launch: Launch, now: float) -> None:
         leap = self._steptime.leap(launch.batch)
-        launch.stage_s, launch.load = leap.first_s, leap.load
         ready_s = max([one.last_end_s for one in launch.chunks], default=now)
         ready_s = max(now, ready_s, launch.ready_s)
-        launch.entered_s = max(ready_s, self._stage_free_s[0])
-        launch.end_s = pass_through(self._stage_free_s, ready_s, leap)
+        launch.enter(leap, self._stage_free_s, ready_s)
         for one in launch.sampled:
             one.last_end_s = launch.end_s
         if launch.cohort is not None:
@@ -284,7 +274,7 @@ class StagesEngine(Unsplit):
         self._meters.cached_tokens += self._schedule.cached_in_step
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`: the oldest batch leaves the last stage."""
+        """See `ReplicaEngine.advance`: the oldest batch leaves the last stage."""
         launch = self._flying.popleft()
         self._waits = False
         self._book(launch, launch.stage_s, 1)
@@ -317,36 +307,24 @@ class StagesEngine(Unsplit):
             if one not in prompts:
                 one.busy.decode_s += token_s
 
-    def meters(self, now: float) -> Meters:
-        """See `Engine.meters`; busy time is that of one stage, `sequence_s` that of the mean batch."""
-        totals = copy(self._meters)
-        totals.preemptions = self._schedule.preemptions
-        totals.kv_peak_blocks = self._pool.peak
-        for launch in self._flying:
-            flown_s = launch.stage_s * launch.flown(now)
-            book(totals, launch, flown_s, launch.load * flown_s, 0)
-        return totals
+    def _preemptions(self) -> int:
+        return self._schedule.preemptions
+
+    def _in_flight(self) -> list[tuple[Formed, Passage]]:
+        return [(launch, launch) for launch in self._flying]
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
+        """See `ReplicaEngine.share_time`."""
         self._sharing = on
         self._schedule.by_itself(on)
         for launch in self._flying:
-            flown_s = launch.stage_s * launch.flown(now)
+            busy_s = launch.busy_s(now)
             if on:
-                launch.shared_s = flown_s
+                launch.shared_s = busy_s
             else:
-                self._share(launch, flown_s)
+                self._share(launch, busy_s)
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`."""
+        """See `ReplicaEngine.under_way`."""
         self._schedule.dissolve()
         return [launch.span(self._schedule.place(asked)) for launch in self._flying]
-
-    def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
-        return [self._pool]
-
-    def waiting(self) -> int:
-        """See `Engine.waiting`."""
-        return len(self._waiting)

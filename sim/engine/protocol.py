@@ -1,14 +1,33 @@
 """What the fleet calls on an engine, whatever its batching policy.
 
-`ReplicaEngine` is the protocol. `Unsplit` answers those parts of it that concern KV transfer for engines whose
-requests stay on one replica from the first token to the last.
+`ReplicaEngine` is the protocol, and `KvTransit` that of engines between which the KV of prompts moves. `Unsplit` is the
+base of engines whose requests stay on one replica from the first token to the last.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
 from sim.records import Meters, Progress, Request, Span
+
+
+class KvTransit(Protocol):
+    """KV of prompts that one replica computes and another one decodes."""
+
+    def reserve(self, request: Request, now: float) -> bool:
+        """Sets KV blocks aside for the prompt of *request*, which another replica has computed, if they are free at
+        *now*; whether that was done. `plan` must be asked afterwards.
+
+        A request that can never be served is marked `rejected`.
+        """
+        ...
+
+    def let_go(self, request: Request, now: float) -> None:
+        """Gives up the blocks that stayed here when *request* was handed over, or that were reserved for it. They are
+        free at the end of the step under way. `plan` must be asked afterwards.
+        """
+        ...
 
 
 class ReplicaEngine(Protocol):
@@ -29,17 +48,9 @@ class ReplicaEngine(Protocol):
         """
         ...
 
-    def reserve(self, request: Request, now: float) -> bool:
-        """Sets KV blocks aside for the prompt of *request*, which another replica has computed, if they are free at
-        *now*; whether that was done. `plan` must be asked afterwards.
-
-        A request that can never be served is marked `rejected`.
-        """
-        ...
-
-    def let_go(self, request: Request, now: float) -> None:
-        """Gives up the blocks that stayed here when *request* was handed over, or that were reserved for it. They are
-        free at the end of the step under way. `plan` must be asked afterwards.
+    def kv_transit(self) -> KvTransit | None:
+        """Return what takes KV from other replicas and leaves some for them; None where requests stay from the first
+        token to the last.
         """
         ...
 
@@ -107,31 +118,27 @@ class ReplicaEngine(Protocol):
         ...
 
 
-class Unsplit:
-    """Takes no KV from other replicas and leaves none behind: a scenario that asks for it is refused before."""
+class Unsplit(ABC):
+    """Base of engines without `KvTransit`, LoRA adapters or a queue in which requests are replaced."""
 
-    def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`. Raises NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} takes no KV from other replicas")
+    def kv_transit(self) -> None:
+        """See `ReplicaEngine.kv_transit`."""
+        return
 
-    def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`. Raises NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} leaves no KV behind")
-
+    @abstractmethod
     def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
-        raise NotImplementedError
+        """See `ReplicaEngine.caches`."""
 
     def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`: as of the last step that was looked at by itself."""
+        """See `ReplicaEngine.kv_usage`: as of the last step that was looked at by itself."""
         caches = self.caches()
         usable = sum(cache.usable for cache in caches)
         return 1 - sum(cache.free for cache in caches) / usable if usable else 0.0
 
     def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`: nobody."""
+        """See `ReplicaEngine.last_waiting`: nobody."""
         return None
 
     def adapters(self) -> list[AdapterSlots]:
-        """See `Engine.adapters`: none, as no request may ask for one here."""
+        """See `ReplicaEngine.adapters`: none, as no request may ask for one here."""
         return []

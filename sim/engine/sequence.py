@@ -5,7 +5,7 @@ per new token that it has in the step.
 """
 
 from collections.abc import Iterable
-from math import isnan
+from math import isnan, nan
 
 from sim.records import Batch, Hop, Request
 
@@ -107,6 +107,15 @@ class TimeShares:
         """Who decodes and is not in the step at counter *step*, although others decode in it."""
         return self._standing if self._standing_at == step else []
 
+    def start(self, sequence: Sequence) -> None:
+        """*sequence* begins to decode: from now on it gets its part of the time per token."""
+        sequence.token_s = self.token_s
+
+    def stop(self, sequence: Sequence) -> None:
+        """*sequence* decodes no further here."""
+        if self.token_s:
+            sequence.busy.decode_s += self.token_s - sequence.token_s
+
     def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", standing: Iterable[Sequence]) -> None:
         """Shares the time of a step up to *elapsed_s* after its begin; *parts* are as `chunk_parts` has them.
 
@@ -131,6 +140,39 @@ class TimeShares:
                 sequence.token_s = self.token_s
 
 
+class LateShares(TimeShares):
+    """Time shares of a rank whose steps are formed one ahead.
+
+    A sequence begins and ceases to decode when a step begins, and the time of that step is shared out at its end.
+    """
+
+    __slots__ = ("_moved",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._moved: list[tuple[Sequence, float | None]] = []
+        """Sequences that began to decode (None) or ceased to (their `token_s` then) in steps that have not ended."""
+
+    def start(self, sequence: Sequence) -> None:
+        """See `TimeShares.start`; it counts once the steps under way end."""
+        sequence.token_s = nan
+        self._moved.append((sequence, None))
+
+    def stop(self, sequence: Sequence) -> None:
+        """See `TimeShares.stop`; it counts once the steps under way end."""
+        self._moved.append((sequence, sequence.token_s))
+
+    def end_steps(self) -> None:
+        """Count the sequences that began and ceased to decode in the steps that end."""
+        now = self.token_s
+        for sequence, since_s in self._moved:
+            if since_s is None:
+                sequence.token_s = now
+            elif not isnan(since_s):  # else it began in these steps, too
+                sequence.busy.decode_s += now - since_s
+        self._moved.clear()
+
+
 Part = tuple[Sequence, int, int, int]
 """A chunk's sequence, its tokens computed for the first time, those computed again, and those of an answer that goes
 on here with the KV that it brought."""
@@ -144,6 +186,30 @@ def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
         else (sequence, chunk - (again := recomputed_tokens(sequence, chunk)), again, 0)
         for sequence, chunk in chunks
     ]
+
+
+def add_decode(batch: Batch, context: int, window: int | None, sign: int = 1) -> None:
+    """Add a decoding sequence with *context* tokens of KV to the KV sums of *batch*, or subtract it where *sign* is -1;
+    of these tokens layers with a sliding *window* read only as many.
+    """
+    batch.kv_tokens += sign * context
+    if window:
+        batch.windowed_kv_tokens += sign * min(context, window)
+        batch.windowed_growing_seqs += sign * (context < window)
+
+
+def add_prompt(batch: Batch, context: int, chunk: int) -> None:
+    """Add *chunk* prompt tokens behind *context* computed ones to the sums of *batch*."""
+    batch.prefill_tokens += chunk
+    batch.prefill_context_tokens += context
+    batch.prefill_attention_pairs += chunk * context + chunk * (chunk + 1) // 2
+
+
+def place(asked: int, waits: bool, running: Iterable[Sequence]) -> str:
+    """Return where request number *asked* is: running, queued (it *waits*) or nowhere (empty)."""
+    if any(one.request.index == asked for one in running):
+        return "running"
+    return "queued" if waits else ""
 
 
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:

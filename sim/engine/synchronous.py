@@ -14,6 +14,7 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
+from sim.engine.protocol import KvTransit
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.schedulers.waiting_queue import EntryQueue
@@ -44,6 +45,18 @@ class RankEngine(ABC, Generic[R]):
     def _steps_begun(self, now: float) -> int:
         """Of the steps under way, how many have their KV blocks at *now*; 1 where none are under way."""
 
+    @abstractmethod
+    def reserve(self, request: Request, now: float) -> bool:
+        """See `KvTransit.reserve`."""
+
+    @abstractmethod
+    def let_go(self, request: Request, now: float) -> None:
+        """See `KvTransit.let_go`."""
+
+    def kv_transit(self) -> KvTransit:
+        """See `ReplicaEngine.kv_transit`."""
+        return self
+
     def serves(self, request: Request) -> bool:
         """Whether *request* can ever fit."""
         return self._limits.serves(Sequence(request))
@@ -60,28 +73,28 @@ class RankEngine(ABC, Generic[R]):
         return round(totals.accepted_tokens - sum(rank.overshoot for rank in self._ranks))
 
     def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
+        """See `ReplicaEngine.caches`."""
         return [rank.pool for rank in self._ranks]
 
     def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`."""
+        """See `ReplicaEngine.kv_usage`."""
         begun = self._steps_begun(now)
         used = sum(rank.pool.usable - rank.pool.free + rank.blocks_ahead(begun) for rank in self._ranks)
         return used / sum(rank.pool.usable for rank in self._ranks)
 
     def adapters(self) -> list[AdapterSlots]:
-        """See `Engine.adapters`."""
+        """See `ReplicaEngine.adapters`."""
         return [rank.adapters for rank in self._ranks if rank.adapters is not None]
 
     def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`: nobody, where ranks have queues of their own."""
+        """See `ReplicaEngine.last_waiting`: nobody, where ranks have queues of their own."""
         if len(self._ranks) > 1:
             return None
         waiting = self._ranks[0].waiting
         return waiting.last() if isinstance(waiting, EntryQueue) else None
 
     def waiting(self) -> int:
-        """See `Engine.waiting`."""
+        """See `ReplicaEngine.waiting`."""
         return sum(rank.queued() for rank in self._ranks)
 
 
@@ -114,10 +127,9 @@ class LeapingEngine(RankEngine[RankSchedule]):
         """Adds what lasted *duration_s* of the leap under way to *meters*, *whole_steps* of which were made."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
+        """See `ReplicaEngine.offer`."""
         sequence = Sequence(request, prompt_only)
-        if not self._limits.serves(sequence):
-            request.rejected = True
+        if self._limits.refuses(sequence):
             return False
         rank = self._rank_for(request)
         is_head = rank.enqueue(sequence)
@@ -129,9 +141,8 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return self._shorten(min(heard, self._steps))
 
     def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`."""
-        if not self.serves(request):
-            request.rejected = True
+        """See `KvTransit.reserve`."""
+        if self._limits.refuses(Sequence(request)):
             return False
         rank = self._rank_for(request)
         stepping = self._works(rank)
@@ -142,14 +153,14 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`."""
+        """See `KvTransit.let_go`."""
         for rank in self._ranks:
             rank.transit.let_go(request, self._works(rank))
         if self._steps:
             self._cut(now)
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`."""
+        """See `ReplicaEngine.evict`."""
         progress = self._leave_queue(request)
         if progress is None:
             rank = next(rank for rank in self._ranks if any(one.request is request for one in rank.running))
@@ -174,7 +185,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return self._steps > 0 and rank in self._stepping
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`."""
+        """See `ReplicaEngine.crash`."""
         if self._steps:
             self._complete(now, steps_within(self._leap, now - self._start_s, self._steps))
         self._end_s = inf
@@ -192,7 +203,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return True
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`."""
+        """See `ReplicaEngine.plan`."""
         if self._steps:
             return self._end_s
         steps = self._form(now)
@@ -205,7 +216,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return self._end_s
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`."""
+        """See `ReplicaEngine.advance`."""
         return self._complete(self._end_s, self._steps)
 
     def _complete(self, end_s: float, whole_steps: int) -> list[Request]:
@@ -224,7 +235,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return left
 
     def meters(self, now: float) -> Meters:
-        """See `Engine.meters`; `sequence_s` is of the mean working rank."""
+        """See `ReplicaEngine.meters`; `sequence_s` is of the mean working rank."""
         totals, elapsed_s = self._totals(), now - self._start_s
         if self._steps and elapsed_s > 0:
             self._book(totals, elapsed_s, steps_within(self._leap, elapsed_s, self._steps))
@@ -232,14 +243,14 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return totals
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
+        """See `ReplicaEngine.share_time`."""
         self._sharing = on
         elapsed_s = max(0.0, now - self._start_s) if self._steps else 0.0
         for rank in self._ranks:
             switch_shares(rank, on, elapsed_s / len(self._stepping) if rank in self._stepping else 0.0)
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`: one of each rank that works."""
+        """See `ReplicaEngine.under_way`: one of each rank that works."""
         if not self._steps:
             return []
         return [rank.span(self._start_s, self._end_s, self._steps, asked) for rank in self._stepping]
@@ -300,7 +311,7 @@ class LateOutputEngine(VllmEngine):
         """Whose last token nobody has seen yet: their seats and blocks are free."""
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`: the step that somebody's tokens wait for is taken by itself."""
+        """See `ReplicaEngine.plan`: the step that somebody's tokens wait for is taken by itself."""
         begins = not self._steps
         super().plan(now)
         if begins and (self._first or self._left):
@@ -311,7 +322,7 @@ class LateOutputEngine(VllmEngine):
         return self._end_s
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`."""
+        """See `ReplicaEngine.advance`."""
         end_s, seen, gone = self._end_s, self._first, self._left
         self._first, self._left = [], []
         if self._steps:
@@ -329,7 +340,7 @@ class LateOutputEngine(VllmEngine):
         return gone
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`."""
+        """See `ReplicaEngine.evict`."""
         if request in self._first:
             self._first.remove(request)
         if request in self._left:
@@ -338,7 +349,7 @@ class LateOutputEngine(VllmEngine):
         return super().evict(request, now)
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`: nobody sees what has not been handed over."""
+        """See `ReplicaEngine.crash`: nobody sees what has not been handed over."""
         super().crash(now)
         self._first, self._left = [], []
 

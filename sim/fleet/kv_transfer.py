@@ -479,6 +479,6 @@ class Handover:
 
     def _let_go(self, replica: Replica, request: Request, now: float, dead: int) -> None:
         if replica.index == dead:
-            replica.engine.let_go(request, now)
+            replica.transit.let_go(request, now)
         else:
             replica.let_go(request, now)

@@ -24,9 +24,9 @@ from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.multi_model import SwappingEngine, TurnsEngine
 from sim.engine.pipeline import PipelineEngine, StagesEngine
-from sim.engine.protocol import ReplicaEngine
-from sim.engine.schedulers.kv_groups import AsyncGroupRank, GroupRank
-from sim.engine.schedulers.prefill_first import OverlapRank, PrefillFirstRank, SglangRank
+from sim.engine.protocol import KvTransit, ReplicaEngine
+from sim.engine.schedulers.kv_groups import GroupRank
+from sim.engine.schedulers.prefill_first import PrefillFirstRank, SglangRank
 from sim.engine.schedulers.rank_schedule import RankSchedule
 from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
 from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
@@ -80,17 +80,23 @@ class IntakeEngine:
         self._turn, self._next = self._next, []
         self._turn_end_s = now + self._intake_s * len(self._turn) if self._turn else inf
 
+    def kv_transit(self) -> KvTransit | None:
+        """See `ReplicaEngine.kv_transit`."""
+        return None if self.engine.kv_transit() is None else self
+
     def reserve(self, request: Request, now: float) -> bool:
-        """See `ReplicaEngine.reserve`."""
-        reserved = self.engine.reserve(request, now)
-        if reserved:
-            self._brought.add(request)
-        return reserved
+        """See `KvTransit.reserve`."""
+        transit = self.engine.kv_transit()
+        if transit is None or not transit.reserve(request, now):
+            return False
+        self._brought.add(request)
+        return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """See `ReplicaEngine.let_go`."""
+        """See `KvTransit.let_go`."""
         self._brought.discard(request)
-        self.engine.let_go(request, now)
+        if (transit := self.engine.kv_transit()) is not None:
+            transit.let_go(request, now)
 
     def evict(self, request: Request, now: float) -> Progress:
         """See `ReplicaEngine.evict`: the thread's turn takes as long as it would have."""
@@ -303,7 +309,7 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if grouped and schedule is Rank and isinstance(batching, VllmLimits):
         if not batching.async_scheduling:
             return VllmEngine(pool.steptime, limits, GroupRank)
-        return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncGroupRank)
+        return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), GroupRank)
     if pool.pipeline_parallel_size > 1:
         lanes, piece_tokens = (1, MICRO_BATCH_TOKENS) if isinstance(pool.batching, Slots) else (None, None)
         lane_of = (pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
@@ -321,7 +327,7 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
     if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
         return AsyncEngine(pool.steptime, limits)
     if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
-        return AsyncEngine(pool.steptime, limits, OverlapRank)
+        return AsyncEngine(pool.steptime, limits, SglangRank)
     if isinstance(batching, PrefillFirst) and batching.late_output:
         return LateOutputEngine(pool.steptime, limits, schedule)
     return VllmEngine(pool.steptime, limits, schedule)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isnan, nan
 
-from sim.engine.protocol import ReplicaEngine
+from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.fleet.arrivals import Clock
 from sim.records import BusyTime, Hop, Progress, Request
 
@@ -170,10 +170,18 @@ class Replica:
             self._fire()
         return self.engine.offer(request, now, prompt_only)
 
+    @property
+    def transit(self) -> KvTransit:
+        """What takes KV from other replicas here, and leaves some for them. Raises ValueError where there is none."""
+        transit = self.engine.kv_transit()
+        if transit is None:
+            raise ValueError(f"the engine of replica {self.index} keeps requests from the first token to the last")
+        return transit
+
     def reserve(self, request: Request, now: float) -> bool:
         """Sets blocks aside for the KV of *request*'s prompt; whether there were enough."""
         self.catch_up(now)
-        if not self.engine.reserve(request, now):
+        if not self.transit.reserve(request, now):
             return False
         self.replan(now)
         return True
@@ -181,7 +189,7 @@ class Replica:
     def let_go(self, request: Request, now: float) -> None:
         """The KV of *request*'s prompt has been fetched from here."""
         self.catch_up(now)
-        self.engine.let_go(request, now)
+        self.transit.let_go(request, now)
         self.replan(now)
 
     def evict(self, requests: Iterable[Request], now: float) -> list[Request]:

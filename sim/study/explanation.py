@@ -11,7 +11,7 @@ from math import ceil, inf, isnan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
-from sim.engine.protocol import ReplicaEngine
+from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine, rank_limits
 from sim.records import Hop, Meters, Progress, Request, Span
@@ -70,38 +70,34 @@ class Watched:
         """Begin of steps under way -> where the request was when it came or was taken away meanwhile."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `Engine.offer`."""
+        """See `ReplicaEngine.offer`."""
         moved = self._engine.offer(request, now, prompt_only)
         if request.index == self._asked:
             self._reached.append((self._replica, now))
         self._note(request)
         return moved
 
-    def reserve(self, request: Request, now: float) -> bool:
-        """See `Engine.reserve`."""
-        return self._engine.reserve(request, now)
-
-    def let_go(self, request: Request, now: float) -> None:
-        """See `Engine.let_go`."""
-        self._engine.let_go(request, now)
+    def kv_transit(self) -> KvTransit | None:
+        """See `ReplicaEngine.kv_transit`."""
+        return self._engine.kv_transit()
 
     def evict(self, request: Request, now: float) -> Progress:
-        """See `Engine.evict`."""
+        """See `ReplicaEngine.evict`."""
         self._note(request)
         return self._engine.evict(request, now)
 
     def crash(self, now: float) -> None:
-        """See `Engine.crash`; the steps under way end there."""
+        """See `ReplicaEngine.crash`; the steps under way end there."""
         begun = [span for span in self._under_way() if span.start_s < now]
         self._spans += [(self._replica, replace(span, end_s=now)) for span in begun]
         self._engine.crash(now)
 
     def plan(self, now: float) -> float:
-        """See `Engine.plan`."""
+        """See `ReplicaEngine.plan`."""
         return self._engine.plan(now)
 
     def advance(self) -> list[Request]:
-        """See `Engine.advance`."""
+        """See `ReplicaEngine.advance`."""
         before = self._under_way()
         left = self._engine.advance()
         still = {span.start_s for span in self._engine.under_way()}
@@ -117,35 +113,35 @@ class Watched:
         return [replace(span, place=places.get(span.start_s, span.place)) for span in spans]
 
     def meters(self, now: float) -> Meters:
-        """See `Engine.meters`."""
+        """See `ReplicaEngine.meters`."""
         return self._engine.meters(now)
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `Engine.share_time`."""
+        """See `ReplicaEngine.share_time`."""
         self._engine.share_time(on, now)
 
     def under_way(self, asked: int = -1) -> list[Span]:
-        """See `Engine.under_way`."""
+        """See `ReplicaEngine.under_way`."""
         return self._engine.under_way(asked)
 
     def caches(self) -> list[BlockPool]:
-        """See `Engine.caches`."""
+        """See `ReplicaEngine.caches`."""
         return self._engine.caches()
 
     def kv_usage(self, now: float) -> float:
-        """See `Engine.kv_usage`."""
+        """See `ReplicaEngine.kv_usage`."""
         return self._engine.kv_usage(now)
 
     def adapters(self) -> list[AdapterSlots]:
-        """See `Engine.adapters`."""
+        """See `ReplicaEngine.adapters`."""
         return self._engine.adapters()
 
     def last_waiting(self) -> Request | None:
-        """See `Engine.last_waiting`."""
+        """See `ReplicaEngine.last_waiting`."""
         return self._engine.last_waiting()
 
     def waiting(self) -> int:
-        """See `Engine.waiting`."""
+        """See `ReplicaEngine.waiting`."""
         return self._engine.waiting()
 
 

@@ -29,10 +29,10 @@ from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.pipeline import StagesEngine
-from sim.engine.schedulers.kv_groups import AsyncGroupRank, GroupRank
-from sim.engine.schedulers.prefill_first import OverlapRank
+from sim.engine.schedulers.kv_groups import GroupRank
+from sim.engine.schedulers.prefill_first import SglangRank
 from sim.engine.schedulers.speculative import AsyncDraftRank
-from sim.engine.schedulers.vllm import AsyncRank, Rank
+from sim.engine.schedulers.vllm import Rank
 from sim.engine.synchronous import VllmEngine
 from sim.records import Progress, Request
 
@@ -195,7 +195,7 @@ IN_FLIGHT = {
     "stages": (lambda limits: StagesEngine(Affine(), limits, 3), QueuedReference, {"stages": 3}),
     "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), QueuedReference, AHEAD | {"stages": 2}),
     "overlap": (
-        lambda limits: AsyncEngine(Affine(), replace(limits, **SGLANG), OverlapRank),
+        lambda limits: AsyncEngine(Affine(), replace(limits, **SGLANG), SglangRank),
         Overlap,
         AHEAD | SGLANG,
     ),
@@ -302,13 +302,13 @@ def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> 
     requests, limits = workload
     limits |= {"enable_prefix_caching": True, "kv_groups": windows, "batches_in_flight": 1 + ahead}
     leaping = AsyncEngine if ahead else VllmEngine
-    ranks = {(None,): (Rank, AsyncRank)}.get(windows, (GroupRank, AsyncGroupRank))
+    rank = Rank if windows == (None,) else GroupRank
     usual = [Request(**r) for r in requests]
     drain(StagesEngine(Affine(), RankLimits(**limits), 1, ahead), usual)
     dated = [(one.arrived_s, one.first_token_s, one.finished_s) for one in usual]
     evictions, crashes = some_evictions(dated, seed), some_crashes(dated, seed)
     fast, slow = ([Request(**r) for r in requests] for _ in range(2))
-    engine = Heard(leaping(Affine(), RankLimits(**limits), ranks[ahead]))
+    engine = Heard(leaping(Affine(), RankLimits(**limits), rank))
     slow_engine = Heard(StagesEngine(Affine(), RankLimits(**limits), 1, ahead))
     evicted = drain_evicting(engine, fast, evictions, crashes)
     assert evicted == drain_evicting(slow_engine, slow, evictions, crashes)
@@ -320,7 +320,7 @@ def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> 
 
 def grouped(limits, ahead):
     """One rank whose KV caches are in groups: leaping, and batch by batch with each block looked at."""
-    leaping = AsyncEngine(Affine(), limits, AsyncGroupRank) if ahead else VllmEngine(Affine(), limits, GroupRank)
+    leaping = AsyncEngine(Affine(), limits, GroupRank) if ahead else VllmEngine(Affine(), limits, GroupRank)
     return leaping, StagesEngine(Affine(), limits, 1, ahead)
 
 

@@ -9,7 +9,7 @@ from reference_sglang import Overlap, Sglang
 
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.prefill_first import OverlapRank, SglangRank
+from sim.engine.schedulers.prefill_first import SglangRank
 from sim.engine.schedulers.rank_schedule import Finishing
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import VllmEngine
@@ -35,7 +35,7 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
     limits |= options | {"max_num_batched_tokens": -(-most // size) * size}  # chunks are whole blocks
     fast = [Request(**r) for r in requests]
     if overlap:
-        engine = AsyncEngine(Affine(), RankLimits(**limits), OverlapRank)
+        engine = AsyncEngine(Affine(), RankLimits(**limits), SglangRank)
         reference = Overlap(Affine().leap, asynchronous=True, **limits)
     else:
         engine = VllmEngine(Affine(), RankLimits(**limits), SglangRank)

@@ -13,7 +13,7 @@ from sim.engine.kv.group_pool import GroupPool, StatePool
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.pipeline import Flying, Launch, StageSchedule
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import AsyncRank, Rank
+from sim.engine.schedulers.vllm import Rank
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 
@@ -79,22 +79,22 @@ class StateSchedule(GroupSchedule):
 class GroupRank(Rank):
     """One rank whose sequences hold blocks in several groups; `Sequence.held` counts places, one for all groups."""
 
-    __slots__ = ("_grouped", "_limits", "_room")
+    __slots__ = ("_behind", "_grouped", "_limits", "_room")
 
-    BEHIND = 0
-    """Tokens of a sequence that decodes whose step has not ended when the next one is formed."""
-
-    def __init__(self, limits: RankLimits, pool: GroupCache, waiting: WaitingQueue) -> None:
-        super().__init__(limits, pool, waiting)
+    def __init__(self, limits: RankLimits, pool: GroupCache, waiting: WaitingQueue, ahead: bool = False) -> None:
+        super().__init__(limits, pool, waiting, ahead)
         self._limits = limits
+        self._behind = int(ahead)
+        """Tokens of a sequence that decodes whose step has not ended when the next one is formed: a window keeps what
+        that step reads."""
         self._grouped = pool
         self._windowed = bool(pool.sliding)
-        self._phases: GroupPhases = GroupPhases(pool, self.BEHIND)
+        self._phases: GroupPhases = GroupPhases(pool, self._behind)
         self._room = 0
         """Free blocks below which the head of the queue cannot join."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
+        """See `RankSchedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
         if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
@@ -113,7 +113,11 @@ class GroupRank(Rank):
 
     def _in_flight(self, sequence: Sequence) -> int:
         """Tokens of *sequence* that are being computed while the next step is formed."""
-        return 0
+        flight = self.flight
+        if flight is None:
+            return 0
+        chunk = flight.chunks.get(sequence)
+        return (sequence.decoding and sequence not in flight.standing) if chunk is None else chunk
 
     def _slide_all(self) -> None:
         fresh = self._phases.fresh
@@ -124,11 +128,13 @@ class GroupRank(Rank):
     def _slide_one(self, one: Sequence, fresh: dict[Sequence, None]) -> None:
         flying = self._in_flight(one)
         self._grouped.slide(one, one.base + self._step - flying)
-        if flying <= self.BEHIND:
+        if flying <= self._behind:
             fresh.pop(one, None)
 
     def _due(self, step: int) -> list[Sequence]:
         """Who may give blocks back when the step at counter *step* is formed, in admission order."""
+        if self._behind and step == self._step and self.flight is None:
+            return [one for one in self.running if one.decoding]
         phases, windows = self._phases, self._grouped.sliding
         if not phases.fresh and len(windows) == 1:
             ones = phases.sliding(step, windows[0])
@@ -142,12 +148,15 @@ class GroupRank(Rank):
 
     def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
         """Blocks that leave a window have the names by which others find them."""
-        behind, pool = self.BEHIND, self._grouped
+        if self._behind and self._answers and step == self._step:
+            self._name_answers(False)
+            return
+        behind, pool = self._behind, self._grouped
         if self._answers and any(pool.unnamed(one, one.base + step - behind) for one in due):
             self._answers.name(step - behind)
 
     def _take_leap(self, steps: int) -> None:
-        pool, phases, behind = self._grouped, self._phases, self.BEHIND
+        pool, phases, behind = self._grouped, self._phases, self._behind
         if not self._windowed:
             super()._take_leap(steps)
             return
@@ -191,27 +200,3 @@ class GroupRank(Rank):
             self.pool.take(blocks)
             sequence.held = -(-(sequence.computed + chunk) // self.pool.block_size)
         RankSchedule._schedule_chunk(self, sequence, chunk)
-
-
-class AsyncGroupRank(GroupRank, AsyncRank):
-    """The same where steps are formed one ahead: a window keeps what the step under way reads."""
-
-    BEHIND = 1
-
-    def _in_flight(self, sequence: Sequence) -> int:
-        flight = self._runs
-        if flight is None:
-            return 0
-        chunk = flight.chunks.get(sequence)
-        return (sequence.decoding and sequence not in flight.standing) if chunk is None else chunk
-
-    def _due(self, step: int) -> list[Sequence]:
-        if step == self._step and self._runs is None:
-            return [one for one in self.running if one.decoding]
-        return super()._due(step)
-
-    def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
-        if self._answers and step == self._step:
-            self._name_answers(False)
-        else:
-            super()._name_before_sliding(due, step)

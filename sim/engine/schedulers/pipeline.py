@@ -8,13 +8,14 @@ ahead. A preempted request still gets the token that was being made, and joins a
 
 from collections import deque
 from itertools import pairwise
-from math import isnan
+from math import inf, isnan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.limits import RankLimits
+from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.waiting_queue import WaitingQueue
-from sim.engine.sequence import Sequence, chunk_parts, recomputed_tokens
-from sim.records import Batch, Request, Span
+from sim.engine.sequence import Sequence, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
+from sim.records import Batch, Leap, Request, Span
 
 
 class Flying(Sequence):
@@ -56,15 +57,52 @@ class Flying(Sequence):
         """With whom it decodes; what follows from the batches of all is not in its own fields then."""
 
 
-class Launch:
+def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 1) -> float:
+    """When a batch whose step is *leap* leaves the last stage, if it may enter the first one at *ready_s* [s].
+
+    *free_s* says when each stage is free, and does so afterwards. A batch waits for each stage, not for a place behind
+    it. Of several *pieces* each is handed on as soon as a stage has it.
+    """
+    stage_s, enters_s = leap.first_s - leap.last_s / len(free_s), ready_s
+    for stage, stage_free_s in enumerate(free_s):
+        enters_s = max(enters_s, stage_free_s)
+        free_s[stage] = enters_s + stage_s
+        enters_s += stage_s / pieces
+    free_s[-1] += leap.last_s
+    return free_s[-1]
+
+
+class Passage:
+    """The way of one batch through the stages."""
+
+    __slots__ = ("end_s", "entered_s", "load", "stage_s")
+
+    def __init__(self) -> None:
+        self.entered_s = self.stage_s = self.load = 0.0
+        self.end_s = inf
+        """When it leaves the last stage; inf while it is not in flight."""
+
+    def enter(self, leap: Leap, free_s: list[float], ready_s: float, pieces: int = 1) -> None:
+        """The batch, whose step is *leap*, may enter the first stage at *ready_s*; see `pass_through`."""
+        self.stage_s, self.load = leap.first_s, leap.load
+        self.entered_s = max(ready_s, free_s[0])
+        self.end_s = pass_through(free_s, ready_s, leap, pieces)
+
+    def busy_s(self, now: float) -> float:
+        """Return the time for which the batch has kept a stage busy at *now* [s]."""
+        return self.stage_s * min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
+
+
+class Launch(Passage):
     """A batch in flight."""
 
     __slots__ = (
-        "_admissions", "batch", "blocked_by", "chunks", "cohort", "end_s", "entered_s", "load", "number", "parts",
-        "ready_s", "recomputed_in_step", "sampled", "shared_s", "stage_s",
+        "_admissions", "batch", "blocked_by", "chunks", "cohort", "number", "parts", "ready_s", "recomputed_in_step",
+        "sampled", "shared_s",
     )  # fmt: skip
 
     def __init__(self, chunks: dict[Flying, int], window: int, blocked_by: str) -> None:
+        super().__init__()
         self.chunks = chunks
         """Of all but the cohort."""
         self.cohort: Cohort | None = None
@@ -80,7 +118,7 @@ class Launch:
         self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
         self.sampled: set[Flying] = set()
         """Who gets a token at its end."""
-        self.entered_s = self.end_s = self.stage_s = self.load = self.shared_s = 0.0
+        self.shared_s = 0.0
 
     def board(self, cohort: "Cohort", count: int, kv_tokens: int) -> None:
         """The *count* members of *cohort* with *kv_tokens* of context are in it, too."""
@@ -113,10 +151,6 @@ class Launch:
         chunks = {index: new for index, new in indices.items() if index in prompts}
         decoding = frozenset(indices) - prompts
         return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding, place)
-
-    def flown(self, now: float) -> float:
-        """The share of its flight that is over at *now*."""
-        return min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
 
 
 class Cohort:
@@ -216,21 +250,16 @@ class Cohort:
 
 def _batch(chunks: dict[Flying, int], window: int) -> Batch:
     batch = Batch()
-    sampled = kv_tokens = 0
+    sampled = 0
     for one, new in chunks.items():
         context = one.computed
         sampled += context + new == one.tokens + one.placeholders
         if one.decoding:
-            kv_tokens += context
-            if window:
-                batch.windowed_kv_tokens += min(context, window)
-                batch.windowed_growing_seqs += context < window
+            add_decode(batch, context, window)
         else:
             batch.prefill_seqs += 1
-            batch.prefill_tokens += new
-            batch.prefill_context_tokens += context
-            batch.prefill_attention_pairs += new * context + new * (new + 1) // 2
-    batch.decode_seqs, batch.sampled_seqs, batch.kv_tokens = len(chunks) - batch.prefill_seqs, sampled, kv_tokens
+            add_prompt(batch, context, new)
+    batch.decode_seqs, batch.sampled_seqs = len(chunks) - batch.prefill_seqs, sampled
     return batch
 
 
@@ -254,9 +283,7 @@ class StageSchedule:
         """Whether the batch being formed contained a prompt chunk of a request that it preempted later."""
         self._calls = self._steps = 0
         self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
-        self._prompts_at = -limits.prefill_schedule_interval
-        self._left_waiting = self._prompts_wait = False
-        self._longest_chunk = limits.max_model_len
+        self._pacing = PromptPacing(limits)
         self._admissions = 0
         self._together = self.TOGETHER and not limits.window
         self._cohorts: list[Cohort] = []
@@ -269,32 +296,31 @@ class StageSchedule:
         self._preempted = self._prompt_withdrawn = False
         self.blocked_by = ""
         self.cached_in_step = 0
-        soon = self._steps - self._prompts_at < limits.prefill_schedule_interval
-        self._prompts_wait = soon and not self._left_waiting and any(one.decoding for one in self.running)
-        alone = len(self.running) + len(self.waiting) == 1
-        self._longest_chunk = limits.long_prefill_token_threshold or limits.max_model_len
-        if alone:
-            self._longest_chunk = limits.max_model_len
+        pacing = self._pacing
+        if pacing.limited:
+            pacing.begin_step(self._steps, len(self.running) + len(self.waiting), self._somebody_decodes)
         chunks: dict[Flying, int] = {}
         cohort = self._cohort()
         budget = self._serve_running(chunks, cohort)
-        spaced = limits.prefill_schedule_interval > 1
-        prompts = spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
+        prompts = pacing.spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
         if self._preempted:
             self.blocked_by = "kv"
         else:
             self._admit(chunks, budget, now)
-            if spaced and not self._prompts_wait:
-                self._left_waiting = self.waiting.first(lambda one: not one.passed_over) is not None
+            if pacing.spaced:
+                pacing.admitted(left=self.waiting.first(lambda one: not one.passed_over) is not None)
         if not chunks and (cohort is None or not cohort.members):
             return None
         launch = Launch(chunks, limits.window or 0, self.blocked_by)
-        if prompts or (spaced and any(not one.decoding and one.tokens - one.computed > 1 for one in chunks)):
-            self._prompts_at = self._steps
+        if prompts or (pacing.spaced and any(not one.decoding and one.tokens - one.computed > 1 for one in chunks)):
+            pacing.computes(self._steps)
         self._steps += 1
         self._count(launch)
         self._gather(launch, cohort)
         return launch
+
+    def _somebody_decodes(self) -> bool:
+        return any(one.decoding for one in self.running)
 
     def by_itself(self, on: bool) -> None:
         """Whether from now on each request is looked at by itself."""
@@ -324,7 +350,7 @@ class StageSchedule:
             return all(len(cohort.members) <= budget for cohort in ready)
         for one in self.running:
             if one.cohort is None:
-                new = min(one.tokens + one.placeholders - one.computed, self._longest_chunk)
+                new = min(one.tokens + one.placeholders - one.computed, self._pacing.longest_chunk)
             else:
                 new = int(one.cohort in ready)
             if new and budget <= 0:
@@ -349,9 +375,7 @@ class StageSchedule:
 
     def place(self, asked: int) -> str:
         """Where request number *asked* is: running, queued or nowhere (empty)."""
-        if any(one.request.index == asked for one in self.running):
-            return "running"
-        return "queued" if self.waiting.has(asked) else ""
+        return place(asked, self.waiting.has(asked), self.running)
 
     def _count(self, launch: Launch) -> None:
         """The new tokens of *launch* count as computed."""
@@ -384,8 +408,8 @@ class StageSchedule:
             if not new or (coming and one.made + coming >= one.output_tokens):
                 continue
             if not one.decoding:
-                new = self._cut(one, one.computed, min(new, self._longest_chunk, budget))
-                if not new or self._prompts_wait:
+                new = self._cut(one, one.computed, min(new, self._pacing.longest_chunk, budget))
+                if not new or self._pacing.wait:
                     continue
             elif self._goes_on(one):
                 chunks[one] = 1
@@ -502,9 +526,9 @@ class StageSchedule:
         return not one.stale
 
     def _chunk(self, left: int, budget: int) -> int:
-        if self._prompts_wait and left > 1:
+        if self._pacing.wait and left > 1:
             return 0
-        left = min(left, self._longest_chunk)
+        left = min(left, self._pacing.longest_chunk)
         return min(left, budget) if self.limits.chunked_prefill or left <= budget else 0
 
     def _cut(self, one: Flying, start: int, new: int) -> int:

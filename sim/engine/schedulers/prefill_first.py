@@ -22,18 +22,18 @@ the requests that stay have made of their answers so far, and 20 tokens more for
 after each step with prompts, and otherwise every `interval` decode steps. In between a request waits unread, whatever
 is free.
 
-`OverlapRank` is SGLang's overlap scheduler. In `managers/scheduler.py` (`event_loop_overlap`) a step is launched before
-the result of the one before it is looked at, so it is formed when that one begins: a request that arrives meanwhile
-waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes such a request once
-more in the step that was formed meanwhile; that row is left out here. A request that is retracted then loses the token
-that is being made.
+`SglangRank` with `ahead` is SGLang's overlap scheduler. In `managers/scheduler.py` (`event_loop_overlap`) a step is
+launched before the result of the one before it is looked at, so it is formed when that one begins: a request that
+arrives meanwhile waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes such
+a request once more in the step that was formed meanwhile; that row is left out here. A request that is retracted then
+loses the token that is being made.
 """
 
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.limits import RankLimits
-from sim.engine.schedulers.vllm import AsyncRank, Flight, Rank
+from sim.engine.schedulers.vllm import Flight, Rank
 from sim.engine.schedulers.waiting_queue import PrefixQueue, WaitingQueue
 from sim.engine.sequence import Sequence
 from sim.records import Progress, Request
@@ -48,14 +48,14 @@ with one of them to go last."""
 class PrefillFirstRank(Rank):
     """One rank on which prompts go first."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        super().__init__(limits, pool, waiting)
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+        super().__init__(limits, pool, waiting, ahead)
         self._kept_free = int(limits.watermark * pool.usable)
         self._answers = None
         self._sorted = limits.longest_prefix_first
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`; decodes take no part of the budget."""
+        """See `RankSchedule.may_admit`; decodes take no part of the budget."""
         hits = self.pool.lookup(sequence)
         return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
@@ -213,8 +213,8 @@ LONGEST_ANSWER = 4096
 class SglangRank(PrefillFirstRank):
     """One rank under SGLang's rules."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        super().__init__(limits, pool, waiting)
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+        super().__init__(limits, pool, waiting, ahead)
         self._inbox = Inbox(limits.scheduler_recv_interval)
         self._ratio = NewTokenRatio(limits.schedule_conservativeness or 0.0)
         self._max_prefill_tokens = limits.max_prefill_tokens or limits.max_num_batched_tokens
@@ -237,30 +237,30 @@ class SglangRank(PrefillFirstRank):
         """The next step tries to admit the head of the queue, full or not."""
 
     def enqueue(self, sequence: Sequence) -> bool:
-        """See `Entrance.enqueue`; where the scheduler polls, it arrives unread."""
+        """See `RankSchedule.enqueue`; where the scheduler polls, it arrives unread."""
         if self._inbox.interval == 1:
             return super().enqueue(sequence)
         self._inbox.unread.append(sequence)
         return True
 
     def queued(self) -> int:
-        """See `Entrance.queued`."""
+        """See `RankSchedule.queued`."""
         return super().queued() + len(self._inbox)
 
     def steps_until_read(self, steps: int) -> int:
-        """See `Entrance.steps_until_read`."""
+        """See `RankSchedule.steps_until_read`."""
         return self._inbox.steps_until_read(steps)
 
     def place(self, asked: int) -> str:
-        """See `Entrance.place`."""
+        """See `RankSchedule.place`."""
         return "unread" if self._inbox.has(asked) else super().place(asked)
 
     def turn_away(self, request: Request) -> Progress | None:
-        """See `Entrance.turn_away`."""
+        """See `RankSchedule.turn_away`."""
         return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`; who is unread may join once it is read."""
+        """See `RankSchedule.may_admit`; who is unread may join once it is read."""
         return self._inbox.interval > 1 or not self._full or self._preempts
 
     def _form(self, now: float) -> int:
@@ -391,11 +391,19 @@ class SglangRank(PrefillFirstRank):
 
     def _counted_on(self) -> int:
         """Tokens that those of the batch have yet to make, as far as is known and admission counts on them."""
-        return self._finishing.steps_left(self._step, LONGEST_ANSWER)
+        flight, step = self.flight, self._step
+        if flight is None:
+            return self._finishing.steps_left(step, LONGEST_ANSWER)
+        if not flight.prompts_only:  # one more of each is coming
+            return self._finishing.steps_left(step - 1, LONGEST_ANSWER) + len(flight.leaving)
+        coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in flight.first)
+        return self._finishing.steps_left(step, LONGEST_ANSWER) + coming + len(flight.leaving)
 
     def _left(self, one: Sequence) -> int:
         """Tokens that *one* of the batch has yet to make, as far as is known."""
-        return one.finish_step - self._step
+        if self.flight is not None and one in self.flight.leaving:
+            return 1
+        return one.finish_step - self._step + self._token_coming(one)
 
     def _made(self, one: Sequence) -> int:
         return one.output_tokens - self._left(one)
@@ -441,48 +449,29 @@ class SglangRank(PrefillFirstRank):
             self._ratio.decay(steps - self._preempted_in_step)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Schedule.commit`."""
+        """See `RankSchedule.commit`."""
         self._count_steps(steps, bool(self._chunks), not self._decodes_wait)
         return super().commit(steps, end_s)
 
+    def form_ahead(self, now: float) -> int:
+        """See `Rank.form_ahead`: the step after a last token knows which requests have left."""
+        steps = super().form_ahead(now)
+        return min(steps, 1) if self._awaits_last_tokens() else steps
 
-class OverlapRank(SglangRank, AsyncRank):
-    """One rank under SGLang's rules whose steps are formed one ahead."""
-
-    def form(self, now: float) -> int:
-        """See `Schedule.form`."""
-        steps = AsyncRank.form(self, now)
-        return min(steps, 1) if self._leaving else steps  # the step after that knows who has left
-
-    def close(self, flight: Flight) -> None:
-        """See `AsyncRank.close`."""
-        prompts = bool(flight.chunks)
-        super().close(flight)
-        self._count_steps(flight.steps, prompts, not flight.prompts_only)
-
-    def _counted_on(self) -> int:
-        runs, step = self._runs, self._step
-        if runs is None:
-            return super()._counted_on()
-        if not runs.prompts_only:  # one more of each is coming
-            return self._finishing.steps_left(step - 1, LONGEST_ANSWER) + len(self._leaving)
-        coming = sum(one.decoding and one.finish_step - step < LONGEST_ANSWER for one in runs.first)
-        return super()._counted_on() + coming + len(self._leaving)
-
-    def _left(self, one: Sequence) -> int:
-        if one in self._leaving:
-            return 1
-        return super()._left(one) + self._token_coming(one)
+    def closing(self, flight: Flight) -> None:
+        """See `Rank.closing`."""
+        self._count_steps(flight.steps, bool(flight.chunks), not flight.prompts_only)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
+        """Preempt *sequence*; a token under way for it is lost."""
         lost = self._token_coming(sequence)
-        Rank._preempt(self, sequence, withdrawn)
-        if lost and self._runs is not None:
+        self._requeue(sequence, withdrawn)
+        if lost and self.flight is not None:
             sequence.made -= 1
             sequence.tokens -= 1
-            self._runs.lost += 1
-            if sequence in self._runs.first:
-                self._runs.first.remove(sequence)
+            self.flight.lost += 1
+            if sequence in self.flight.first:
+                self.flight.first.remove(sequence)
 
     def _known(self, sequence: Sequence, computed: int, new: int) -> int:
-        return computed
+        return computed if self.flight is not None else computed + new

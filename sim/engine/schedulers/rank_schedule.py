@@ -4,8 +4,8 @@ A step changes no decoding sequence: with S the step counter, a sequence's conte
 S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who is preempted
 and who holds which KV blocks.
 
-`Entrance` has the queue of the rank and `Finishing` the order in which requests end. `Transit` has the KV blocks of
-prompts between two replicas: those that stay behind until they have been fetched, and those reserved for KV to come.
+`Finishing` has the order in which requests end. `Transit` has the KV blocks of prompts between two replicas: those that
+stay behind until they have been fetched, and those reserved for KV to come.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from sim.engine.kv.decode_steps import WindowedContexts
 from sim.engine.limits import RankLimits
 from sim.engine.lora import AdaptedBatch
 from sim.engine.schedulers.waiting_queue import AdapterQueue, FairQueue, WaitingQueue
-from sim.engine.sequence import Sequence, TimeShares, chunk_parts, recomputed_tokens
+from sim.engine.sequence import Sequence, TimeShares, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
 from sim.records import Batch, Progress, Request, Span
 
 
@@ -70,70 +70,6 @@ class Transit:
             else:
                 self._pool.release(sequence, held, False, computed)
         self._leaving.clear()
-
-
-class Entrance:
-    """The queue of a rank, those before it who brought the KV of their prompts, and whom it has let in."""
-
-    __slots__ = ("adapters", "joining", "pool", "read_s", "running", "transit", "waiting")
-
-    def __init__(self, pool: BlockPool, waiting: WaitingQueue) -> None:
-        self.pool = pool
-        self.waiting = waiting
-        self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
-        """Where requests may ask for LoRA adapters."""
-        self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
-        """In admission order."""
-        self.joining: deque[Sequence] = deque()
-        """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
-        self.transit = Transit(pool)
-        self.read_s = 0.0
-        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
-
-    def enqueue(self, sequence: Sequence) -> bool:
-        """*sequence* waits from now on; whether it is the next of its kind to join. Where blocks were reserved for it,
-        it brings the KV of its prompt.
-        """
-        if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
-            sequence.bring(blocks)
-            self.joining.append(sequence)
-            return len(self.joining) == 1
-        return self.waiting.add(sequence)
-
-    def _bring_adapter(self, sequence: Sequence) -> float:
-        """The LoRA adapter that *sequence* asks for comes to the GPU; how long that takes [s]."""
-        return 0.0 if self.adapters is None else self.adapters.bring(sequence.request.adapter)
-
-    def queued(self) -> int:
-        """Requests that wait for admission."""
-        return len(self.waiting) + len(self.joining)
-
-    def place(self, asked: int) -> str:
-        """Where request number *asked* is: running, queued or nowhere (empty)."""
-        if any(one.request.index == asked for one in self.running):
-            return "running"
-        return "queued" if self.waiting.has(asked) or any(one.request.index == asked for one in self.joining) else ""
-
-    def steps_until_read(self, steps: int) -> int:
-        """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
-        return steps
-
-    def blocks_ahead(self, steps: int) -> int:
-        """KV blocks that steps 2 to *steps* of those under way take: none where they are held from the start."""
-        return 0
-
-    def turn_away(self, request: Request) -> Progress | None:
-        """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
-        waiting = self.waiting.remove(request)
-        if waiting is not None:
-            self.pool.forget(waiting)
-            return Progress(0, waiting.made)
-        joining = next((one for one in self.joining if one.request is request), None)
-        if joining is None:
-            return None
-        self.joining.remove(joining)
-        self.pool.put_back(joining.held)
-        return Progress(joining.computed, joining.made)
 
 
 class Finishing:
@@ -193,7 +129,7 @@ class Finishing:
         return total
 
 
-class RankSchedule(Entrance, ABC):
+class RankSchedule(ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
     neighbours.
     """
@@ -201,12 +137,23 @@ class RankSchedule(Entrance, ABC):
     # next to each other in memory: hundreds of replicas share the caches
     __slots__ = (
         "_admissions", "_base_sum", "_chunked_prefill", "_chunks", "_decodes_wait", "_decoding", "_evicted",
-        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "batch", "blocked_by",
-        "cached_in_step", "overshoot", "preemptions", "recomputed_in_step", "seats", "shares",
+        "_finishing", "_max_num_batched_tokens", "_prefilling", "_step", "_windows", "adapters", "batch", "blocked_by",
+        "cached_in_step", "joining", "overshoot", "pool", "preemptions", "read_s", "recomputed_in_step", "running",
+        "seats", "shares", "transit", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        super().__init__(pool, waiting)
+        self.pool = pool
+        self.waiting = waiting
+        self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
+        """Where requests may ask for LoRA adapters."""
+        self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
+        """In admission order."""
+        self.joining: deque[Sequence] = deque()
+        """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
+        self.transit = Transit(pool)
+        self.read_s = 0.0
+        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
         self.batch = Batch()
         """The step formed last."""
         self.blocked_by = ""
@@ -237,6 +184,50 @@ class RankSchedule(Entrance, ABC):
         self._decodes_wait = False
         """The step formed last computes prompts only: those who decode stand still."""
         self._windows = WindowedContexts(limits.window) if limits.window else None
+
+    def enqueue(self, sequence: Sequence) -> bool:
+        """*sequence* waits from now on; whether it is the next of its kind to join. Where blocks were reserved for it,
+        it brings the KV of its prompt.
+        """
+        if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
+            sequence.bring(blocks)
+            self.joining.append(sequence)
+            return len(self.joining) == 1
+        return self.waiting.add(sequence)
+
+    def _bring_adapter(self, sequence: Sequence) -> float:
+        """The LoRA adapter that *sequence* asks for comes to the GPU; how long that takes [s]."""
+        return 0.0 if self.adapters is None else self.adapters.bring(sequence.request.adapter)
+
+    def queued(self) -> int:
+        """Requests that wait for admission."""
+        return len(self.waiting) + len(self.joining)
+
+    def place(self, asked: int) -> str:
+        """Where request number *asked* is: running, queued or nowhere (empty)."""
+        waits = self.waiting.has(asked) or any(one.request.index == asked for one in self.joining)
+        return place(asked, waits, self.running)
+
+    def steps_until_read(self, steps: int) -> int:
+        """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
+        return steps
+
+    def blocks_ahead(self, steps: int) -> int:
+        """KV blocks that steps 2 to *steps* of those under way take: none where they are held from the start."""
+        return 0
+
+    def turn_away(self, request: Request) -> Progress | None:
+        """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
+        waiting = self.waiting.remove(request)
+        if waiting is not None:
+            self.pool.forget(waiting)
+            return Progress(0, waiting.made)
+        joining = next((one for one in self.joining if one.request is request), None)
+        if joining is None:
+            return None
+        self.joining.remove(joining)
+        self.pool.put_back(joining.held)
+        return Progress(joining.computed, joining.made)
 
     @property
     def pace(self) -> float:
@@ -316,7 +307,7 @@ class RankSchedule(Entrance, ABC):
         """Return how many draft tokens *sequence* is padded with if it is admitted with its first *known* tokens."""
         return 0
 
-    def _pad(self, sequence: Sequence, padding: int) -> None:
+    def _pad(self, sequence: Sequence, padding: int) -> None:  # noqa: B027
         """Add *padding* draft tokens to the chunk of *sequence*, just admitted."""
 
     def _continue_prompt(self, budget: int) -> int:
@@ -363,20 +354,15 @@ class RankSchedule(Entrance, ABC):
         if not self._chunks and not batch.prefill_seqs:
             return
         batch.prefill_seqs = len(self._chunks)
-        tokens = context = pairs = 0
+        batch.prefill_tokens = batch.prefill_context_tokens = batch.prefill_attention_pairs = 0
         for sequence, chunk in self._chunks:
             computed = sequence.computed
             if sequence.brought:
                 self._fill_continued(computed)
                 continue
-            tokens += chunk
-            context += computed
-            pairs += chunk * computed + chunk * (chunk + 1) // 2
+            add_prompt(batch, computed, chunk)
             batch.sampled_seqs += computed + chunk == sequence.tokens
             self.recomputed_in_step += recomputed_tokens(sequence, chunk)
-        batch.prefill_tokens = tokens
-        batch.prefill_context_tokens = context
-        batch.prefill_attention_pairs = pairs
 
     def _fill_continued(self, context: int) -> None:
         """Writes one into `batch` whose answer goes on here with the KV that it brought: it decodes like the others."""
@@ -384,10 +370,7 @@ class RankSchedule(Entrance, ABC):
         batch.prefill_seqs -= 1
         batch.decode_seqs += 1
         batch.sampled_seqs += 1
-        batch.kv_tokens += context
-        if self._windows:
-            batch.windowed_kv_tokens += min(context, self._windows.window)
-            batch.windowed_growing_seqs += context < self._windows.window
+        add_decode(batch, context, self._windows.window if self._windows else None)
 
     def _steps_until_finish(self) -> int:
         """Steps that a pure decode batch may take: until a finish or a context that reaches the window."""
@@ -505,17 +488,9 @@ class RankSchedule(Entrance, ABC):
         if last:
             shares.settle(self.running)
 
-    def _start_clock(self, sequence: Sequence) -> None:
-        """From now on *sequence* takes its part of the time per token."""
-        sequence.token_s = self.shares.token_s
-
-    def _stop_clock(self, sequence: Sequence) -> None:
-        if self.shares.token_s:
-            sequence.busy.decode_s += self.shares.token_s - sequence.token_s
-
     def _enter_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = True
-        self._start_clock(sequence)
+        self.shares.start(sequence)
         self._decoding += 1
         self._base_sum += sequence.base
         if self._windows:
@@ -523,7 +498,7 @@ class RankSchedule(Entrance, ABC):
 
     def _leave_decoding(self, sequence: Sequence) -> None:
         sequence.decoding = False
-        self._stop_clock(sequence)
+        self.shares.stop(sequence)
         self._decoding -= 1
         self._base_sum -= sequence.base
         if self._windows:

@@ -27,7 +27,7 @@ class ReserveRank(RankSchedule):
     """One rank whose requests reserve all their KV blocks at admission."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`."""
+        """See `RankSchedule.may_admit`."""
         return (
             len(self.running) < self.seats
             and self._decoding < self._max_num_batched_tokens
@@ -47,7 +47,7 @@ class ReserveRank(RankSchedule):
         self.pool.take(sequence.held - hits)
 
     def form(self, now: float) -> int:
-        """See `Schedule.form`."""
+        """See `RankSchedule.form`."""
         self.blocked_by = ""
         if not self.running and not self.waiting:
             return 0
@@ -111,7 +111,7 @@ class UnifiedRank(Rank):
         """The step formed last has more tokens than there were cells: those in slots end with it."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`."""
+        """See `RankSchedule.may_admit`."""
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
@@ -146,7 +146,7 @@ class UnifiedRank(Rank):
             super()._schedule_chunk(sequence, fits)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Schedule.commit`; those whom the cache has no cells for leave, too, with `rejected` set."""
+        """See `RankSchedule.commit`; those whom the cache has no cells for leave, too, with `rejected` set."""
         left = super().commit(steps, end_s)
         if self._breaks or not self.pool.free:
             left += self._end_all()

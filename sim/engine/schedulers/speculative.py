@@ -17,10 +17,10 @@ from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.decode_steps import Slots, WindowedContexts
 from sim.engine.limits import RankLimits
 from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import AsyncRank, Flight, Rank
+from sim.engine.schedulers.vllm import Flight, Rank
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
-from sim.records import Progress, Request
+from sim.records import Progress
 
 PARTS = 1 << 16
 """A pace is a multiple of this part of a token: then contexts and their sums are exact."""
@@ -32,9 +32,10 @@ NEVER = 1 << 62
 class DraftRank(Rank):
     """One rank whose decoding sequences come several tokens further in a step."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        super().__init__(limits, pool, waiting)
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+        super().__init__(limits, pool, waiting, ahead)
         self._drafts = limits.draft_tokens
+        self._longest = limits.max_model_len
         self._accepts = limits.accepts
         self._per_decode = 1 + self._drafts
         self._answers = None
@@ -91,7 +92,7 @@ class DraftRank(Rank):
         # as in vLLM, not next to prompts, nor where all else in the step joins it, too
         if sequence.tokens - known > 1 or self._prompts_go_on or not (self._taken or known):
             return 0
-        room = min(self._max_num_batched_tokens, self._max_model_len - known - 1)
+        room = min(self._max_num_batched_tokens, self._longest - known - 1)
         return self._drafts if self._per_decode <= room else 0
 
     def _pad(self, sequence: Sequence, padding: int) -> None:
@@ -126,7 +127,7 @@ class DraftRank(Rank):
         return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Schedule.commit`; who had fewer drafts comes less far."""
+        """See `RankSchedule.commit`; who had fewer drafts comes less far."""
         if self._cut is not None:
             sequence, lost = self._cut
             self._leave_decoding(sequence)
@@ -139,11 +140,15 @@ class DraftRank(Rank):
             self._cut, self._short = None, 0
         self._end_answer(sequence)
         super()._preempt(sequence, withdrawn)
-        self._pace.pop(sequence, None)
+        self.forget(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
         self._end_answer(sequence)
         super()._leave(sequence)
+        self.forget(sequence)
+
+    def forget(self, sequence: Sequence) -> None:
+        """See `Rank.forget`."""
         self._pace.pop(sequence, None)
 
     def _end_answer(self, sequence: Sequence) -> None:
@@ -185,18 +190,16 @@ class DraftRank(Rank):
         self._phases.remove(sequence)
 
 
-class AsyncDraftRank(DraftRank, AsyncRank):
+class AsyncDraftRank(DraftRank):
     """One rank that drafts and whose steps are formed one ahead."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
-        super().__init__(limits, pool, waiting)
+    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = True) -> None:
+        super().__init__(limits, pool, waiting, ahead)
         self._odd: dict[Sequence, tuple[int, int, int]] = {}
         """(step, context before the step under way, tokens behind which the step's own lie) where the step under way
         does not hold all the drafts of the sequence."""
         self._again: list[Sequence] = []
         """Whom drafts finish in the step under way: the step being formed computes them once more."""
-        self._before: dict[Sequence, int] = {}
-        """Contexts before the step under way of those who leave or gave way in it."""
 
     def _start(self, sequence: Sequence, step: int) -> tuple[int, int]:
         """Context before the step under way, and tokens behind which those of the step at counter *step* lie."""
@@ -234,9 +237,9 @@ class AsyncDraftRank(DraftRank, AsyncRank):
         context = self._context(sequence, self._step + 1)
         self._odd[sequence] = self._step + 1, context, context
 
-    def form(self, now: float) -> int:
-        """See `Schedule.form`; who is computed in vain makes no tokens."""
-        steps = AsyncRank.form(self, now)
+    def form_ahead(self, now: float) -> int:
+        """See `Rank.form_ahead`; who is computed in vain makes no tokens."""
+        steps = super().form_ahead(now)
         if not self._again:
             return steps
         for sequence in self._again:
@@ -267,8 +270,8 @@ class AsyncDraftRank(DraftRank, AsyncRank):
             self._finishing.rebuild(going_on)
         return still
 
-    def close(self, flight: Flight) -> None:
-        """See `AsyncRank.close`; who had fewer drafts comes less far."""
+    def closing(self, flight: Flight) -> None:
+        """See `Rank.closing`; who had fewer drafts comes less far."""
         if self._cut is not None:
             sequence, lost = self._cut
             context = self._context(sequence, self._step)
@@ -277,71 +280,58 @@ class AsyncDraftRank(DraftRank, AsyncRank):
             self._odd[sequence] = self._step + 1, context, context + self._per_decode - self._short
             self._enter_decoding(sequence)
             self._cut = None
-        super().close(flight)
 
-    def _end_decoding(self, sequence: Sequence) -> None:
+    def end_decoding(self, sequence: Sequence, flight: Flight) -> None:
+        """See `Rank.end_decoding`."""
         self._end_answer(sequence)
-        self._before[sequence] = context = self._start(sequence, self._step)[0]
+        flight.before[sequence] = context = self._start(sequence, self._step)[0]
         if context + 2 - sequence.request.prompt_tokens < sequence.output_tokens:
             self._again.append(sequence)
         else:
             self._leave_decoding(sequence)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
-        if (
-            self._runs is not None
-            and self._token_coming(sequence)
-            and sequence not in (*self._leaving, *self._runs.chunks)
-        ):
-            self._before[sequence] = self._start(sequence, self._step)[0]
+        flight = self.flight
+        if flight and self._token_coming(sequence) and sequence not in (*flight.leaving, *flight.chunks):
+            flight.before[sequence] = self._start(sequence, self._step)[0]
         if sequence in self._again:
             self._again.remove(sequence)
             self._leave_decoding(sequence)
             self._short = 0 if 0 < withdrawn < self._per_decode else self._short
         super()._preempt(sequence, withdrawn)
-        self._odd.pop(sequence, None)
 
     def _known(self, sequence: Sequence, computed: int, new: int) -> int:
-        if not self._token_coming(sequence):
+        flight = self.flight
+        if flight is None or not self._token_coming(sequence):
             return super()._known(sequence, computed, new)
-        if self._runs is not None and sequence in self._runs.chunks:
+        if sequence in flight.chunks:
             return computed
-        context = self._before[sequence] if sequence in self._leaving else self._start(sequence, self._step)[0]
+        context = flight.before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
         return context + min(new, 1)
 
-    def finish(self, flight: Flight, end_s: float) -> list[Request]:
-        """See `AsyncRank.finish`."""
-        self._before.clear()
-        return super().finish(flight, end_s)
-
-    def _made_before(self, sequence: Sequence, made: int) -> int:
-        context = self._before.get(sequence)
+    def made_before(self, sequence: Sequence, made: int, flight: Flight) -> int:
+        """See `Rank.made_before`."""
+        context = flight.before.get(sequence)
         return made - 1 if context is None else context + 1 - sequence.request.prompt_tokens
 
-    def _progress_before_last(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
+    def progress_before_last(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
+        """See `Rank.progress_before_last`."""
         chunk = flight.chunks.get(sequence)
         if chunk is not None:
-            made = sequence.made - (sequence.decoding or sequence in self._leaving)
+            made = sequence.made - (sequence.decoding or sequence in flight.leaving)
             return Progress(sequence.computed - chunk, made)
-        if not sequence.decoding and sequence not in self._leaving:
+        if not sequence.decoding and sequence not in flight.leaving:
             return Progress(sequence.computed, sequence.made)
-        context = self._before[sequence] if sequence in self._leaving else self._start(sequence, self._step)[0]
+        context = flight.before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
         return Progress(context, context + 1 - sequence.request.prompt_tokens)
 
-    def _known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+    def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
+        """See `Rank.known_when_dropped`."""
         self._end_answer(sequence)
         context, behind = self._start(sequence, self._step)
         return context + (in_step and behind > context)
 
-    def drop_evicted(self, formed: bool) -> bool:
-        """See `AsyncRank.drop_evicted`."""
-        evicted = list(self._evicted)
-        dropped = super().drop_evicted(formed)
-        for sequence in evicted:
-            self._odd.pop(sequence, None)
-            self._pace.pop(sequence, None)
-        return dropped
-
-    def _leave(self, sequence: Sequence) -> None:
-        super()._leave(sequence)
+    def forget(self, sequence: Sequence) -> None:
+        """See `Rank.forget`."""
+        super().forget(sequence)
         self._odd.pop(sequence, None)

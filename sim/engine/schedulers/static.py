@@ -27,11 +27,11 @@ class StaticRank(RankSchedule):
         """Members that have all their tokens and are computed along."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Schedule.may_admit`: nobody joins a batch under way."""
+        """See `RankSchedule.may_admit`: nobody joins a batch under way."""
         return False
 
     def form(self, now: float) -> int:
-        """See `Schedule.form`."""
+        """See `RankSchedule.form`."""
         self.blocked_by = ""
         if not self.running:
             self._gather(now)
@@ -83,7 +83,7 @@ class StaticRank(RankSchedule):
             budget -= chunk
 
     def evict(self, request: Request, whole_steps: int, stepping: bool) -> Progress:
-        """See `Schedule.evict`: a prompt leaves the batch; who decodes is computed along to the batch's end."""
+        """See `RankSchedule.evict`: a prompt leaves the batch; who decodes is computed along to the batch's end."""
         self._prompts = deque(sequence for sequence in self._prompts if sequence.request is not request)
         return super().evict(request, whole_steps, stepping)
 

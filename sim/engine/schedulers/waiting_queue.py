@@ -19,6 +19,21 @@ def _payer(request: Request) -> Payer:
     return request.service, request.tenant
 
 
+def _newest(running: list[Any]) -> Any:
+    """Return the sequence of *running*, in admission order, that is preempted next where the queue is fcfs."""
+    return running[-1]
+
+
+def _remove_from(heap: list[tuple[Any, Sequence]], request: Request) -> Sequence | None:
+    """Take the sequence of *request* out of *heap*; None if it is not there."""
+    found = next((entry for entry in heap if entry[1].request is request), None)
+    if found is None:
+        return None
+    heap.remove(found)
+    heapify(heap)
+    return found[1]
+
+
 class OwnQueue(Protocol):
     """The queue of one tenant."""
 
@@ -131,10 +146,7 @@ class FairQueue:
         """Whether request number *asked* waits here."""
         return any(queue.has(asked) for queue in self._queues.values())
 
-    @staticmethod
-    def victim(running: list[Any]) -> Any:
-        """The next to be preempted: the newest of *running*, which is in admission order."""
-        return running[-1]
+    victim = staticmethod(_newest)
 
 
 class AdapterQueue:
@@ -204,15 +216,11 @@ class AdapterQueue:
 
     def remove(self, request: Request) -> Sequence | None:
         """Takes *request* out, wherever it stands; None if it does not wait here."""
-        heap = self._heaps.get(request.adapter, [])
-        found = next((entry for entry in heap if entry[1].request is request), None)
-        if found is None:
-            return None
-        heap.remove(found)
-        heapify(heap)
-        self.passed_over.discard(found[1])
-        self._drop_empty(request.adapter)
-        return found[1]
+        found = _remove_from(self._heaps.get(request.adapter, []), request)
+        if found is not None:
+            self.passed_over.discard(found)
+            self._drop_empty(request.adapter)
+        return found
 
     def _drop_empty(self, name: str) -> None:
         if not self._heaps[name]:
@@ -224,7 +232,7 @@ class AdapterQueue:
 
     def victim(self, running: list[Any]) -> Any:
         """The next to be preempted, of *running* in admission order."""
-        return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else running[-1]
+        return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else _newest(running)
 
 
 class FcfsQueue:
@@ -271,10 +279,7 @@ class FcfsQueue:
         """Whether request number *asked* waits here."""
         return any(one.request.index == asked for one in self._queue)
 
-    @staticmethod
-    def victim(running: list[Any]) -> Any:
-        """The next to be preempted: the newest of *running*, which is in admission order."""
-        return running[-1]
+    victim = staticmethod(_newest)
 
 
 class PrefixQueue(FcfsQueue):
@@ -341,12 +346,7 @@ class PriorityQueue:
 
     def remove(self, request: Request) -> Sequence | None:
         """Takes *request* out, wherever it stands; None if it does not wait here."""
-        found = next((entry for entry in self._heap if entry[1].request is request), None)
-        if found is None:
-            return None
-        self._heap.remove(found)
-        heapify(self._heap)
-        return found[1]
+        return _remove_from(self._heap, request)
 
     def has(self, asked: int) -> bool:
         """Whether request number *asked* waits here."""

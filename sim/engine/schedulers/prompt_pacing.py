@@ -1,0 +1,56 @@
+"""When vLLM's scheduler computes prompts, and how many tokens of one prompt in a step."""
+
+from collections.abc import Callable
+
+from sim.engine.limits import RankLimits
+
+
+class PromptPacing:
+    """State of `prefill_schedule_interval` and `long_prefill_token_threshold`."""
+
+    __slots__ = (
+        "_computed_at", "_interval", "_left_waiting", "_long_prefill", "_max_model_len", "limited", "longest_chunk",
+        "spaced", "wait",
+    )  # fmt: skip
+
+    def __init__(self, limits: RankLimits) -> None:
+        self._interval = limits.prefill_schedule_interval
+        self._long_prefill = limits.long_prefill_token_threshold
+        self._max_model_len = limits.max_model_len
+        self.spaced = self._interval > 1
+        """Whether prompts wait for each other at all."""
+        self.limited = self.spaced or self._long_prefill > 0
+        """Whether `begin_step` changes anything."""
+        self.longest_chunk = limits.max_model_len
+        """Most tokens of one prompt in the step being formed."""
+        self.wait = False
+        """Whether the step being formed computes no prompts, because of the interval."""
+        self._computed_at = -self._interval
+        """Counter of the last step that computed prompts; one with a single token to compute when admitted is none."""
+        self._left_waiting = False
+        """Whether the last step that computed prompts left requests in the queue: then the next one does not wait."""
+
+    def begin_step(self, step: int, requests: int, decodes: Callable[[], bool]) -> None:
+        """Set the limits of the step at counter *step*, with *requests* that run or wait, some of which may decode."""
+        if self.spaced:
+            soon = step - self._computed_at < self._interval
+            self.wait = soon and not self._left_waiting and decodes()
+        if self._long_prefill:
+            self.longest_chunk = self._max_model_len if requests == 1 else self._long_prefill
+
+    def admitted(self, left: bool) -> None:
+        """The step has admitted what it could and *left* requests in the queue, those that were passed over apart."""
+        if not self.wait:
+            self._left_waiting = left
+
+    def computes(self, step: int) -> None:
+        """The step at counter *step* computes prompts."""
+        self._computed_at = step
+
+    def steps_to_wait(self, step: int) -> int:
+        """Return how many steps from counter *step* on pass before prompts are computed again."""
+        return self._computed_at + self._interval - step
+
+    def most_of_first(self, tokens: int) -> int:
+        """Return how many of a prompt's *tokens* its first chunk may have where it is not alone."""
+        return min(tokens, self._long_prefill or tokens)
