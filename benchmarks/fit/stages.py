@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from record import Steps
 
 from sim.fidelity.names import family_of
-from sim.steptime import RooflineStepTime
-from sim.steptime.attention_heads import OneCall
+from sim.steptime.attention import OneCall
 from sim.steptime.gemm import Product
+from sim.steptime.roofline import RooflineStepTime
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]

@@ -15,7 +15,7 @@ from sim.catalogue.quantization import native_quantization, padded
 from sim.catalogue.value import Value
 from sim.claims.formulas import FORMULAS, formula_wrong
 from sim.jobs.load import load_job
-from sim.memory import Layout, stage_weight_bytes
+from sim.memory.weights import Layout, stage_weight_bytes
 from sim.scenario.claim import Arithmetic, Capacity, Catalogued, Cheapest, LedgerLine, Memory, Run, Weights
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.reading.layers import options

@@ -19,8 +19,7 @@ from sim.fleet.admission import doors_of, gated
 from sim.fleet.arrivals import Clock, Send, Source, collector_paused, source_of
 from sim.fleet.autoscaling import Autoscaled
 from sim.fleet.caches import clear_caches, fill_caches, inform
-from sim.fleet.failures import Breakdowns, Losses
-from sim.fleet.interruptions import SpotMarket, Upkeep, Withdrawals
+from sim.fleet.failures import Breakdowns, Losses, SpotMarket, Upkeep, Withdrawals
 from sim.fleet.kv_transfer import Handover, Ways
 from sim.fleet.metering import MeterLog, with_time_of_its_own
 from sim.fleet.pool import engines_per_replica, replica_engines

@@ -34,7 +34,7 @@ from sim.engine.schedulers.static import StaticRank
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
-from sim.memory import KvTier
+from sim.memory.weights import KvTier
 from sim.records import Batch, Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB

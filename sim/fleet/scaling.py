@@ -11,7 +11,7 @@ from math import inf
 import simpy
 
 from sim.coldstart import Stage, Transfer
-from sim.cost import MIDNIGHT
+from sim.cost.clock import MIDNIGHT
 from sim.fleet.pool import engines_per_replica
 from sim.fleet.replica import Lives, State
 from sim.fleet.routing import Roster

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
-from sim.cost import Ledger
+from sim.cost.ledger import Ledger
 from sim.jobs import outcome as queue_columns
 from sim.jobs import report as queue_picture
 from sim.jobs import report as queue_tables

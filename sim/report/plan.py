@@ -10,8 +10,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from sim.cost import MultiYear
-from sim.cost.multi_year import ExistingUnits
+from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.language import N_, _, ngettext, retold
 from sim.report.assumptions import assumptions, one_per_fleet, sources, weak_values
 from sim.report.charts.vega_lite import Drawn

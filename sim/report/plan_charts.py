@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.cost import MultiYear
+from sim.cost.multi_year import MultiYear
 from sim.language import _
 from sim.report.charts.capacity_steps import SHORT, Step, StepChart, step_figure
 from sim.report.charts.drawing import FAINT, HEAD, INK, MARGIN, SMALL, SOFT, draw, figure_of, wrapped, write_png

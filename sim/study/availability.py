@@ -17,7 +17,7 @@ import numpy as np
 
 from sim.cost.operations import Operations
 from sim.failures import Failures
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import engines_per_replica
 from sim.records import FleetLog
 from sim.scenario.experiment import Fleet, Pool

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from sim.case import CaseResult
-from sim.cost import CostPlan, Ledger
 from sim.cost.charge import amount_usd
+from sim.cost.cost_plan import CostPlan
+from sim.cost.ledger import Ledger
 from sim.cost.metering import Window
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 

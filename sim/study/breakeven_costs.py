@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan, token_api
+from sim.cost import token_api
 from sim.cost.cash_flow import Flows, mean_flows, with_peak
+from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.time_value import Horizon, discount_factor, price_in
 from sim.scenario.schema import Scenario

@@ -18,9 +18,10 @@ from math import ceil, fsum, inf
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan, MultiYear
+from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import together
+from sim.cost.multi_year import MultiYear
 from sim.cost.rental import Rent
 from sim.cost.time_value import discount_factor, price_factor
 from sim.cost.token_api import ApiTariff

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from sim.cost import Ledger
+from sim.cost.ledger import Ledger
 from sim.language import N_, _, retold
 from sim.report.assumptions import notes
 from sim.report.charts.panels import ChartCurve, Panel, style

@@ -15,7 +15,7 @@ from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine, StagesEngine
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
 from sim.records import Batch, Request
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 from sim.yamlio import read
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))

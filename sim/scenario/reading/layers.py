@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.infile import why_outside
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted

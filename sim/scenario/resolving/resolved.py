@@ -16,9 +16,12 @@ from sim.batching.sharing import Sharing
 from sim.catalogue.gpu import Gpu, Mig, sms_share
 from sim.catalogue.value import Value
 from sim.coldstart import Start
-from sim.cost import CarbonPlan, Clock, CostPlan
+from sim.cost.carbon import CarbonPlan
+from sim.cost.clock import Clock
+from sim.cost.cost_plan import CostPlan
 from sim.failures import Domain, Maintenance, Spares, Spot
-from sim.memory import KvTier, MemoryFit
+from sim.memory.fit import MemoryFit
+from sim.memory.weights import KvTier
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing

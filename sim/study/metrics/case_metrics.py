@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sim.case import CaseResult, of_services, priced
 from sim.cost.charge import Paid
 from sim.cost.metering import NOT_RENTED, Window
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import engines_per_replica
 from sim.fleet.replica import State
 from sim.records import Interval

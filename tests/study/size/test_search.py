@@ -28,7 +28,7 @@ from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 from sim.study.execution.cores import Cores
 from sim.study.execution.store import load_case
 from sim.study.size.bounds import GRID_MARGIN, Floor, OfferedLoad, Prospects
