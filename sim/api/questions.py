@@ -34,8 +34,9 @@ from sim.report.words.text import question_of
 from sim.scenario.reading.load import load, load_for_size
 from sim.scenario.slo import Slo
 from sim.study.breakeven import BreakevenAnswer, why_no_breakeven
-from sim.study.capacity import Capacity, LoadAxis, precision_of, why_no_capacity
+from sim.study.capacity import Capacity, precision_of, why_no_capacity
 from sim.study.capacity_tolerance import RELATIVE
+from sim.study.load_axis import LoadAxis
 from sim.study.plan import Outlook, why_no_plan
 from sim.study.sensitivity import why_no_sensitivity
 from sim.study.size.bounds import why_no_size

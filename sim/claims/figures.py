@@ -25,10 +25,11 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.spec import Spec
 from sim.study.at_capacity import at_capacity
-from sim.study.capacity import LoadAxis, capacities, why_no_capacity
+from sim.study.capacity import capacities, why_no_capacity
 from sim.study.execution.cases import do_all, jobs_of, limits
 from sim.study.execution.cores import Cores
 from sim.study.execution.store import StoredCase
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import FEWEST, half_width, mean
 from sim.study.points import summarize
 from sim.study.size.bounds import why_no_size

@@ -327,7 +327,8 @@ def capacity(asked: Asked) -> None:
     from sim.deliver.questions import deliver_capacity
     from sim.report.capacity import capacity_document, capacity_rows, capacity_table, findings
     from sim.report.words.precision import unsettled
-    from sim.study.capacity import LoadAxis, precision_of, why_no_capacity
+    from sim.study.capacity import precision_of, why_no_capacity
+    from sim.study.load_axis import LoadAxis
 
     scenario = asked.scenario
     asked.refuse(why_no_capacity(scenario))

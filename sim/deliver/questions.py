@@ -21,11 +21,12 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.sensitivity import Sensitivity
 from sim.study.breakeven import BreakevenAnswer, decide
 from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity, LoadAxis, capacities, precision_of
+from sim.study.capacity import Capacity, capacities, precision_of
 from sim.study.capacity_tolerance import RELATIVE
 from sim.study.cost_gap import Explained, explain
 from sim.study.execution.cases import POINTS, Workplace
 from sim.study.execution.store import discard_unfinished
+from sim.study.load_axis import LoadAxis
 from sim.study.plan import Outlook, outlooks, part_loads
 from sim.study.sensitivity import USD, swings
 

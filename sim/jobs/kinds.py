@@ -22,11 +22,11 @@ from sim.jobs.report import verdict as queue_verdict
 from sim.jobs.schema import QueueScenario
 from sim.language import N_, _
 from sim.records import Interval
-from sim.report.assumptions import notes
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
 from sim.report.page.page import Mark, Table, picture, render_page, text_table, write_picture
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
+from sim.report.sources import notes
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import first_sentence
 from sim.training import outcome as job_columns

@@ -36,7 +36,8 @@ from sim.report.words.units import noun, verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.at_capacity import at_capacity, capacity_differences
-from sim.study.capacity import Capacity, LoadAxis, precision_of
+from sim.study.capacity import Capacity, precision_of
+from sim.study.load_axis import LoadAxis
 
 TEMPLATE = "capacity.html.j2"
 Row = Mapping[str, Any]

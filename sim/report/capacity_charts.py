@@ -18,7 +18,8 @@ from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.service_level import exactly, load_label, name_of
 from sim.report.words.text import LIMITS, percent, plain
 from sim.scenario.slo import Slo
-from sim.study.capacity import Capacity, LoadAxis, TriedLoad
+from sim.study.capacity import Capacity, TriedLoad
+from sim.study.load_axis import LoadAxis
 
 WIDTH_IN, SEARCH_IN, ROW_IN = 11.6, 3.0, 0.34
 LEFT_IN, RIGHT_IN, GAP_IN = 0.75, 0.3, 0.9

@@ -41,10 +41,11 @@ from sim.scenario.year import (
     peak_to_mean,
     usual_load,
 )
-from sim.study.capacity import Capacity, LoadAxis
+from sim.study.capacity import Capacity
 from sim.study.discounting import horizon_of, levelised
 from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import held_tokens_per_s, mean_tokens, rate_per_load
 from sim.study.rebill import Bill, Rebilling
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR

@@ -18,7 +18,8 @@ from sim.language import _
 from sim.report.charts.fonts import glyphs, lines_of, settings, shortened
 from sim.report.charts.layout import BOLDER, GLYPH_WIDTH, Scale, Text, core, lay_out, on_the_edge
 from sim.report.charts.layout import INK as INK
-from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, Span, dashes, style
+from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, Span, style
+from sim.report.charts.sweep_panels import dashes
 from sim.study.points import Sweep
 
 SOFT, FAINT = "#666666", "#e3e3e3"

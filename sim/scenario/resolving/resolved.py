@@ -234,6 +234,16 @@ class PoolPlan:
         return self.scaled or self.standing_by > 0
 
     @property
+    def engines_per_replica(self) -> int:
+        """Engines that one replica consists of."""
+        return 1 if self.lockstep else self.data_parallel_size
+
+    @property
+    def gpus_per_engine(self) -> float | Fraction:
+        """GPUs that one engine keeps busy."""
+        return self.gpus_per_replica / self.engines_per_replica
+
+    @property
     def gpus(self) -> int | Fraction:
         """Of all replicas; a part of one where pools share a GPU that is cut into slices."""
         return self.replicas * self.gpus_per_replica

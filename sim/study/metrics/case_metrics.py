@@ -17,7 +17,6 @@ from sim.case import CaseResult, of_services, priced
 from sim.cost.charge import Paid
 from sim.cost.metering import NOT_RENTED, Window
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.pool import engines_per_replica
 from sim.fleet.replica import State
 from sim.records import Interval
 from sim.routing import PowerOfTwo, Random
@@ -90,7 +89,7 @@ def serving(result: CaseResult) -> Level:
 def _part(interval: Interval, pool: PoolPlan) -> float:
     """Return what part of a replica *interval* is of: one of several engines, or what one of several services has."""
     if not pool.gpus_per_replica:
-        return 1 / engines_per_replica(pool)
+        return 1 / pool.engines_per_replica
     return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
 
 
