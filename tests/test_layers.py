@@ -4,10 +4,10 @@
 cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
-catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile
+catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
 engine -> {records, units, rng}
 study -> benchdata -> catalogue
-{cli serve api deliver report scenario} -> language
+{cli serve api deliver report scenario} -> language -> message
 """
 
 import ast
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel"})
+BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message"})
 RECORDS = BASE | {"spec", "records", "registry"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "infile": frozenset(),
     "decimals": frozenset(),
     "otel": frozenset(),
-    "language": frozenset(),
+    "language": frozenset({"message"}),
+    "message": frozenset(),
     "yamlio": frozenset({"infile"}),
     "units": frozenset(),
     "rng": frozenset(),
@@ -178,6 +179,11 @@ def test_every_layer_of_the_arrow_exists(root: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_picture_shows_every_room(root: Path) -> None:
+    shown = re.findall(r'class="n">(\w+)<', (root / "docs/images/rooms.svg").read_text())
+    assert sorted(shown) == sorted(MAY_IMPORT.keys() - {"__init__", "__main__"})
+
+
 def test_what_is_imported_is_what_is_declared(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     declared = project["dependencies"] + [

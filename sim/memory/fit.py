@@ -19,6 +19,7 @@ from sim.memory.weights import (
     stage_layers,
     stage_weight_bytes,
 )
+from sim.message import Message, joined
 from sim.units import GB
 
 
@@ -216,9 +217,9 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     layout = wanted.layout
     problems = check_parallel(model, quantization, layout)
     if need is None:
-        problems.append(f"how {engine.name} uses GPU memory is not known")
+        problems.append(Message("how {name} uses GPU memory is not known", engine.name))
     if problems or need is None:
-        return _refused(gpu, layout, wanted.block_size, "; ".join(problems))
+        return _refused(gpu, layout, wanted.block_size, joined("; ", problems))
     host = HostWeights()
     if wanted.offload is not None:
         host = host_weights(wanted.offload, model, quantization, layout)
@@ -360,11 +361,26 @@ def _why_not(
     left = sum(stage.usable_bytes for stage in stages) * ranks - working
     cards = f"{layout.gpus}x {gpu.memory_nominal_gib.value:g} GB"
     if tightest.kv_bytes <= 0:
-        return f"needs {weights / GB:.1f} GB for {quantization.name} weights, {cards} leave {left / GB:.1f}"
-    what = f"one request of {wanted.max_model_len} tokens" if wanted.max_model_len else "one KV block"
-    return (
-        f"needs {smallest_kv / GB:.2f} GB of KV cache per GPU for {what}, "
-        f"{cards} leave {tightest.kv_bytes / GB:.2f} beside {tightest.weights_bytes / GB:.1f} GB of weights"
+        return Message(
+            "needs {weights:.1f} GB for {name} weights, {cards} leave {left:.1f}",
+            weights / GB,
+            quantization.name,
+            cards,
+            left / GB,
+        )
+    what = (
+        Message("one request of {max_model_len} tokens", wanted.max_model_len)
+        if wanted.max_model_len
+        else "one KV block"
+    )
+    return Message(
+        "needs {smallest_kv:.2f} GB of KV cache per GPU for {what}, {cards} leave {kv_bytes:.2f} "
+        "beside {weights_bytes:.1f} GB of weights",
+        smallest_kv / GB,
+        what,
+        cards,
+        tightest.kv_bytes / GB,
+        tightest.weights_bytes / GB,
     )
 
 
@@ -395,12 +411,20 @@ def what_fits(
     ways = list(_formats(gpu, model, quantization, engine, candidates, settings))
     size = _smallest_tensor_parallel(gpu, model, quantization, engine, settings)
     if size is not None:
-        ways.append(f"on {size}x {gpu.name} (tensor_parallel_size {size})")
+        ways.append(Message("on {size}x {name} (tensor_parallel_size {size})", size, gpu.name))
     depth = _smallest_pipeline(gpu, model, quantization, engine, settings)
     if depth is not None:
         tp = settings.get("tensor_parallel_size", 1)
-        ways.append(f"on {tp * depth}x {gpu.name} (tensor_parallel_size {tp}, pipeline_parallel_size {depth})")
-    return "fits " + ", or ".join(ways) if ways else ""
+        ways.append(
+            Message(
+                "on {tp}x {name} (tensor_parallel_size {tp_2}, pipeline_parallel_size {depth})",
+                tp * depth,
+                gpu.name,
+                tp,
+                depth,
+            )
+        )
+    return "fits " + joined(", or ", ways) if ways else ""
 
 
 def which_slices(
@@ -419,12 +443,12 @@ def which_slices(
     ways = list(_formats(sliced(card, profile), model, quantization, engine, candidates, settings))
     profiles = card.mig.profiles if card.mig else {}
     slices = [
-        f"{name} ({one.instances} on a GPU)"
+        Message("{name} ({instances} on a GPU)", name, one.instances)
         for name, one in profiles.items()
         if fit(sliced(card, name), model, quantization, engine, **settings).fits
     ]
-    ways += [f"on a slice {', '.join(slices)}"] if slices else []
-    return "fits " + ", or ".join(ways) if ways else ""
+    ways += [Message("on a slice {slices}", ", ".join(slices))] if slices else []
+    return "fits " + joined(", or ", ways) if ways else ""
 
 
 def _formats(

@@ -46,7 +46,7 @@ from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.sweep import as_data
 from sim.scenario.year import at_peak, year_plan
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.statistics import FEWEST
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.size.candidates import Sizing, TriedFleet, front
 from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
 from sim.units import HOURS_PER_MONTH
@@ -321,15 +321,18 @@ def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
             return
         more = _(
             "set replications to {replications} to halve the interval, or a longer horizon_s",
-            replications=4 * max(FEWEST, scenario.replications),
+            replications=4 * max(LEAST_FOR_INTERVAL, scenario.replications),
         )
         yield _(
             "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more
         )
         return
     bare = found is None or any(one.attained.interval is None for one in found.readings)
-    if bare and scenario.replications < FEWEST and not scenario.workload.deterministic:
-        yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=FEWEST)
+    if bare and scenario.replications < LEAST_FOR_INTERVAL and not scenario.workload.deterministic:
+        yield _(
+            "Fewer than {fewest} replications, so no interval: set replications to 5 or more.",
+            fewest=LEAST_FOR_INTERVAL,
+        )
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The reader's language: all that is said is in the catalogues, and files are the same whoever reads."""
 
+import ast
+import pickle
 import re
 from collections.abc import Callable, Iterable
 from io import BytesIO
@@ -15,6 +17,7 @@ from typer.exceptions import TyperException
 from sim.cli import _in_language
 from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, retold, speaking
 from sim.language.catalogue import catalogue, file_of
+from sim.message import Message, joined, parsed
 from sim.report.charts import fonts
 from tests.language.english import english, text_of
 from tests.language.messages import found
@@ -120,6 +123,32 @@ def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
     with speaking("zh"):
         assert retold(text) == told
         assert retold(told) == told
+
+
+def test_a_message_is_said_by_its_template_whatever_its_values_say() -> None:
+    closer = "; low: and high: cut it closer"
+    told = Message("may be drawn as {value:g}: {where}{message}{closer}", 0.6, "", Message("is {one}", 1), closer)
+    with speaking("zh"):
+        assert retold(told) == "可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
+        assert (
+            retold("site: " + pickle.loads(pickle.dumps(told))) == "site: 可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
+        )
+        assert retold(str(ValueError(Message("there is no file {shown}", "a.csv")))) == "没有文件 a.csv"
+        assert retold(joined("; ", ["is missing", Message("unknown key{meant_key}", "")])) == "缺失；未知的键"
+    assert told == "may be drawn as 0.6: is 1; low: and high: cut it closer"
+
+
+def test_every_message_has_as_many_values_as_places(root: Path) -> None:
+    calls = [
+        (node, f"{file.name}:{node.lineno}")
+        for file in (root / "sim").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Message"
+    ]
+    texts = [(node.args[0], len(node.args) - 1, place) for node, place in calls]
+    assert [place for text, _, place in texts if not isinstance(text, ast.Constant)] == []
+    wrong = [place for text, given, place in texts if len(parsed(ast.literal_eval(text))[1]) != given]
+    assert wrong == []
 
 
 def test_names_of_a_scenario_are_never_retold() -> None:

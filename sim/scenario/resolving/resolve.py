@@ -4,11 +4,13 @@ A plan lists the sourced values that it rests on, and only those: a flag on an u
 a computed step time are read off the inputs of its roofline, which `roofline_inputs` puts together.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,11 +29,14 @@ from sim.cost.cost_plan import CostPlan
 from sim.memory.fit import MemoryFit, fit, what_fits, which_slices
 from sim.memory.lora import slot_bytes
 from sim.memory.weights import host_weights
+from sim.message import joined
 from sim.power import LoadLaw, unpacks
 from sim.records import ONLY_SERVICE, StepTime
+from sim.registry import versions
 from sim.rng import stream
 from sim.routing.kv_transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
+from sim.scenario.reading.layers import files_of, state_of
 from sim.scenario.resolving.bind import (
     BoundPool,
     batch_coefficients,
@@ -400,6 +405,10 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
 
 
 SAMPLED_REQUESTS = 1000
+NOT_OF_FLEETS = ("name", "question", "seed", "replications", "slo", "horizon_s", "warmup_s", "sweep")
+"""Keys of a scenario that no fleet's plan depends on; nor does it on the arrivals of the workload."""
+MOST_PLANS = 50
+"""Plans of fleets that are kept for each catalogue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,9 +426,41 @@ class FleetPlan:
     kv_transfer: TransferPlan | None = None
 
 
-def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> FleetPlan:
-    """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
-    models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
+_PLANS: WeakKeyDictionary[Catalog, dict[str, FleetPlan]] = WeakKeyDictionary()
+
+
+def resolve_fleet(
+    scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None = None
+) -> FleetPlan:
+    """Return the plan of *fleet*, made once while all that it rests on stays the same: its scenario's keys, the files
+    that they name, and the *catalog*. A fleet with policies of the user's own is planned anew each time.
+
+    *models* are the bound models of each pool where the caller has them already. Raises CostError with every price
+    that is missing.
+    """
+    alone = scenario.model_copy(update={"fleets": (fleet,)})
+    said = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
+    if versions(said):
+        return _planned(scenario, fleet, catalog, models)
+    key = json.dumps([said, [state_of(file) for file in files_of(said)]])
+    plans = _PLANS.setdefault(catalog, {})
+    if key not in plans:
+        plan = _planned(scenario, fleet, catalog, models)
+        while len(plans) >= MOST_PLANS:
+            del plans[next(iter(plans))]
+        plans[key] = plan
+    return plans[key]
+
+
+_OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
+    "workload": {*Workload.model_fields} - {"arrivals"}
+}
+
+
+def _planned(
+    scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None
+) -> FleetPlan:
+    models = models or [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
     bound = [each[0] for each in models]
     names = pool_names(bound)
     slices = slices_of(bound, fleet, names)
@@ -583,7 +624,7 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
         advice = what_fits(pool.gpu, *wanted, **settings)
     else:
         advice = which_slices(pool.slicing.card, *wanted, pool.slicing.profile, **settings)
-    return f"{memory.reason}; {advice}" if advice else memory.reason
+    return joined("; ", [memory.reason, advice] if advice else [memory.reason])
 
 
 def _pool_plan(
