@@ -11,8 +11,8 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+from sim.catalogue.engine import family_of
 from sim.catalogue.value import Value
-from sim.fidelity.names import family_of
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs

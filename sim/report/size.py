@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import N_, _, ngettext
-from sim.report.charts.drawing import SOFT
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
+from sim.report.charts.picture import SOFT, Mark, panel_picture
 from sim.report.json_document import heading
-from sim.report.page.page import Mark, render_page, write_picture
+from sim.report.page.page import render_page
 from sim.report.run.tables import write_rows
 from sim.report.size_candidates import (
     asked,
@@ -200,7 +200,8 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
     ]
     shown = [one for one in tables if one.rows]
     with drawable():
-        write_picture(folder / "size.png", panels(found, scenario), asked, sentences(found, scenario)[:1], key(found))
+        answers = sentences(found, scenario)[:1]
+        panel_picture(panels(found, scenario), asked, answers, key(found)).save(folder / "size.png")
     page = render_page(
         scenario.name,
         asked,

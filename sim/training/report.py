@@ -14,7 +14,8 @@ from rich.text import Text
 from sim.cost.ledger import Ledger
 from sim.language import N_, _, retold
 from sim.report.charts.panels import ChartCurve, Panel, style
-from sim.report.page.page import Mark, Table, text_table
+from sim.report.charts.picture import Mark
+from sim.report.page.page import Table, text_table
 from sim.report.sources import notes, values_and_sources
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import axis_label, listing, name_told, percent, places, plain, ranged, short

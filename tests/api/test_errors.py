@@ -15,7 +15,7 @@ import pytest
 import sim
 from sim import registry
 from sim.benchdata.errors import BenchdataError
-from sim.catalogue.catalog import UnknownId
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.hf_config.config import ConfigError
 from sim.coldstart.start import StartUnknown
 from sim.cost.prices import CostError, Problem, RateMissing

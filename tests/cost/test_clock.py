@@ -6,8 +6,8 @@ import pytest
 
 from sim.cost.carbon import Carbon
 from sim.cost.clock import MIDNIGHT, Clock, ClockError
-from sim.cost.electricity import Tariff
-from sim.cost.site import Band, Site
+from sim.cost.electricity import Band, Tariff
+from sim.cost.site import Site
 from sim.records import Interval
 from sim.scenario.experiment import Schedule
 

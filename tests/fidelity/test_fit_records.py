@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.catalogue.catalog import data_root, load_catalog
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.data_folder import data_root
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine, StagesEngine

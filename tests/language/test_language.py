@@ -18,7 +18,6 @@ from sim.cli import _in_language
 from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, retold, speaking
 from sim.language.catalogue import catalogue, file_of
 from sim.message import Message, joined, parsed
-from sim.report.charts import fonts
 from tests.language.english import english, text_of
 from tests.language.messages import found
 
@@ -225,17 +224,3 @@ def test_json_is_english_for_everybody(gpufleet: Command) -> None:
     told = [gpufleet("check", "4x4090-vs-2xa100", "--format", "json", "--lang", code).stdout for code in LANGUAGES]
     assert len(set(told)) == 1
     assert told[0]
-
-
-def test_a_picture_is_english_where_no_font_has_the_characters(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(fonts, "east_asian_families", lambda: ())
-    monkeypatch.setattr(fonts, "_in_english", set[str]())
-    said = []
-    with speaking("zh"):
-        for _again in range(2):
-            with fonts.drawable() as same:
-                said.append((same, _("Throughput")))
-    assert said == [(False, "Throughput")] * 2
-    assert re.findall("Noto Sans CJK SC", capsys.readouterr().err) == ["Noto Sans CJK SC"]
