@@ -261,8 +261,8 @@ def run(asked: Asked) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.deliver.run import futures_told, run_scenario
     from sim.report.assumptions import price_age_note
-    from sim.report.json_document import run_document
     from sim.report.prediction_accuracy import extrapolated_note
+    from sim.report.run.json_document import run_document
     from sim.report.run.terminal import headed, terminal_differences, terminal_table
     from sim.report.run.verdict import Verdict, verdict_of
     from sim.report.words.precision import precision_notes

@@ -16,9 +16,9 @@ from sim.report.charts.panels import style
 from sim.report.charts.vega_lite import Drawn, PageFigure
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
+from sim.report.run.key_figures import brief_limit
 from sim.report.run.page_tables import swatches
 from sim.report.run.tables import write_rows
-from sim.report.run.terminal import brief_limit
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.precision import capacity_notes, unsettled

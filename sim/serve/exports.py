@@ -22,8 +22,7 @@ from sim.deliver.run import price_run
 from sim.infile import confined_also, opened
 from sim.language import N_, _
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import curves
-from sim.report.charts.sweep_panels import in_words, panels_of
+from sim.report.charts.sweep_panels import curves, in_words, panels_of
 from sim.report.prediction_accuracy import worths_by_key
 from sim.report.run.key_figures import blocks
 from sim.report.run.report import render

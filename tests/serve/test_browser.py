@@ -18,7 +18,7 @@ from small_scenario import SMALL
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import price_run
 from sim.language import speaking
-from sim.report.json_document import run_document
+from sim.report.run.json_document import run_document
 from sim.report.words.money import showing
 from sim.serve import jobs
 from sim.serve.guard import Access

@@ -22,7 +22,7 @@ from sim.cost.time_value import Horizon, annuity_factor
 from sim.report.words.money import rate_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
-from sim.study.breakeven import booked_inputs
+from sim.study.booked_inputs import booked_inputs
 from sim.study.breakeven_costs import Ledgers, months
 from sim.study.capacity import Capacity
 from sim.study.discounting import horizon_of, levelised

@@ -1,4 +1,4 @@
-"""The panels of a run: cost, latency, throughput and attainment along the main axis of its sweep, or distributions."""
+"""Charts of a run: panels of cost, latency and attainment along the main axis of its sweep, and the picture of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +8,8 @@ import numpy as np
 
 from sim.language import N_, _
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
+from sim.report.charts.picture import SOFT, Chart, Mark, picture
+from sim.report.charts.vega_lite import panel_figures
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.service_level import exactly, percentiles_shown
 from sim.report.words.text import axis_label, percent, places, plain, short
@@ -235,3 +237,13 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
         words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
         y_limit=share, y_share=True, kind="latency_distribution",
     )  # fmt: skip
+
+
+def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
+    """Return the picture of the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
+    key = [Mark(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
+    key.append(Mark(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
+    key.append(Mark(_("off the chart"), SOFT, "^", stands_for=False))
+    if len(sweep.settings) > 1:
+        key += [Mark(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
+    return picture(panel_figures(panels), question, [answer], key, note)

@@ -12,8 +12,7 @@ from sim.language import _, retold
 from sim.report.assumptions import assumptions, build
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import curves
-from sim.report.charts.sweep_panels import dashes, in_words, key_of, panels_of
+from sim.report.charts.sweep_panels import curves, dashes, in_words, key_of, panels_of
 from sim.report.charts.vega_lite import Drawn, panel_figures
 from sim.report.monte_carlo import write_futures
 from sim.report.monte_carlo_charts import futures_section
