@@ -6,7 +6,6 @@ thread reads requests in. `Acceptance` draws how many tokens of a speculative dr
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from math import inf
 from typing import Any
 
@@ -34,7 +33,7 @@ from sim.engine.schedulers.static import StaticRank
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
-from sim.memory import KvTier
+from sim.memory.weights import KvTier
 from sim.records import Batch, Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB
@@ -239,7 +238,7 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
     replicas of their own.
     """
     new_tiers = tiers_of(pool) if pool.kv_tiers else None
-    engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * engines_per_replica(pool))]
+    engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * pool.engines_per_replica)]
     if not pool.intake_s and not pool.turn_s:
         return engines
     limits = rank_limits(pool)
@@ -255,7 +254,7 @@ def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
     recompute_s = pool.batching.block_size * _recompute_s_per_token(pool)
 
     def made() -> Tiers:
-        own_gb = GB / engines_per_replica(pool)
+        own_gb = GB / pool.engines_per_replica
         tiers = [common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, block_bytes) for tier in pool.kv_tiers]
         return Tiers(tiers, recompute_s)
 
@@ -279,16 +278,6 @@ def _recompute_s_per_token(pool: PoolPlan) -> float:
         ).first_s
 
     return (step_s(whole) - step_s(half)) / (whole - half) if whole > half else step_s(1)
-
-
-def engines_per_replica(pool: PoolPlan) -> int:
-    """Engines that one replica of *pool* consists of."""
-    return 1 if pool.lockstep else pool.data_parallel_size
-
-
-def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
-    """GPUs that one engine of *pool* keeps busy."""
-    return pool.gpus_per_replica / engines_per_replica(pool)
 
 
 def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None) -> ReplicaEngine:

@@ -12,11 +12,11 @@ from math import ceil, inf, isnan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
 from sim.engine.protocol import KvTransit, ReplicaEngine
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine, rank_limits
 from sim.records import Hop, Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime import ComputedStepTime
+from sim.steptime.drafting import ComputedStepTime
 
 
 @dataclass(frozen=True, slots=True)

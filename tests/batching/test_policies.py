@@ -8,7 +8,7 @@ from small_scenario import planned
 
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fleet.pool import SCHEDULES, engines_per_replica, rank_limits
+from sim.fleet.pool import SCHEDULES, rank_limits
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -163,7 +163,7 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
     limits = rank_limits(plan_of(tmp_path, catalog, steptime=affine, batching=groups).pools[0])
     assert limits.kv_groups == (None, 64)
     ranks = plan_of(tmp_path, catalog, steptime=affine, batching=groups, data_parallel_size=2)
-    assert engines_per_replica(ranks.pools[0]) == 2
+    assert ranks.pools[0].engines_per_replica == 2
     drafts = {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}
     with pytest.raises(ScenarioErrors, match=r"kv_groups: needs ranks that do not step together"):
         plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})

@@ -14,7 +14,7 @@ from sim.engine.multi_model import SwappingEngine, TurnsEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.synchronous import VllmEngine
 from sim.records import Batch, Leap, Request
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 
 LIMITS = RankLimits(40, 4, 3, 32, 64, enable_prefix_caching=True)
 STEPS = Affine(model="affine", base_s=1.0, per_token_s=0.0, per_context_token_s=0.0)

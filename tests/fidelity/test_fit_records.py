@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.catalogue.catalog import data_root, load_catalog
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.data_folder import data_root
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine, StagesEngine
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
 from sim.records import Batch, Request
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 from sim.yamlio import read
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
