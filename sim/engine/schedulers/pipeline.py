@@ -253,8 +253,8 @@ class StageSchedule:
         self._prompt_withdrawn = False
         """Whether the batch being formed contained a prompt chunk of a request that it preempted later."""
         self._calls = self._steps = 0
-        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
-        self._prompts_at = -limits.prefill_schedule_interval
+        self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
+        self._prompts_at = -limits.options.prefill_schedule_interval
         self._left_waiting = self._prompts_wait = False
         self._longest_chunk = limits.max_model_len
         self._admissions = 0
@@ -269,16 +269,16 @@ class StageSchedule:
         self._preempted = self._prompt_withdrawn = False
         self.blocked_by = ""
         self.cached_in_step = 0
-        soon = self._steps - self._prompts_at < limits.prefill_schedule_interval
+        soon = self._steps - self._prompts_at < limits.options.prefill_schedule_interval
         self._prompts_wait = soon and not self._left_waiting and any(one.decoding for one in self.running)
         alone = len(self.running) + len(self.waiting) == 1
-        self._longest_chunk = limits.long_prefill_token_threshold or limits.max_model_len
+        self._longest_chunk = limits.options.long_prefill_token_threshold or limits.max_model_len
         if alone:
             self._longest_chunk = limits.max_model_len
         chunks: dict[Flying, int] = {}
         cohort = self._cohort()
         budget = self._serve_running(chunks, cohort)
-        spaced = limits.prefill_schedule_interval > 1
+        spaced = limits.options.prefill_schedule_interval > 1
         prompts = spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
         if self._preempted:
             self.blocked_by = "kv"
@@ -446,7 +446,7 @@ class StageSchedule:
 
     def _joins(self, one: Flying, hits: int, new: int) -> int:
         """Free blocks that must be there for *one* to join with *new* tokens."""
-        tokens = one.tokens if self.limits.reserve_full_isl else hits * self.pool.block_size + new
+        tokens = one.tokens if self.limits.options.reserves_all_tokens else hits * self.pool.block_size + new
         return self.pool.missing(one, hits, tokens)
 
     def _give(self, one: Flying, blocks: int, new: int) -> None:

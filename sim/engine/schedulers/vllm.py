@@ -46,13 +46,13 @@ class Rank(RankSchedule):
         """Tokens of running requests in the step being formed."""
         self._short = 0
         """Tokens by which the step being formed computes fewer than usual for those who decode."""
-        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
-        self._long_prefill = limits.long_prefill_token_threshold
+        self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
+        self._long_prefill = limits.options.long_prefill_token_threshold
         self._longest_chunk = limits.max_model_len
         """Most tokens of one prompt in the step being formed."""
         self._max_model_len = limits.max_model_len
-        self._reserves_all = limits.reserve_full_isl
-        self._interval = limits.prefill_schedule_interval
+        self._reserves_all = limits.options.reserves_all_tokens
+        self._interval = limits.options.prefill_schedule_interval
         self._prompts_at = -self._interval
         """Counter of the last step that computed prompts; one with a single token to compute when admitted is none."""
         self._prompts_go_on = False
