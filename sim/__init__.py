@@ -22,10 +22,10 @@ for money. Imports go one way only:
     cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
-    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile
+    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
     engine -> {batching, records, units, rng}
     study -> benchdata -> catalogue
-    {cli serve api deliver report scenario} -> language
+    {cli serve api deliver report scenario} -> language -> message
 
 To extend: a GPU, model or price is a file in data/; a policy is a class under `sim.register`, or a file in its part
 (`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.
@@ -33,11 +33,11 @@ To extend: a GPU, model or price is a file in data/; a policy is a class under `
 
 from typing import Any
 
+from sim.deliver.questions import QUESTIONS as _QUESTIONS
+
 __all__ = [
     "Batch",
     "BenchdataError",
-    "BreakevenResult",
-    "CapacityResult",
     "CatalogError",
     "CheckResult",
     "FolderBusy",
@@ -46,28 +46,21 @@ __all__ = [
     "JobCheck",
     "JobRun",
     "Leap",
-    "PlanResult",
     "Request",
     "Run",
     "Scenario",
     "ScenarioErrors",
-    "SensitivityResult",
-    "SizeResult",
     "UnknownId",
     "WorkerLost",
     "YamlError",
-    "breakeven",
-    "capacity",
     "catalog",
     "check",
-    "plan",
     "register",
     "run",
-    "sensitivity",
     "simulate",
-    "size",
     "speaking",
 ]
+__all__ += [name for one in _QUESTIONS for name in (one, f"{one.capitalize()}Result")]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.deliver.folder import FolderRefused, owned, why_not
-from sim.report.words.precision import ignored
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import given, options
@@ -125,15 +124,10 @@ class Prepared:
         if found := self.errors(filter(None, refusals)):
             raise ScenarioErrors(found)
 
-    def ignores(self, command: str, **instead: Any) -> None:
-        """Notes which sections the scenario has although *command* asks about its own workload.
-
-        Where a section is taken to be another than the scenario's, *instead* has it.
-        """
-        self.ignored = tuple(filter(None, [ignored(command, self.scenario.model_copy(update=instead))]))
-
-    def delivered(self, deliver: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any) -> Any:
-        """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder.
+    def delivered(
+        self, name: str, deliver: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any
+    ) -> Any:
+        """Return the value of *deliver*, a function of sim.deliver that simulates and writes the folder for `sim.name`.
 
         Raises FolderBusy, FolderRefused, WorkerLost.
         """
@@ -144,7 +138,7 @@ class Prepared:
                 out=self.out,
                 workplace=cores,
                 quiet=quiet,
-                command=["python", f"sim.{deliver.__name__}"],
+                command=["python", f"sim.{name}"],
                 force=force,
                 **more,
             )

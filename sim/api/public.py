@@ -1,5 +1,6 @@
 """Everything that `import sim` offers."""
 
+from sim.api import questions
 from sim.api.catalog import catalog
 from sim.api.check import CheckResult, JobCheck, check
 from sim.api.errors import (
@@ -13,18 +14,7 @@ from sim.api.errors import (
     WorkerLost,
     YamlError,
 )
-from sim.api.questions import (
-    BreakevenResult,
-    CapacityResult,
-    PlanResult,
-    SensitivityResult,
-    SizeResult,
-    breakeven,
-    capacity,
-    plan,
-    sensitivity,
-    size,
-)
+from sim.api.questions import *  # noqa: F403
 from sim.api.register import register
 from sim.api.run import JobRun, Run, run
 from sim.api.simulate import simulate
@@ -35,8 +25,6 @@ from sim.scenario.schema import Scenario
 __all__ = [
     "Batch",
     "BenchdataError",
-    "BreakevenResult",
-    "CapacityResult",
     "CatalogError",
     "CheckResult",
     "FolderBusy",
@@ -45,25 +33,18 @@ __all__ = [
     "JobCheck",
     "JobRun",
     "Leap",
-    "PlanResult",
     "Request",
     "Run",
     "Scenario",
     "ScenarioErrors",
-    "SensitivityResult",
-    "SizeResult",
     "UnknownId",
     "WorkerLost",
     "YamlError",
-    "breakeven",
-    "capacity",
     "catalog",
     "check",
-    "plan",
     "register",
     "run",
-    "sensitivity",
     "simulate",
-    "size",
     "speaking",
 ]
+__all__ += questions.__all__

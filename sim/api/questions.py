@@ -1,77 +1,88 @@
-"""The questions beside `sim.run`: capacity, size, sensitivity, breakeven and plan, a function and a result each."""
+"""The questions beside `sim.run`: capacity, size, sensitivity, breakeven and plan, a function and a result each.
 
-from collections.abc import Sequence
+What a question computes and shows is read off its record in `sim/deliver/questions.py`.
+"""
+
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from sim.api.prepared import Given, Prepared, Values, fraction
-from sim.api.result import Result, drawn_of
-from sim.deliver.questions import deliver_breakeven, deliver_capacity, deliver_plan, deliver_sensitivity
-from sim.deliver.size import deliver_size
-from sim.report.breakeven import breakeven_document, left_out, owned_peaks
-from sim.report.breakeven import key as breakeven_key
-from sim.report.breakeven import panels as breakeven_panels
-from sim.report.breakeven import ranking as breakeven_ranking
-from sim.report.capacity import capacity_document, capacity_rows, capacity_table
-from sim.report.capacity_charts import picture as capacity_picture
-from sim.report.charts.fonts import settings
-from sim.report.page.page import text_table
-from sim.report.plan import plan_document
-from sim.report.plan_charts import draw_plan
-from sim.report.plan_tables import plan_table
-from sim.report.sensitivity import SensitivityAnswer, charts, sensitivity_document, tables
-from sim.report.sensitivity_charts import picture as sensitivity_picture
-from sim.report.size import MOST_ROWS, size_document
-from sim.report.size import key as size_key
-from sim.report.size import panels as size_panels
-from sim.report.size_candidates import ranking as size_ranking
+from sim.api.result import Result
+from sim.deliver.answer import deliver
+from sim.deliver.questions import QUESTIONS, Answered, Question
 from sim.report.words.money import showing
-from sim.report.words.precision import capacity_notes
 from sim.report.words.text import question_of
-from sim.scenario.reading.load import load, load_for_size
-from sim.scenario.slo import Slo
-from sim.study.breakeven import BreakevenAnswer, why_no_breakeven
-from sim.study.capacity import Capacity, LoadAxis, precision_of, why_no_capacity
 from sim.study.capacity_tolerance import RELATIVE
-from sim.study.plan import Outlook, why_no_plan
-from sim.study.sensitivity import why_no_sensitivity
-from sim.study.size.bounds import why_no_size
-from sim.study.size.candidates import Sizing
 from sim.yamlio import read
 
+__all__ = [
+    "BreakevenResult",
+    "CapacityResult",
+    "PlanResult",
+    "SensitivityResult",
+    "SizeResult",
+    "breakeven",
+    "capacity",
+    "plan",
+    "sensitivity",
+    "size",
+]
 
-class CapacityResult(Result):
+
+class QuestionResult(Result):
+    """The answer to one of `QUESTIONS`."""
+
+    _asks: Question
+
+    def __init__(self, prepared: Prepared, answer: Answered) -> None:
+        scenario, asks = prepared.scenario, self._asks
+        self._main = f"{asks.main}.csv"
+        with showing(scenario):
+            document = asks.document(answer, str(prepared.out))
+            tables, notes = asks.tables(answer), [*asks.caveats(answer), *prepared.remarks]
+            kinds, draw = asks.charts(answer, question_of(scenario), document["verdict"]["headline"])
+        super().__init__(prepared, document | {"notes": notes}, tables, kinds, draw)
+        if reasons := asks.unable(answer.found):
+            self._refuse_unable(reasons)
+
+
+Asked = TypeVar("Asked", bound=QuestionResult)
+
+
+def _answer(
+    result: type[Asked],
+    scenario: Given,
+    values: Values | None,
+    replications: int | None,
+    out: str | Path | None,
+    seed: int | None,
+    workers: int | None,
+    force: bool,
+    quiet: bool,
+    relative: float = RELATIVE,
+) -> Asked:
+    """Answer the question of *result*; the arguments are those of its function."""
+    asks = result._asks
+    prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=asks.read)
+    prepared.refuse(*asks.why_not(prepared.scenario))
+    width = fraction(relative)
+    prepared.ignored = tuple(filter(None, [asks.ignored(prepared.scenario, width)]))
+    more = {"relative": width, "report": out is not None}
+    return result(prepared, prepared.delivered(asks.name, partial(deliver, asks), workers, quiet, force, **more))
+
+
+class CapacityResult(QuestionResult):
     """How much load each fleet takes. `table` has one row per fleet, `search` what was tried."""
 
-    _main = "capacity.csv"
-
-    def __init__(self, prepared: Prepared, found: Sequence[Capacity], relative: float) -> None:
-        scenario = prepared.scenario
-        axis = LoadAxis.of(scenario)
-        with showing(scenario):
-            rows = capacity_rows(found, axis, scenario.slo)
-            document = capacity_document(scenario, found, axis, relative, str(prepared.out))
-            table = capacity_table(rows, axis, scenario.slo)
-        notes = prepared.remarks
-        headline = document["verdict"]["headline"]
-        draw = partial(_capacity_drawn, found, rows, axis, scenario.slo, question_of(scenario), headline)
-        able = [one for one in found if not one.reason]
-        super().__init__(prepared, document | {"notes": notes}, [table], ["capacity"] if able else [], draw)
-        self._refuse_unable({one.fleet: one.reason for one in found})
+    _asks = QUESTIONS["capacity"]
 
     @property
     def search(self) -> pd.DataFrame:
         """Every load that was tried, by fleet and replication, with what was attained there."""
         return self._frame("search.csv")
-
-
-def _capacity_drawn(
-    found: Sequence[Capacity], rows: Any, axis: LoadAxis, slo: Slo, question: str, headline: str, _name: str
-) -> Any:
-    return capacity_picture(found, rows, axis, slo, question, headline)
 
 
 def capacity(
@@ -103,28 +114,13 @@ def capacity(
     >>> list(found.table.fleet)
     ['4x RTX 4090', '2x A100 80GB']
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
-    prepared.refuse(why_no_capacity(prepared.scenario))
-    width = fraction(relative)
-    prepared.ignores("capacity", precision=precision_of(prepared.scenario, width))
-    more = {"relative": width, "report": out is not None}
-    return CapacityResult(prepared, prepared.delivered(deliver_capacity, workers, quiet, force, **more), width)
+    return _answer(CapacityResult, scenario, set, replications, out, seed, workers, force, quiet, relative)
 
 
-class SizeResult(Result):
+class SizeResult(QuestionResult):
     """The cheapest fleet. `table` has one row per candidate, `pareto` those that none beats in cost and latency."""
 
-    _main = "size.csv"
-
-    def __init__(self, prepared: Prepared, found: Sizing) -> None:
-        scenario = prepared.scenario
-        with showing(scenario):
-            document = size_document(found, scenario, str(prepared.out))
-            drawn, marks = size_panels(found, scenario), size_key(found)
-            table = text_table(size_ranking(found, scenario, MOST_ROWS))
-        notes = prepared.remarks
-        draw = partial(drawn_of, drawn, question_of(scenario), document["verdict"]["headline"], marks)
-        super().__init__(prepared, document | {"notes": notes}, [table], [one.kind for one in drawn], draw)
+    _asks = QUESTIONS["size"]
 
     @property
     def pareto(self) -> pd.DataFrame:
@@ -176,39 +172,18 @@ def size(
     >>> found.winner["fleets"][0]["pools"][0]["gpu"]
     'a100-80gb-pcie'
     """
-    read = partial(load_for_size, swept=False)
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=read)
-    prepared.refuse(why_no_size(prepared.scenario))
-    prepared.ignores("size")
-    found = prepared.delivered(deliver_size, workers, quiet, force, report=out is not None)
-    return SizeResult(prepared, found)
+    return _answer(SizeResult, scenario, set, replications, out, seed, workers, force, quiet)
 
 
-class SensitivityResult(Result):
+class SensitivityResult(QuestionResult):
     """What each input changes. `table` has one row per input and result, `gap` the parts of the difference."""
 
-    _main = "sensitivity.csv"
-
-    def __init__(self, prepared: Prepared, found: SensitivityAnswer) -> None:
-        scenario = prepared.scenario
-        with showing(scenario):
-            document = sensitivity_document(scenario, found, str(prepared.out))
-            drawn = charts(found)
-            shown = [text_table(table) for table in tables(found)]
-        notes = [*document["notes"], *prepared.remarks]
-        draw = partial(_sensitivity_drawn, found, question_of(scenario), document["verdict"]["headline"])
-        super().__init__(prepared, document | {"notes": notes}, shown, [kind for kind in drawn if drawn[kind]], draw)
-        self._refuse_unable(dict.fromkeys(found.found.base, "") | dict(found.found.unable))
+    _asks = QUESTIONS["sensitivity"]
 
     @property
     def gap(self) -> pd.DataFrame:
         """The difference between two fleets by group of causes; without rows where there are no two to compare."""
         return self._frame("gap.csv")
-
-
-def _sensitivity_drawn(found: SensitivityAnswer, question: str, headline: str, name: str) -> Any:
-    chosen = [chart for kind, several in charts(found).items() if name in ("", kind) for chart in several]
-    return sensitivity_picture(chosen, question, [headline])
 
 
 def sensitivity(
@@ -239,31 +214,15 @@ def sensitivity(
     >>> found.plots
     ('tornado',)
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
-    prepared.refuse(*why_no_sensitivity(prepared.scenario))
-    prepared.ignores("sensitivity")
-    found = prepared.delivered(deliver_sensitivity, workers, quiet, force, report=out is not None)
-    return SensitivityResult(prepared, found)
+    return _answer(SensitivityResult, scenario, set, replications, out, seed, workers, force, quiet)
 
 
-class BreakevenResult(Result):
+class BreakevenResult(QuestionResult):
     """Which way to pay is the cheapest. `table` has one row per candidate; `utilisation`, `months` and `tipping` show
     from what load, from which month on, and up to which prices.
     """
 
-    _main = "ranking.csv"
-
-    def __init__(self, prepared: Prepared, found: BreakevenAnswer) -> None:
-        scenario = prepared.scenario
-        with showing(scenario):
-            document = breakeven_document(scenario, found, str(prepared.out))
-            drawn, marks = breakeven_panels(found), breakeven_key(found)
-            table = text_table(breakeven_ranking(found))
-        notes = [*left_out(found), *owned_peaks(found, scenario)]
-        notes += [*capacity_notes(found.capacities, scenario.precision), *prepared.remarks]
-        draw = partial(drawn_of, drawn, question_of(scenario), document["verdict"]["headline"], marks)
-        super().__init__(prepared, document | {"notes": notes}, [table], [one.kind for one in drawn], draw)
-        self._refuse_unable({one.fleet: one.reason for one in found.capacities})
+    _asks = QUESTIONS["breakeven"]
 
     @property
     def utilisation(self) -> pd.DataFrame:
@@ -308,40 +267,18 @@ def breakeven(
     >>> found.table.usd_per_h.is_monotonic_increasing
     True
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
-    prepared.refuse(why_no_capacity(prepared.scenario))
-    prepared.refuse(*why_no_breakeven(prepared.scenario))
-    prepared.ignores("breakeven")
-    found = prepared.delivered(deliver_breakeven, workers, quiet, force, report=out is not None)
-    return BreakevenResult(prepared, found)
+    return _answer(BreakevenResult, scenario, set, replications, out, seed, workers, force, quiet)
 
 
-class PlanResult(Result):
+class PlanResult(QuestionResult):
     """What to buy when. `table` has one row per fleet, `months` the orders, units and cash of every month."""
 
-    _main = "summary.csv"
-
-    def __init__(self, prepared: Prepared, found: Sequence[Outlook]) -> None:
-        scenario = prepared.scenario
-        with showing(scenario):
-            document = plan_document(scenario, found, str(prepared.out))
-            table = plan_table(found)
-        notes = prepared.remarks
-        label, asked = LoadAxis.of(scenario).label, question_of(scenario)
-        draw = partial(_plan_drawn, found, scenario.plan, label, asked, document["verdict"]["headline"])
-        charts = ["plan"] if any(one.rows for one in found) else []
-        super().__init__(prepared, document | {"notes": notes}, [table], charts, draw)
-        self._refuse_unable({one.fleet: one.capacity.reason for one in found if not one.api})
+    _asks = QUESTIONS["plan"]
 
     @property
     def months(self) -> pd.DataFrame:
         """One row per fleet and month: load, units on order and in service, purchases, bills, cash."""
         return self._frame("plan.csv")
-
-
-def _plan_drawn(found: Sequence[Outlook], plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
-    with settings():
-        return draw_plan(found, plan, label, question, headline)
 
 
 def plan(
@@ -374,9 +311,4 @@ def plan(
     >>> sorted(found.months.date)[0], found.table.shape[0]
     ('2027-01', 2)
     """
-    prepared = Prepared(scenario, set, seed=seed, replications=replications, out=out, read=partial(load, swept=False))
-    prepared.refuse(why_no_plan(prepared.scenario))
-    prepared.refuse(why_no_capacity(prepared.scenario))
-    prepared.ignores("plan")
-    more = {"relative": fraction(relative), "report": out is not None}
-    return PlanResult(prepared, prepared.delivered(deliver_plan, workers, quiet, force, **more))
+    return _answer(PlanResult, scenario, set, replications, out, seed, workers, force, quiet, relative)

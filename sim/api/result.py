@@ -10,21 +10,17 @@ from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
 from sim.deliver.folder import manifest_of
 from sim.report.charts.fonts import drawable
+from sim.report.charts.picture import Chart
 from sim.report.export.stored_answer import read_table
-from sim.report.page.page import notebook_html, picture
+from sim.report.page.page import notebook_html
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import showing
 from sim.report.words.units import counted
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
 
-Draw = Callable[[str], Any]
-"""The figure of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
-
-
-def drawn_of(panels: Sequence[Any], question: str, headline: str, marks: Any, name: str) -> Any:
-    """The figure of those of *panels* that are of the kind *name*."""
-    return picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
+Draw = Callable[[str], Chart]
+"""The picture of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
 
 
 class Result:
@@ -90,8 +86,8 @@ class Result:
             raise FileNotFoundError(f"{self.folder}: the folder holds the answer to another question now")
         return self.folder
 
-    def plot(self, name: str | None = None) -> Any:
-        """A matplotlib figure: the charts called *name* (one of `plots`), or the whole picture.
+    def plot(self, name: str | None = None) -> Chart:
+        """Return the charts called *name* (one of `plots`), or the whole picture: `save` writes it as PNG, SVG or PDF.
 
         Raises ValueError for a name that is not among `plots`, and where there are none.
         """

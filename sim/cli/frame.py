@@ -177,14 +177,6 @@ def command_line() -> list[str]:
     return ["gpufleet", *sys.argv[1:]]
 
 
-def say_what_is_ignored(command: str, scenario: Any, quiet: bool) -> None:
-    """On stderr, for a *command* that asks about the scenario's own workload and not about its sweep."""
-    from sim.report.words.precision import ignored
-
-    if not quiet and (told := ignored(command, scenario)):
-        typer.echo(retold(told), err=True)
-
-
 def show_money_of(scenario: Any) -> None:
     """From here on money is shown in the currency of *scenario*: a process runs one command."""
     from sim.report.words.money import show_in

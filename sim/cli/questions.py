@@ -1,14 +1,13 @@
 """Commands that ask a question about a scenario: run, capacity, size, sensitivity, breakeven and plan.
 
-A command is a function of `Asked` under `@asks(...)`, which gives it options, the scenario, a folder for its results,
-a workplace and an end; what the function has beyond that is its answer. Without --out the folder has a name that
-says what was asked.
+All have the same options, a scenario, a folder for their results and a workplace. `run` is written out here; the
+other commands are made from the records of `QUESTIONS`. Without --out the folder has a name that says what was asked.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature
@@ -35,7 +34,6 @@ from sim.cli.frame import (
     fail,
     narrowed,
     next_command,
-    say_what_is_ignored,
     scenario_file,
     show_all,
     show_money_of,
@@ -43,7 +41,8 @@ from sim.cli.frame import (
     usable,
 )
 from sim.cli.workplace import Address, Wait, workplace
-from sim.language import ENGLISH, speaking
+from sim.deliver.questions import QUESTIONS, Question
+from sim.language import ENGLISH, retold, speaking
 from sim.study.capacity_tolerance import RELATIVE
 
 LONGEST = 100
@@ -126,8 +125,6 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "format": (Format, "table"),
 }
 """Option -> its type for typer, and its default."""
-ON_REQUEST = frozenset({"relative"})
-"""Only commands that name these have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +139,6 @@ class Asked:
     given: dict[str, Any]
     """Option -> value."""
 
-    @property
-    def relative(self) -> float:
-        """Width of the last bracket in the search for a capacity."""
-        return float(self.given["relative"])
-
     def refuse(self, *reasons: str) -> None:
         """Ends the command with those *reasons* that are not empty, each after the scenario's path."""
         if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
@@ -157,15 +149,9 @@ class Asked:
         if all(reasons.values()):
             self.refuse(*(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items()))
 
-    def say_what_is_ignored(self, **instead: Any) -> None:
-        """On stderr; where a section is taken to be another than the scenario's, *instead* has it."""
-        scenario = self.scenario.model_copy(update=instead) if instead else self.scenario
-        say_what_is_ignored(self.command, scenario, self.given["quiet"])
-
     def delivered(self, deliver: Callable[..., Any]) -> Any:
         """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""
         given = self.given
-        more = {"relative": given["relative"]} if "relative" in given else {}
         with workplace(
             given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path
         ) as there:
@@ -178,10 +164,9 @@ class Asked:
                 command=command_line(),
                 force=given["force"],
                 report=not given["no_report"],
-                **more,
             )
 
-    def show(self, document: Callable[[str], Mapping[str, Any]], told: Callable[[], Sequence[Any]]) -> None:
+    def show(self, document: Callable[[str], Mapping[str, Any]], told: Callable[[], Iterable[Any]]) -> None:
         """Prints the answer: by --format json the *document* of a folder, else tables and lines, unless --quiet."""
         from sim.report.json_document import as_json
 
@@ -198,68 +183,80 @@ class Asked:
         found = next_command(self.command, self.path, self.folder, self.scenario)
         return [found] if found else []
 
-    def notes(self) -> list[str]:
-        """Sentences about hosts that the bill leaves out, and about what this command does not judge."""
+    def notes(self, over_failures: bool = False) -> list[str]:
+        """Sentences about hosts that the bill leaves out and, unless *over_failures*, on an availability not judged."""
         from sim.report.words.service_level import unjudged
         from sim.scenario.checks.hardware import hostless_notes
 
-        over_failures = [] if self.command in ("capacity", "size") else unjudged(self.scenario.slo)
-        return [*hostless_notes(self.scenario, self.catalog), *over_failures]
+        not_judged = [] if over_failures else unjudged(self.scenario.slo)
+        return [*hostless_notes(self.scenario, self.catalog), *not_judged]
 
 
 Answer = Callable[[Asked], None]
+Reader = Callable[..., Any]
+"""(path, what is set, numbers) -> scenario."""
 
 
-def asks(
-    *on_request: str, suffix: str | None = None, fleets_optional: bool = False, jobs: bool = False
-) -> Callable[[Answer], Answer]:
-    """Makes a function of `Asked` the command of its name, with the common options and those *on_request*.
+def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answer, relative: bool = False) -> None:
+    """Make *answer* the command *name* with the help *text* and all options; --relative only where it is *relative*.
 
-    *suffix* ends the name of the usual folder; left out: the command's name. With *fleets_optional* a scenario with a
-    section `size` may have no fleets of its own; with *jobs* one with a `job` is read, too.
+    *suffix* ends the name of the usual folder.
     """
-    names = [name for name in OPTIONS if name not in ON_REQUEST or name in on_request]
+    names = [option for option in OPTIONS if relative or option != "relative"]
 
-    def command_of(answer: Answer) -> Answer:
-        def command(**given: Any) -> None:
-            with bad_input_told():
-                answer(_asked(answer.__name__, given, suffix, fleets_optional, jobs))
+    def typed(**given: Any) -> None:
+        with bad_input_told():
+            answer(_asked(name, given, suffix, read))
 
-        command.__name__, command.__doc__ = answer.__name__, answer.__doc__
-        command.__annotations__ = {name: OPTIONS[name][0] for name in names}
-        parameters = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=OPTIONS[name][1], annotation=OPTIONS[name][0])
-            for name in names
-        ]
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        app.command()(command)
-        return answer
-
-    return command_of
+    typed.__name__, typed.__doc__ = name, text
+    typed.__annotations__ = {option: OPTIONS[option][0] for option in names}
+    parameters = [
+        Parameter(option, Parameter.KEYWORD_ONLY, default=OPTIONS[option][1], annotation=OPTIONS[option][0])
+        for option in names
+    ]
+    typed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    app.command()(typed)
 
 
-def _asked(command: str, given: dict[str, Any], suffix: str | None, fleets_optional: bool, jobs: bool) -> Asked:
+def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Asked:
     from sim.catalogue.catalog import load_catalog
-    from sim.report.words.precision import UNSWEPT
-    from sim.scenario.reading.load import has_job, load, load_for_size
 
     path, catalog = scenario_file(given["scenario"]), load_catalog()
     numbers = {name: given[name] for name in ("seed", "replications")}
-    read: Callable[..., Any] = partial(load_for_size if fleets_optional else load, swept=command not in UNSWEPT)
-    if jobs and has_job(path):
-        from sim.jobs.load import load_job
-
-        read = load_job
     scenario = read(path, given["sets"] or (), catalog=catalog, **numbers)
     show_money_of(scenario)
     named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})
-    folder = usable(
-        given["out"] or default_folder(scenario, f"-{command}" if suffix is None else suffix, given["sets"], **named)
+    folder = usable(given["out"] or default_folder(scenario, suffix, given["sets"], **named))
+    return Asked(name, path, scenario, catalog, folder, given)
+
+
+def answered(question: Question, asked: Asked) -> None:
+    """Answer the *question* as it was *asked*, and show the answer."""
+    from sim.deliver.answer import deliver
+
+    scenario, relative = asked.scenario, asked.given.get("relative", RELATIVE)
+    asked.refuse(*question.why_not(scenario))
+    if not asked.given["quiet"] and (told := question.ignored(scenario, relative)):
+        typer.echo(retold(told), err=True)
+    answer = asked.delivered(partial(deliver, question, relative=relative))
+    asked.show(
+        lambda out: question.document(answer, out),
+        lambda: question.lines(answer, asked.notes(question.over_failures), asked.folder),
     )
-    return Asked(command, path, scenario, catalog, folder, given)
+    asked.refuse_unable(question.unable(answer.found))
 
 
-@asks(suffix="", jobs=True)
+def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
+    """Return the scenario, or the job or the queue of jobs, in the file *path*."""
+    from sim.scenario.reading.load import has_job, load
+
+    if has_job(path):
+        from sim.jobs.load import load_job
+
+        return load_job(path, sets, **options)
+    return load(path, sets, **options)
+
+
 def run(asked: Asked) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.deliver.run import futures_told, run_scenario
@@ -321,167 +318,6 @@ def _run_work(asked: Asked) -> None:
         asked.refuse(*(f"fleets.{row.fleet}: {row.outcome.plan.infeasible}" for row in rows))
 
 
-@asks("relative")
-def capacity(asked: Asked) -> None:
-    """Find the highest load at which each fleet still meets its service level."""
-    from sim.deliver.questions import deliver_capacity
-    from sim.report.capacity import capacity_document, capacity_rows, capacity_table, findings
-    from sim.report.words.precision import unsettled
-    from sim.study.capacity import LoadAxis, precision_of, why_no_capacity
-
-    scenario = asked.scenario
-    asked.refuse(why_no_capacity(scenario))
-    axis = LoadAxis.of(scenario)
-    asked.say_what_is_ignored(precision=precision_of(scenario, asked.relative))
-    found = asked.delivered(deliver_capacity)
-    rows = capacity_rows(found, axis, scenario.slo)
-    asked.show(
-        lambda folder: capacity_document(scenario, found, axis, asked.relative, folder),
-        lambda: [
-            *unsettled(found),
-            capacity_table(rows, axis, scenario.slo),
-            *findings(found, rows, axis, scenario, asked.relative),
-            *asked.notes(),
-            f"results in {asked.folder}",
-        ],
-    )
-    asked.refuse_unable({one.fleet: one.reason for one in found})
-
-
-@asks(fleets_optional=True)
-def size(asked: Asked) -> None:
-    """The cheapest fleet that meets the service level at the scenario's load, and why the others lose.
-
-    The scenario's section `size` says what there is to choose from.
-    """
-    from sim.deliver.size import deliver_size
-    from sim.report.size import size_document
-    from sim.study.size.bounds import why_no_size
-
-    scenario = asked.scenario
-    asked.refuse(why_no_size(scenario))
-    asked.say_what_is_ignored()
-    found = asked.delivered(deliver_size)
-    asked.show(
-        lambda folder: size_document(found, scenario, folder),
-        lambda: list(_size_lines(asked, found)),
-    )
-
-
-def _size_lines(asked: Asked, found: Any) -> Iterator[Any]:
-    from sim.report.page.page import text_table
-    from sim.report.size import MOST_ROWS, sentences
-    from sim.report.size_candidates import impossible, ranking
-    from sim.report.words.money import rate_notes
-
-    scenario, folder = asked.scenario, asked.folder
-    if all(one.status == "impossible" for one in found.tried):
-        yield from (text_table(impossible(found)), "")
-    yield text_table(ranking(found, scenario, MOST_ROWS))
-    yield from sentences(found, scenario)
-    yield from rate_notes(scenario)
-    yield from asked.notes()
-    yield f"all {len(found.tried)} candidates in {folder}/size.csv"
-    if found.winner is not None:
-        year = ", which adds the bill of its year" if scenario.load_profile is not None else ""
-        yield f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}"
-    if found.nearest is not None:
-        yield f"the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run"
-
-
-@asks()
-def sensitivity(asked: Asked) -> None:
-    """Which inputs change the cost of each fleet and their difference, and what the difference is made of.
-
-    The scenario's section `sensitivity` names inputs and ranges; left out: prices, rates, load and lengths, 30 % each.
-    """
-    from sim.deliver.questions import deliver_sensitivity
-    from sim.report.page.page import text_table
-    from sim.report.sensitivity import gap_sentences, sensitivity_document, sentences, tables
-    from sim.study.sensitivity import why_no_sensitivity
-
-    scenario = asked.scenario
-    asked.refuse(*why_no_sensitivity(scenario))
-    asked.say_what_is_ignored()
-    answer = asked.delivered(deliver_sensitivity)
-    asked.show(
-        lambda folder: sensitivity_document(scenario, answer, folder),
-        lambda: [
-            *(part for table in tables(answer) for part in (text_table(table), "")),
-            *filter(None, [*sentences(answer), *gap_sentences(answer), *answer.found.reasons]),
-            *filter(None, [answer.explained.reason, *asked.notes()]),
-            f"results in {asked.folder}",
-        ],
-    )
-    asked.refuse_unable(dict.fromkeys(answer.found.base, "") | dict(answer.found.unable))
-
-
-@asks()
-def breakeven(asked: Asked) -> None:
-    """Rent, buy or API: cost over utilisation and over months, and what tips the verdict.
-
-    The scenario's section `breakeven` names other ways to pay for its fleets.
-    """
-    from sim.deliver.questions import deliver_breakeven
-    from sim.report.breakeven import breakeven_document, left_out, owned_peaks, ranking, sentences, unmoved
-    from sim.report.page.page import text_table
-    from sim.report.words.money import rate_notes
-    from sim.report.words.precision import capacity_notes
-    from sim.report.words.service_level import load_notes
-    from sim.study.breakeven import why_no_breakeven
-    from sim.study.capacity import why_no_capacity
-
-    scenario = asked.scenario
-    asked.refuse(why_no_capacity(scenario))
-    asked.refuse(*why_no_breakeven(scenario))
-    asked.say_what_is_ignored()
-    answer = asked.delivered(deliver_breakeven)
-    asked.show(
-        lambda folder: breakeven_document(scenario, answer, folder),
-        lambda: [
-            text_table(ranking(answer)),
-            *filter(None, [*sentences(answer), unmoved(answer), *left_out(answer)]),
-            *load_notes(scenario),
-            *rate_notes(scenario),
-            *owned_peaks(answer, scenario),
-            *capacity_notes(answer.capacities, scenario.precision),
-            *asked.notes(),
-            f"results in {asked.folder}",
-        ],
-    )
-    asked.refuse_unable({one.fleet: one.reason for one in answer.capacities})
-
-
-@asks("relative")
-def plan(asked: Asked) -> None:
-    """Plan several years month by month: what to buy, replace or rent when, and the cash.
-
-    The scenario's section `plan` gives demand, orders and terms.
-    """
-    from sim.deliver.questions import deliver_plan
-    from sim.report.plan import plan_document, plan_rate_notes, verdict_of_plan
-    from sim.report.plan_tables import plan_table
-    from sim.report.words.service_level import load_notes
-    from sim.study.capacity import why_no_capacity
-    from sim.study.plan import why_no_plan
-
-    scenario = asked.scenario
-    asked.refuse(why_no_plan(scenario))
-    asked.refuse(why_no_capacity(scenario))
-    asked.say_what_is_ignored()
-    found = asked.delivered(deliver_plan)
-    answer = verdict_of_plan(scenario, found)
-    asked.show(
-        lambda folder: plan_document(scenario, found, folder),
-        lambda: [
-            plan_table(found),
-            "",
-            answer.headline,
-            *answer.findings,
-            *load_notes(scenario),
-            *plan_rate_notes(scenario),
-            *asked.notes(),
-            f"results in {asked.folder}",
-        ],
-    )
-    asked.refuse_unable({one.fleet: one.capacity.reason for one in found if not one.api})
+command("run", run.__doc__, "", _read_run, run)
+for one in QUESTIONS.values():
+    command(one.name, one.__doc__, f"-{one.name}", one.read, partial(answered, one), one.relative)

@@ -4,8 +4,9 @@ import tempfile
 from pathlib import Path
 
 from sim.deliver.folder import is_finished, manifest_of
+from sim.deliver.questions import QUESTIONS
 from sim.report.export.focus import write_focus
-from sim.report.export.stored_answer import MAIN, StoredAnswer, read_answer
+from sim.report.export.stored_answer import StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook
 
 ENDINGS = {"xlsx": ".xlsx", "focus": "-focus.csv"}
@@ -26,7 +27,7 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
     if not is_finished(folder):
         return f"{folder}: is no finished run: gpufleet run makes one, and goes on with one that was interrupted"
     command = ((manifest_of(folder) or {}).get("question") or {}).get("command")
-    if command not in MAIN:
+    if command not in BILLED and command not in QUESTIONS:
         return f"{folder}: an answer of gpufleet {command} cannot be exported; its tables are CSV already"
     if form == "focus":
         if command not in BILLED:
@@ -42,7 +43,9 @@ def why_no_export(folder: Path, form: str, file: Path) -> str:
 
 def exported(folder: Path, form: str, file: Path) -> list[str]:
     """Writes *file*, whole or not at all; returns sentences on what it does not hold."""
-    answer = read_answer(folder)
+    question = QUESTIONS.get(str(((manifest_of(folder) or {}).get("question") or {}).get("command")))
+    tables = {} if question is None else {"main": question.main, "sheets": question.sheets}
+    answer = read_answer(folder, **tables)
     with tempfile.TemporaryDirectory(prefix=".gpufleet-", dir=file.absolute().parent) as aside:
         made = Path(aside) / f"export{ENDINGS[form]}"
         told = _write(form, made, answer)

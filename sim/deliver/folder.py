@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from sim.deliver.questions import QUESTIONS
 from sim.infile import opened
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points
@@ -28,20 +29,18 @@ from sim.study.execution.digest import placeless
 from sim.study.execution.durable import flush, flush_folder, write_whole
 from sim.study.execution.store import discard_unfinished
 
-SWEEPING = ("run", "price")
-"""The other commands ask about the workload as it stands."""
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 BY_THEMSELVES = EFFORT | {"question", "base", "replications", "sweep", "fleets"}
 
-Question = dict[str, Any]
+StoredQuestion = dict[str, Any]
 """As it stands in the manifest: `command`, and what else has to agree; values of the scenario by their digests."""
 
 
-def question_of(command: str, scenario: Scenario, **options: Any) -> Question:
+def question_of(command: str, scenario: Scenario, **options: Any) -> StoredQuestion:
     """What *command* asks about *scenario* with such *options*."""
     data = placeless(as_data(scenario))
     left_out = BY_THEMSELVES.union(name for name, one in SECTIONS.items() if one.command not in ("", command))
-    sweeping = command in SWEEPING
+    sweeping = command not in QUESTIONS  # they ask about the workload as it stands
     return {
         "command": command,
         "options": options,
@@ -58,7 +57,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def differences(before: Mapping[str, Any] | None, now: Question) -> list[str]:
+def differences(before: Mapping[str, Any] | None, now: StoredQuestion) -> list[str]:
     """What keeps *now* from being the question *before*, or its extension; empty if nothing does."""
     if before is None:
         return ["written by an earlier version, which did not note its question"]
@@ -67,7 +66,7 @@ def differences(before: Mapping[str, Any] | None, now: Question) -> list[str]:
     return list(_differences(before, now))
 
 
-def _differences(before: Mapping[str, Any], now: Question) -> Iterator[str]:
+def _differences(before: Mapping[str, Any], now: StoredQuestion) -> Iterator[str]:
     for part in ("options", "values"):
         was, is_now = before.get(part, {}), now.get(part, {})
         yield from (key for key in {**was, **is_now} if was.get(key) != is_now.get(key))
@@ -203,7 +202,7 @@ def begin(
     return begin_question(out, question, command, force, scenario=scenario.name, seed=scenario.seed)
 
 
-def begin_question(out: Path, question: Question, command: Sequence[str], force: bool, **told: Any) -> Manifest:
+def begin_question(out: Path, question: StoredQuestion, command: Sequence[str], force: bool, **told: Any) -> Manifest:
     """`begin` for any question; the manifest has *told*, too.
 
     Raises FolderRefused where *out* holds the answer to another question, unless by *force*.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import Question, begin_question, digest, written_together
+from sim.deliver.folder import StoredQuestion, begin_question, digest, written_together
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import AnyScenario
 from sim.report.words.money import in_its_currency
@@ -40,7 +40,7 @@ def run_work(
     return rows
 
 
-def _question(scenario: AnyScenario) -> Question:
+def _question(scenario: AnyScenario) -> StoredQuestion:
     data = placeless(as_data(scenario))
     return {
         "command": "run",

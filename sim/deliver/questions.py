@@ -1,144 +1,542 @@
-"""Questions about the fleets that a scenario names: capacity, sensitivity, break-even and plan.
+"""Questions about the fleets of a scenario, one record each: capacity, size, sensitivity, break-even and plan.
 
-Each leads from a scenario to the folder of its answer: search and simulate, then tables, pictures and page.
+A record says how its question is refused, computed, written, shown and drawn, and which of its tables is the main one.
+The commands, the Python API, the workspace and the exports are read off `QUESTIONS`. The methods import what they need
+when they are called, so that the list costs nothing where names suffice (`gpufleet --help`, `import sim`).
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from sim.catalogue.catalog import Catalog
-from sim.deliver.basis import keep_basis
-from sim.deliver.folder import begin, written_together
-from sim.report.breakeven import write_breakeven
-from sim.report.capacity import write_capacity
-from sim.report.plan import plan_rate_notes, write_plan
-from sim.report.progress import Progress
-from sim.report.sensitivity import SensitivityAnswer, write_sensitivity
-from sim.report.words.money import in_its_currency
-from sim.report.words.service_level import load_notes
-from sim.scenario.checks.hardware import hostless_notes
-from sim.scenario.schema import Scenario
-from sim.scenario.sections.sensitivity import Sensitivity
-from sim.study.breakeven import BreakevenAnswer, decide
-from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity, LoadAxis, capacities, precision_of
-from sim.study.capacity_tolerance import RELATIVE
-from sim.study.cost_gap import Explained, explain
-from sim.study.execution.cases import POINTS, Workplace
-from sim.study.execution.store import discard_unfinished
-from sim.study.plan import Outlook, outlooks, part_loads
-from sim.study.sensitivity import USD, swings
+Charts = tuple[Sequence[str], Callable[[str], Any]]
+"""Kinds of charts, and a function that can be pickled and draws those of one kind; all kinds for an empty name."""
 
 
-@in_its_currency
-def deliver_capacity(
-    scenario: Scenario,
-    catalog: Catalog,
-    out: Path,
-    workplace: Workplace,
-    relative: float,
-    report: bool = True,
-    quiet: bool = True,
-    command: Sequence[str] = ("gpufleet", "capacity"),
-    force: bool = False,
-) -> list[Capacity]:
-    """Searches, and leaves in *out*: capacity.csv, search.csv, the simulated points and, with *report*, capacity.png
-    and capacity.html.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A scenario whose answer is to be computed, and where its points are simulated."""
+
+    scenario: Any
+    catalog: Any
+    out: Path
+    workplace: Any
+    relative: float
+    """Width of the last bracket in the search for a capacity, as a fraction of the capacity."""
+    quiet: bool
+    """Whether no progress is shown."""
+
+    @property
+    def place(self) -> tuple[Any, Path, Any]:
+        """Catalogue, folder and workplace: what every study takes after the scenario."""
+        return self.catalog, self.out, self.workplace
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A scenario with the answer to a question about it."""
+
+    scenario: Any
+    found: Any
+    """Return value of the question's `compute`."""
+    relative: float
+    remarks: Sequence[str] = ()
+    """Sentences that the page has beside the findings."""
+    resolved: Sequence[Mapping[str, Any]] = ()
+    """Content of resolved.yaml."""
+
+
+class Question(ABC):
+    """A question about a scenario: a command, a function of `sim`, and a folder with tables, pictures and a page.
+
+    The docstring of a subclass is the help of its command. *found* is the return value of `compute`.
     """
-    told = begin(out, scenario, command, "capacity", force, relative=relative)
-    axis = LoadAxis.of(scenario)
-    with Progress(quiet, "searching", "searches") as progress:
-        found = capacities(scenario, catalog, out, workplace, relative, progress, precision_of(scenario, relative))
-    simulated = sum(search.simulated for one in found for search in one.found)
-    with written_together(out, told | {"cases": simulated}) as folder:
-        keep_basis(folder, scenario, catalog)
-        remarks = hostless_notes(scenario, catalog)
-        write_capacity(folder, scenario, found, axis, relative, remarks, with_pictures=report)
-    return found
+
+    name: str
+    """Name of the command, of the function of `sim` and of the page."""
+    main: str
+    """Name of the main table, without `.csv`."""
+    sheets: Sequence[tuple[str, str]] = ()
+    """Further tables that an exported workbook has: (sheet, name of the table)."""
+    relative = False
+    """Whether the width of the search for a capacity can be set."""
+    fleets_optional = False
+    """Whether a scenario with a section `size` needs no fleets of its own."""
+    yearly = False
+    """Whether the loads of a `load_profile` are simulated without a sweep."""
+    over_failures = False
+    """Whether `slo.availability` is judged."""
+
+    def read(self, *args: Any, **options: Any) -> Any:
+        """Return the scenario that `load` reads from the same arguments; its sweep is not simulated."""
+        from sim.scenario.reading.load import load, load_for_size
+
+        return (load_for_size if self.fleets_optional else load)(*args, swept=False, **options)
+
+    @abstractmethod
+    def why_not(self, scenario: Any) -> Iterable[str]:
+        """Return the reasons why *scenario* has no answer; empty texts do not count."""
+
+    def ignored(self, scenario: Any, relative: float) -> str:
+        """Return the sentence on sections of *scenario* that are left aside; empty if there are none."""
+        from sim.report.words.precision import ignored
+
+        return ignored(self.name, scenario, self.yearly)
+
+    def settled(self, scenario: Any) -> Any:
+        """Return *scenario* as it is simulated and kept."""
+        return scenario
+
+    @abstractmethod
+    def compute(self, task: Task) -> Any:
+        """Search, and simulate what is missing in the folder of the *task*; return the answer."""
+
+    def simulated(self, found: Any) -> dict[str, Any]:
+        """Return the entries of manifest.json that only this question has."""
+        return {}
+
+    def fleets(self, found: Any) -> Sequence[Any] | None:
+        """Return the fleets of resolved.yaml; None for those of the scenario."""
+        return None
+
+    def remarks(self, scenario: Any) -> Sequence[str]:
+        """Return the sentences that the page has before its remarks on hosts."""
+        return ()
+
+    @abstractmethod
+    def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
+        """Write the tables and, *with_pictures*, picture and page into *folder*."""
+
+    @abstractmethod
+    def document(self, answer: Answered, out: str) -> dict[str, Any]:
+        """Return the answer for `--format json`."""
+
+    @abstractmethod
+    def tables(self, answer: Answered) -> Sequence[Any]:
+        """Return the tables that a terminal and a notebook show."""
+
+    @abstractmethod
+    def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
+        """Return the tables and sentences of the terminal, among them *notes*; all results are in *folder*."""
+
+    def caveats(self, answer: Answered) -> Sequence[str]:
+        """Return the sentences that the findings of `sim` have beside those of the document."""
+        return ()
+
+    @abstractmethod
+    def charts(self, answer: Answered, question: str, headline: str) -> Charts:
+        """Return the charts under the *question* and its answer."""
+
+    def unable(self, found: Any) -> Mapping[str, str]:
+        """Return, for each fleet, why it cannot run, or an empty text; nothing where that is part of the answer."""
+        return {}
 
 
-@in_its_currency
-def deliver_sensitivity(
-    scenario: Scenario,
-    catalog: Catalog,
-    out: Path,
-    workplace: Workplace,
-    report: bool = True,
-    quiet: bool = True,
-    command: Sequence[str] = ("gpufleet", "sensitivity"),
-    force: bool = False,
-) -> SensitivityAnswer:
-    """Simulates what is missing, and leaves tables and, with *report*, pictures and page in *out*."""
-    told = begin(out, scenario, command, "sensitivity", force)
-    plain_scenario = scenario.model_copy(update={"sweep": None})
-    with Progress(quiet) as progress:
-        found = swings(plain_scenario, catalog, out, workplace, progress)
-    asked = scenario.sensitivity or Sensitivity()
-    names = asked.between or tuple(fleet.name for fleet in scenario.fleets[:2])
-    between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
-    explained = Explained(())
-    if between is not None and asked.metric == USD:
-        with Progress(quiet, "taking the gap apart", "hybrids", goes_on=True) as progress:
-            explained = explain(plain_scenario, catalog, out, workplace, *between, progress)
-    answer = SensitivityAnswer(found, explained, between, scenario.replications)
-    with written_together(out, told) as folder:
-        keep_basis(folder, scenario, catalog)
-        write_sensitivity(folder, answer, scenario, hostless_notes(scenario, catalog), report)
-    return answer
+class _Capacity(Question):
+    """Find the highest load at which each fleet still meets its service level."""
+
+    name = main = "capacity"
+    sheets = (("Search", "search"),)
+    relative = over_failures = True
+
+    def why_not(self, scenario: Any) -> Iterable[str]:
+        from sim.study.capacity import why_no_capacity
+
+        return [why_no_capacity(scenario)]
+
+    def ignored(self, scenario: Any, relative: float) -> str:
+        from sim.study.capacity import precision_of
+
+        return super().ignored(scenario.model_copy(update={"precision": precision_of(scenario, relative)}), relative)
+
+    def compute(self, task: Task) -> Any:
+        from sim.report.progress import Progress
+        from sim.study.capacity import capacities, precision_of
+
+        with Progress(task.quiet, "searching", "searches") as progress:
+            precision = precision_of(task.scenario, task.relative)
+            return capacities(task.scenario, *task.place, task.relative, progress, precision)
+
+    def simulated(self, found: Any) -> dict[str, Any]:
+        return {"cases": sum(search.simulated for one in found for search in one.found)}
+
+    def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
+        from sim.report.capacity import write_capacity
+        from sim.study.capacity import LoadAxis
+
+        scenario, axis = answer.scenario, LoadAxis.of(answer.scenario)
+        write_capacity(folder, scenario, answer.found, axis, answer.relative, answer.remarks, with_pictures)
+
+    def document(self, answer: Answered, out: str) -> dict[str, Any]:
+        from sim.report.capacity import capacity_document
+        from sim.study.capacity import LoadAxis
+
+        return capacity_document(answer.scenario, answer.found, LoadAxis.of(answer.scenario), answer.relative, out)
+
+    def tables(self, answer: Answered) -> Sequence[Any]:
+        from sim.report.capacity import capacity_rows, capacity_table
+        from sim.study.capacity import LoadAxis
+
+        axis = LoadAxis.of(answer.scenario)
+        return [capacity_table(capacity_rows(answer.found, axis, answer.scenario.slo), axis, answer.scenario.slo)]
+
+    def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
+        from sim.report.capacity import capacity_rows, findings
+        from sim.report.words.precision import unsettled
+        from sim.study.capacity import LoadAxis
+
+        scenario, found, axis = answer.scenario, answer.found, LoadAxis.of(answer.scenario)
+        told = findings(found, capacity_rows(found, axis, scenario.slo), axis, scenario, answer.relative)
+        return [*unsettled(found), *self.tables(answer), *told, *notes, f"results in {folder}"]
+
+    def charts(self, answer: Answered, question: str, headline: str) -> Charts:
+        from sim.report.capacity import capacity_rows
+        from sim.study.capacity import LoadAxis
+
+        found, axis, slo = answer.found, LoadAxis.of(answer.scenario), answer.scenario.slo
+        draw = partial(_capacity_drawn, found, capacity_rows(found, axis, slo), axis, slo, question, headline)
+        return ["capacity"] if any(not one.reason for one in found) else [], draw
+
+    def unable(self, found: Any) -> Mapping[str, str]:
+        return {one.fleet: one.reason for one in found}
 
 
-@in_its_currency
-def deliver_breakeven(
-    scenario: Scenario,
-    catalog: Catalog,
-    out: Path,
-    workplace: Workplace,
-    report: bool = True,
-    quiet: bool = True,
-    command: Sequence[str] = ("gpufleet", "breakeven"),
-    force: bool = False,
-) -> BreakevenAnswer:
-    """Searches capacities, simulates what is missing; leaves tables and, with *report*, picture and page in *out*."""
-    told = begin(out, scenario, command, "breakeven", force)
-    plain_scenario = scenario.model_copy(update={"sweep": None})
-    with Progress(quiet, "searching capacities", "searches") as progress:
-        found = capacities(plain_scenario, catalog, out, workplace, RELATIVE, progress, plain_scenario.precision)
-    with Progress(quiet, goes_on=True) as progress:
-        ledgers = Ledgers(scenario, catalog, out, workplace, found, progress)
-    answer = decide(scenario, ledgers, found)
-    with written_together(out, told) as folder:
-        keep_basis(folder, scenario, catalog)
-        write_breakeven(folder, answer, scenario, hostless_notes(scenario, catalog), report)
-    return answer
+class _Size(Question):
+    """The cheapest fleet that meets the service level at the scenario's load, and why the others lose.
 
-
-@in_its_currency
-def deliver_plan(
-    scenario: Scenario,
-    catalog: Catalog,
-    out: Path,
-    workplace: Workplace,
-    relative: float,
-    report: bool = True,
-    quiet: bool = True,
-    command: Sequence[str] = ("gpufleet", "plan"),
-    force: bool = False,
-) -> list[Outlook]:
-    """Plans every fleet and leaves tables and, with *report*, picture and page in *out*.
-
-    Simulated cases appear in `out/points`. The capacity of a unit is found to within the fraction *relative*.
+    The scenario's section `size` says what there is to choose from.
     """
-    told = begin(out, scenario, command, "plan", force, relative=relative)
-    try:
-        with Progress(quiet, "searching capacities", "searches") as progress:
-            most = capacities(scenario, catalog, out, workplace, relative, progress, scenario.precision)
-        with Progress(quiet, goes_on=True) as progress:
-            measured = part_loads(scenario, catalog, most, out, workplace, progress)
-    finally:
-        discard_unfinished(out / POINTS)
-    found = outlooks(scenario, catalog, most, measured)
-    with written_together(out, told) as folder:
-        resolved = keep_basis(folder, scenario, catalog)
-        remarks = [*load_notes(scenario), *plan_rate_notes(scenario), *hostless_notes(scenario, catalog)]
-        write_plan(folder, scenario, found, resolved, remarks, report)
-    return found
+
+    name = main = "size"
+    sheets = (("Pareto", "pareto"),)
+    fleets_optional = yearly = over_failures = True
+
+    def why_not(self, scenario: Any) -> Iterable[str]:
+        from sim.study.size.bounds import why_no_size
+
+        return [why_no_size(scenario)]
+
+    def settled(self, scenario: Any) -> Any:
+        from sim.study.discounting import levelised
+
+        return levelised(scenario)
+
+    def compute(self, task: Task) -> Any:
+        from sim.report.progress import SearchProgress
+        from sim.study.size.search import search
+
+        with SearchProgress(task.quiet) as progress:
+            return search(task.scenario, *task.place, progress)
+
+    def fleets(self, found: Any) -> Sequence[Any] | None:
+        best = found.winner or found.nearest
+        return [best.fleet] if best is not None and best.fleet is not None else []
+
+    def remarks(self, scenario: Any) -> Sequence[str]:
+        from sim.report.words.money import rate_notes
+
+        return rate_notes(scenario)
+
+    def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
+        from sim.report.size import write_size
+
+        write_size(folder, answer.found, answer.scenario, answer.remarks, with_pictures)
+
+    def document(self, answer: Answered, out: str) -> dict[str, Any]:
+        from sim.report.size import size_document
+
+        return size_document(answer.found, answer.scenario, out)
+
+    def tables(self, answer: Answered) -> Sequence[Any]:
+        from sim.report.page.page import text_table
+        from sim.report.size import MOST_ROWS
+        from sim.report.size_candidates import ranking
+
+        return [text_table(ranking(answer.found, answer.scenario, MOST_ROWS))]
+
+    def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterator[Any]:
+        from sim.report.page.page import text_table
+        from sim.report.size import sentences
+        from sim.report.size_candidates import impossible
+        from sim.report.words.money import rate_notes
+
+        if all(one.status == "impossible" for one in answer.found.tried):
+            yield from (text_table(impossible(answer.found)), "")
+        yield from self.tables(answer)
+        yield from sentences(answer.found, answer.scenario)
+        yield from rate_notes(answer.scenario)
+        yield from notes
+        yield f"all {len(answer.found.tried)} candidates in {folder}/size.csv"
+        if answer.found.winner is not None:
+            year = ", which adds the bill of its year" if answer.scenario.load_profile is not None else ""
+            yield f"the winner alone in {folder}/winner.yaml, for gpufleet run{year}"
+        if answer.found.nearest is not None:
+            yield f"the best fleet within the budget alone in {folder}/within_budget.yaml, for gpufleet run"
+
+    def charts(self, answer: Answered, question: str, headline: str) -> Charts:
+        from sim.report.size import key, panels
+
+        return _charts_of(panels(answer.found, answer.scenario), question, headline, key(answer.found))
+
+
+class _Sensitivity(Question):
+    """Which inputs change the cost of each fleet and their difference, and what the difference is made of.
+
+    The scenario's section `sensitivity` names inputs and ranges; left out: prices, rates, load and lengths, 30 % each.
+    """
+
+    name = main = "sensitivity"
+
+    def why_not(self, scenario: Any) -> Iterable[str]:
+        from sim.study.sensitivity import why_no_sensitivity
+
+        return why_no_sensitivity(scenario)
+
+    def compute(self, task: Task) -> Any:
+        from sim.report.progress import Progress
+        from sim.report.sensitivity import SensitivityAnswer
+        from sim.scenario.sections.sensitivity import Sensitivity
+        from sim.study.cost_gap import Explained, explain
+        from sim.study.sensitivity import USD, swings
+
+        plain_scenario = task.scenario.model_copy(update={"sweep": None})
+        with Progress(task.quiet) as progress:
+            found = swings(plain_scenario, *task.place, progress)
+        asked = task.scenario.sensitivity or Sensitivity()
+        names = asked.between or tuple(fleet.name for fleet in task.scenario.fleets[:2])
+        between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
+        explained = Explained(())
+        if between is not None and asked.metric == USD:
+            with Progress(task.quiet, "taking the gap apart", "hybrids", goes_on=True) as progress:
+                explained = explain(plain_scenario, *task.place, *between, progress)
+        return SensitivityAnswer(found, explained, between, task.scenario.replications)
+
+    def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
+        from sim.report.sensitivity import write_sensitivity
+
+        write_sensitivity(folder, answer.found, answer.scenario, answer.remarks, with_pictures)
+
+    def document(self, answer: Answered, out: str) -> dict[str, Any]:
+        from sim.report.sensitivity import sensitivity_document
+
+        return sensitivity_document(answer.scenario, answer.found, out)
+
+    def tables(self, answer: Answered) -> Sequence[Any]:
+        from sim.report.page.page import text_table
+        from sim.report.sensitivity import tables
+
+        return [text_table(table) for table in tables(answer.found)]
+
+    def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
+        from sim.report.sensitivity import gap_sentences, sentences
+
+        return [
+            *(part for table in self.tables(answer) for part in (table, "")),
+            *filter(None, [*sentences(answer.found), *gap_sentences(answer.found), *answer.found.found.reasons]),
+            *filter(None, [answer.found.explained.reason, *notes]),
+            f"results in {folder}",
+        ]
+
+    def caveats(self, answer: Answered) -> Sequence[str]:
+        return [*answer.found.found.reasons, *filter(None, [answer.found.explained.reason])]
+
+    def charts(self, answer: Answered, question: str, headline: str) -> Charts:
+        from sim.report.sensitivity import charts
+
+        kinds = [kind for kind, several in charts(answer.found).items() if several]
+        return kinds, partial(_sensitivity_drawn, answer.found, question, headline)
+
+    def unable(self, found: Any) -> Mapping[str, str]:
+        return dict.fromkeys(found.found.base, "") | dict(found.found.unable)
+
+
+class _Breakeven(Question):
+    """Rent, buy or API: cost over utilisation and over months, and what tips the verdict.
+
+    The scenario's section `breakeven` names other ways to pay for its fleets.
+    """
+
+    name = "breakeven"
+    main = "ranking"
+    sheets = (("By utilisation", "breakeven"), ("Months", "months"), ("Tipping points", "tipping"))
+    yearly = True
+
+    def why_not(self, scenario: Any) -> Iterable[str]:
+        from sim.study.breakeven import why_no_breakeven
+        from sim.study.capacity import why_no_capacity
+
+        reason = why_no_capacity(scenario)
+        return [reason] if reason else why_no_breakeven(scenario)
+
+    def compute(self, task: Task) -> Any:
+        from sim.report.progress import Progress
+        from sim.study.breakeven import decide
+        from sim.study.breakeven_costs import Ledgers
+        from sim.study.capacity import capacities
+
+        plain_scenario = task.scenario.model_copy(update={"sweep": None})
+        with Progress(task.quiet, "searching capacities", "searches") as progress:
+            most = capacities(plain_scenario, *task.place, task.relative, progress, task.scenario.precision)
+        with Progress(task.quiet, goes_on=True) as progress:
+            ledgers = Ledgers(task.scenario, *task.place, most, progress)
+        return decide(task.scenario, ledgers, most)
+
+    def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
+        from sim.report.breakeven import write_breakeven
+
+        write_breakeven(folder, answer.found, answer.scenario, answer.remarks, with_pictures)
+
+    def document(self, answer: Answered, out: str) -> dict[str, Any]:
+        from sim.report.breakeven import breakeven_document
+
+        return breakeven_document(answer.scenario, answer.found, out)
+
+    def tables(self, answer: Answered) -> Sequence[Any]:
+        from sim.report.breakeven import ranking
+        from sim.report.page.page import text_table
+
+        return [text_table(ranking(answer.found))]
+
+    def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
+        from sim.report.breakeven import left_out, owned_peaks, sentences, unmoved
+        from sim.report.words.money import rate_notes
+        from sim.report.words.precision import capacity_notes
+        from sim.report.words.service_level import load_notes
+
+        return [
+            *self.tables(answer),
+            *filter(None, [*sentences(answer.found), unmoved(answer.found), *left_out(answer.found)]),
+            *load_notes(answer.scenario),
+            *rate_notes(answer.scenario),
+            *owned_peaks(answer.found, answer.scenario),
+            *capacity_notes(answer.found.capacities, answer.scenario.precision),
+            *notes,
+            f"results in {folder}",
+        ]
+
+    def caveats(self, answer: Answered) -> Sequence[str]:
+        from sim.report.breakeven import left_out, owned_peaks
+        from sim.report.words.precision import capacity_notes
+
+        inexact = capacity_notes(answer.found.capacities, answer.scenario.precision)
+        return [*left_out(answer.found), *owned_peaks(answer.found, answer.scenario), *inexact]
+
+    def charts(self, answer: Answered, question: str, headline: str) -> Charts:
+        from sim.report.breakeven import key, panels
+
+        return _charts_of(panels(answer.found), question, headline, key(answer.found))
+
+    def unable(self, found: Any) -> Mapping[str, str]:
+        return {one.fleet: one.reason for one in found.capacities}
+
+
+class _Plan(Question):
+    """Plan several years month by month: what to buy, replace or rent when, and the cash.
+
+    The scenario's section `plan` gives demand, orders and terms.
+    """
+
+    name = "plan"
+    main = "summary"
+    sheets = (("Months", "plan"),)
+    relative = yearly = True
+
+    def why_not(self, scenario: Any) -> Iterable[str]:
+        from sim.study.capacity import why_no_capacity
+        from sim.study.plan import why_no_plan
+
+        return [why_no_plan(scenario) or why_no_capacity(scenario)]
+
+    def compute(self, task: Task) -> Any:
+        from sim.report.progress import Progress
+        from sim.study.capacity import capacities
+        from sim.study.execution.cases import POINTS
+        from sim.study.execution.store import discard_unfinished
+        from sim.study.plan import outlooks, part_loads
+
+        try:
+            with Progress(task.quiet, "searching capacities", "searches") as progress:
+                most = capacities(task.scenario, *task.place, task.relative, progress, task.scenario.precision)
+            with Progress(task.quiet, goes_on=True) as progress:
+                measured = part_loads(task.scenario, task.catalog, most, task.out, task.workplace, progress)
+        finally:
+            discard_unfinished(task.out / POINTS)
+        return outlooks(task.scenario, task.catalog, most, measured)
+
+    def remarks(self, scenario: Any) -> Sequence[str]:
+        from sim.report.plan import plan_rate_notes
+        from sim.report.words.service_level import load_notes
+
+        return [*load_notes(scenario), *plan_rate_notes(scenario)]
+
+    def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
+        from sim.report.plan import write_plan
+
+        write_plan(folder, answer.scenario, answer.found, answer.resolved, answer.remarks, with_pictures)
+
+    def document(self, answer: Answered, out: str) -> dict[str, Any]:
+        from sim.report.plan import plan_document
+
+        return plan_document(answer.scenario, answer.found, out)
+
+    def tables(self, answer: Answered) -> Sequence[Any]:
+        from sim.report.plan_tables import plan_table
+
+        return [plan_table(answer.found)]
+
+    def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
+        from sim.report.plan import verdict_of_plan
+
+        told, verdict = self.remarks(answer.scenario), verdict_of_plan(answer.scenario, answer.found)
+        sentences = [verdict.headline, *verdict.findings, *told, *notes]
+        return [*self.tables(answer), "", *sentences, f"results in {folder}"]
+
+    def charts(self, answer: Answered, question: str, headline: str) -> Charts:
+        from sim.study.capacity import LoadAxis
+
+        draw = partial(
+            _plan_drawn, answer.found, answer.scenario.plan, LoadAxis.of(answer.scenario).label, question, headline
+        )
+        return ["plan"] if any(one.rows for one in answer.found) else [], draw
+
+    def unable(self, found: Any) -> Mapping[str, str]:
+        return {one.fleet: one.capacity.reason for one in found if not one.api}
+
+
+QUESTIONS: dict[str, Question] = {
+    one.name: one for one in (_Capacity(), _Sensitivity(), _Size(), _Breakeven(), _Plan())
+}
+"""Name -> question. A new question: a record here."""
+
+
+def _charts_of(panels: Sequence[Any], question: str, headline: str, marks: Any) -> Charts:
+    return [one.kind for one in panels], partial(_panels_drawn, panels, question, headline, marks)
+
+
+def _panels_drawn(panels: Sequence[Any], question: str, headline: str, marks: Any, name: str) -> Any:
+    from sim.report.charts.picture import panel_picture
+
+    return panel_picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
+
+
+def _capacity_drawn(found: Any, rows: Any, axis: Any, slo: Any, question: str, headline: str, _name: str) -> Any:
+    from sim.report.capacity_charts import capacity_picture
+
+    return capacity_picture(found, rows, axis, slo, question, headline)
+
+
+def _sensitivity_drawn(found: Any, question: str, headline: str, name: str) -> Any:
+    from sim.report.charts.picture import picture
+    from sim.report.sensitivity import charts
+
+    chosen = [chart for kind, several in charts(found).items() if name in ("", kind) for chart in several]
+    return picture(chosen, question, [headline])
+
+
+def _plan_drawn(found: Any, plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
+    from sim.report.plan_charts import plan_picture
+
+    return plan_picture(found, plan, label, question, headline)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from sim.deliver.folder import Question, manifest_of, question_of
+from sim.deliver.folder import StoredQuestion, manifest_of, question_of
 from sim.infile import opened
 from sim.report.words.money import showing, shown
 from sim.report.words.text import name_told
@@ -108,8 +108,8 @@ class CauseRoutes:
         return []
 
 
-def _is_the_same(stored: Question, wanted: Question, between: tuple[str, str]) -> bool:
-    def values(question: Question) -> dict[str, str]:
+def _is_the_same(stored: StoredQuestion, wanted: StoredQuestion, between: tuple[str, str]) -> bool:
+    def values(question: StoredQuestion) -> dict[str, str]:
         return {key: value for key, value in question.get("values", {}).items() if key not in BESIDE}
 
     fleets = stored.get("fleets", {})

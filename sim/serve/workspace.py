@@ -9,6 +9,7 @@ from typing import Any
 
 from sim.catalogue.catalog import data_root
 from sim.deliver.folder import is_finished, manifest_of
+from sim.deliver.questions import QUESTIONS
 from sim.scenario.reading.shipped import shipped_folder
 from sim.serve.refusals import Refused
 from sim.study.execution.cases import MANIFEST
@@ -18,8 +19,6 @@ DEEPEST = 4
 MOST_ENTRIES = 20_000
 """Files and folders that are looked at for the lists."""
 SCENARIOS = (".yaml", ".yml")
-WITH_PAGE = frozenset({"capacity", "size", "sensitivity", "breakeven", "plan"})
-"""Commands whose page has their name."""
 NOT_SEARCHED = frozenset({"points", "node_modules", "__pycache__"})
 LONGEST_PATH = 400
 
@@ -120,7 +119,7 @@ class Workspace:
             "started_at": str(told.get("started_at", "")),
             "wall_s": told.get("wall_s"),
             "finished": is_finished(folder),
-            "page": command in WITH_PAGE and (folder / f"{command}.html").is_file(),
+            "page": command in QUESTIONS and (folder / f"{command}.html").is_file(),
         }
 
 

@@ -158,7 +158,7 @@ def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
 
 def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:
     """*plan* with the window that the run has measured, and what was metered in it."""
-    plan = replace(plan, warmup_s=stored.metrics.traffic.warmup_s)
+    plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
     requests = _requests(stored) if plan.requests_cost else []
     pools = [position for position, pool in enumerate(plan.pools) for _ in range(_engines(plan, position))]

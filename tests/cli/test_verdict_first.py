@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 import sim
 from sim.cli import app
-from sim.report.words.precision import ignored, undrawn
+from sim.deliver.questions import QUESTIONS
+from sim.report.words.precision import undrawn
 from sim.scenario.schema import Scenario
+from sim.study.capacity_tolerance import RELATIVE
 from sim.yamlio import dump
 
 FIXED = {"distribution": "fixed", "value": 60}
@@ -90,7 +92,7 @@ def test_a_report_on_different_models_compares_within_one(tmp_path: Path) -> Non
 
 def test_the_sweep_is_named_as_ignored_only_where_it_is_more_than_the_year() -> None:
     def told(command: str, **more: Any) -> str:
-        return ignored(command, Scenario.model_validate(SCENARIO | more))
+        return QUESTIONS[command].ignored(Scenario.model_validate(SCENARIO | more), RELATIVE)
 
     other = {"sweep": YEAR["sweep"] | {"fleets.0.pools.0.replicas": [1, 2]}}
     assert told("breakeven", **YEAR) == told("size", **YEAR) == told("plan") == ""

@@ -6,6 +6,7 @@ Tables are in the reporting currency where a workbook or a bill is made of them.
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -61,18 +62,6 @@ def read_table(path: Path) -> pd.DataFrame:
     return frame
 
 
-MAIN = {
-    "run": "summary",
-    "price": "summary",
-    "plan": "summary",
-    "breakeven": "ranking",
-    "capacity": "capacity",
-    "size": "size",
-    "sensitivity": "sensitivity",
-}
-"""Command -> its main table."""
-
-
 RECEIVED = {
     "npv_": "net_present_cost_",
     "net_cash_": "net_cost_",
@@ -97,6 +86,10 @@ class StoredAnswer:
 
     folder: Path
     manifest: dict[str, Any]
+    main: str = "summary"
+    """Name of the main table, without `.csv`."""
+    sheets: Sequence[tuple[str, str]] = ()
+    """Further tables that get a sheet each: (sheet, name of the table)."""
 
     @property
     def command(self) -> str:
@@ -106,7 +99,7 @@ class StoredAnswer:
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Its main table, as the file has it."""
-        return _paid_is_positive(read_table(self.folder / f"{MAIN[self.command]}.csv"))
+        return _paid_is_positive(read_table(self.folder / f"{self.main}.csv"))
 
     @cached_property
     def currency(self) -> str:
@@ -181,7 +174,7 @@ def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(month=pd.Series(months, frame.index, object), date=pd.Series(dates, frame.index, object))
 
 
-def read_answer(folder: Path) -> StoredAnswer:
-    """The finished answer in *folder*."""
+def read_answer(folder: Path, **tables: Any) -> StoredAnswer:
+    """Return the finished answer in *folder*, with the *tables* `main` and `sheets` where it is not that of a run."""
     with opened(folder / "manifest.json", "r", hidden=True, encoding="utf-8") as file:
-        return StoredAnswer(folder, json.load(file))
+        return StoredAnswer(folder, json.load(file), **tables)

@@ -15,7 +15,7 @@ from xlsxwriter.worksheet import Worksheet
 from sim.language import _
 from sim.report.assumptions import notes
 from sim.report.export.spreadsheet import Book, Line, cell, scatter, stacked
-from sim.report.export.stored_answer import MAIN, StoredAnswer
+from sim.report.export.stored_answer import StoredAnswer
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.report.words.text import axis_label, number
 from sim.study.metrics.columns import COLUMNS
@@ -352,13 +352,6 @@ def _write_months(
 
 MOST_ROWS = 1_048_576
 """Of a sheet, as the file format has it."""
-DETAILS = {
-    "breakeven": (("By utilisation", "breakeven"), ("Months", "months"), ("Tipping points", "tipping")),
-    "plan": (("Months", "plan"),),
-    "capacity": (("Search", "search"),),
-    "size": (("Pareto", "pareto"),),
-}
-"""Command -> further tables that get a sheet each: (sheet, file)."""
 CURVES = (
     ("usd_per_million_output_tokens", "Cost of tokens over load"),
     ("ttft_s_p95", "TTFT p95 over load"),
@@ -373,7 +366,7 @@ def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
     if answer.command in ("run", "price", "plan", "breakeven"):
         write_bill(book, answer)
         write_cash_flow(book, answer)
-    for name, file in DETAILS.get(answer.command, ()):
+    for name, file in answer.sheets:
         if (answer.folder / f"{file}.csv").exists():
             sheet, top = book.sheet(name, f"{file}.csv")
             book.table(sheet, top, answer.table(file))
@@ -392,7 +385,7 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
     sheet, top = book.sheet(
         "Summary", title, [*([asked] if asked else []), when, _("Amounts in {currency}.", currency=book.currency)]
     )
-    frame = answer.table(MAIN[answer.command])
+    frame = answer.table(answer.main)
     meanings = {answer.amount(one.name): f"{one.meaning} [{one.unit}]" for one in COLUMNS}
     after = book.table(sheet, top, frame)
     for column, name in enumerate(frame.columns):

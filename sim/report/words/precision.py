@@ -22,7 +22,7 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
     """Entries of manifest.json: nothing where nothing was looked for."""
     told: dict[str, Any] = {}
     ran = (case for case in cases if case.status == "ok")
-    if found := [case for case in ran if case.metrics.traffic.warmup_steady is not None]:
+    if found := [case for case in ran if case.metrics["warmup_steady"] is not None]:
         told["warmup"] = {
             "rule": WARMUP_RULE,
             "cases": [
@@ -30,8 +30,8 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
                     "fleet": case.fleet,
                     "axes": case.axes,
                     "replication": case.replication,
-                    "warmup_s": case.metrics.traffic.warmup_s,
-                    "steady": case.metrics.traffic.warmup_steady,
+                    "warmup_s": case.metrics["warmup_s"],
+                    "steady": case.metrics["warmup_steady"],
                 }
                 for case in found
             ],
@@ -169,26 +169,22 @@ def undrawn(uncertain: bool) -> list[str]:
     return [_("Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run.")]
 
 
-UNSWEPT = frozenset({"breakeven", "capacity", "plan", "sensitivity", "size"})
-"""Commands that ask about the workload as it stands, or simulate loads of their own choice, and leave the sweep out."""
-
-
-YEARLY = frozenset({"breakeven", "plan", "size"})
-"""Commands that simulate the loads of a `load_profile` on their own."""
-
-
-def _has_more_than_its_year(command: str, scenario: Scenario) -> bool:
-    """Whether the sweep says more than the loads of a `load_profile`, which *command* simulates without it."""
-    if scenario.sweep is None or scenario.load_profile is None or command not in YEARLY:
+def _has_more_than_its_year(scenario: Scenario) -> bool:
+    """Return whether the sweep says more than the loads of a `load_profile`."""
+    if scenario.sweep is None or scenario.load_profile is None:
         return scenario.sweep is not None
     data = as_data(scenario)
     return any(place_of(data, path) not in (RATE, CLIENTS) for point in points(scenario.sweep) for path in point)
 
 
-def ignored(command: str, scenario: Scenario) -> str:
-    """Which sections of *scenario* a *command* that asks about the workload as it stands leaves out; empty if none."""
+def ignored(command: str, scenario: Scenario, yearly: bool) -> str:
+    """Return which sections of *scenario* a *command* that asks about the workload as it stands leaves out.
+
+    Empty if there are none. One that is *yearly* simulates the loads of a `load_profile` without a sweep.
+    """
     by_command = [name for name, section in SECTIONS.items() if command in section.ignored_by]
-    left_out = ["sweep"] if _has_more_than_its_year(command, scenario) else []
+    swept = _has_more_than_its_year(scenario) if yearly else scenario.sweep is not None
+    left_out = ["sweep"] if swept else []
     names = [*left_out, *(name for name in by_command if getattr(scenario, name) is not None)]
     if not names:
         return ""

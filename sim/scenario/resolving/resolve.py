@@ -14,6 +14,7 @@ from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, slot_bytes, what_fits, which_slices
+from sim.message import joined
 from sim.records import ONLY_SERVICE, StepTime
 from sim.registry import versions
 from sim.rng import stream
@@ -259,7 +260,7 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
         advice = what_fits(pool.gpu, *wanted, **settings)
     else:
         advice = which_slices(pool.slicing.card, *wanted, pool.slicing.profile, **settings)
-    return f"{memory.reason}; {advice}" if advice else memory.reason
+    return joined("; ", [memory.reason, advice] if advice else [memory.reason])
 
 
 def _pool_plan(

@@ -68,7 +68,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Scenari
     return load(path, catalog=catalog)
 
 
-def fleets_planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def planned_fleets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list to which the name of each fleet is added that is planned from here on, not taken from before."""
     names: list[str] = []
     plan_fleet = planning._planned
@@ -86,7 +86,7 @@ def test_plans_along_a_sweep_are_those_of_its_cases_one_by_one(swept: Scenario, 
 def test_a_fleet_is_planned_once_by_the_checks_and_for_all_loads(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names, catalog = fleets_planned(monkeypatch), load_catalog(root / "data")
+    names, catalog = planned_fleets(monkeypatch), load_catalog(root / "data")
     (tmp_path / "s.yaml").write_text(dump(scenario_data() | {"sweep": {"workload.arrivals.rate_rps": [1, 2]}}))
     scenario = load(tmp_path / "s.yaml", catalog=catalog)
     for case in cases(scenario):
@@ -97,7 +97,7 @@ def test_a_fleet_is_planned_once_by_the_checks_and_for_all_loads(
 def test_a_fleet_is_planned_again_when_a_file_that_it_names_has_changed(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names, catalog = fleets_planned(monkeypatch), load_catalog(root / "data")
+    names, catalog = planned_fleets(monkeypatch), load_catalog(root / "data")
     model = tmp_path / "own" / "config.json"
     model.parent.mkdir()
     keys = {"hidden_size": 1024, "intermediate_size": 2048, "num_attention_heads": 8, "num_hidden_layers": 4}

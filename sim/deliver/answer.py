@@ -1,0 +1,55 @@
+"""From a question about a scenario to the folder of its answer: compute, then tables, pictures and page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.catalogue.catalog import Catalog
+from sim.deliver.folder import begin, written_together
+from sim.deliver.questions import Answered, Question, Task
+from sim.report.words.money import in_its_currency
+from sim.scenario.checks.hardware import hostless_notes
+from sim.scenario.schema import Fleet, Scenario
+from sim.study.capacity_tolerance import RELATIVE
+from sim.study.execution.cases import Workplace, resolved_plans
+from sim.study.reprice import keep_scenario
+from sim.yamlio import dump
+
+
+@in_its_currency
+def deliver(
+    question: Question,
+    scenario: Scenario,
+    catalog: Catalog,
+    out: Path,
+    workplace: Workplace,
+    relative: float = RELATIVE,
+    report: bool = True,
+    quiet: bool = True,
+    command: Sequence[str] = ("gpufleet",),
+    force: bool = False,
+) -> Answered:
+    """Answer the *question*, and leave tables and, with *report*, pictures and page in *out*.
+
+    Points are kept in `out/points` as they are simulated; the other files are replaced together at the end. Each
+    capacity is found to within the fraction *relative*.
+    """
+    options = {"relative": relative} if question.relative else {}
+    told = begin(out, scenario, command, question.name, force, **options)
+    remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
+    settled = question.settled(scenario)
+    found = question.compute(Task(settled, catalog, out, workplace, relative, quiet))
+    with written_together(out, told | question.simulated(found)) as folder:
+        resolved = _keep_basis(folder, settled, catalog, question.fleets(found))
+        question.write(folder, Answered(settled, found, relative, remarks, resolved), report)
+    return Answered(scenario, found, relative, remarks, resolved)
+
+
+def _keep_basis(
+    folder: Path, scenario: Scenario, catalog: Catalog, fleets: Sequence[Fleet] | None
+) -> list[dict[str, object]]:
+    """Write scenario.yaml, and resolved.yaml of its *fleets* (None: all) without the sweep; return the latter."""
+    chosen = {"sweep": None} | ({} if fleets is None else {"fleets": tuple(fleets)})
+    resolved = resolved_plans(scenario.model_copy(update=chosen), catalog)
+    keep_scenario(folder, scenario)
+    (folder / "resolved.yaml").write_text(dump(resolved), encoding="utf-8")
+    return resolved
