@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
+from sim.batching import Dynamic, EngineOptions, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
 from sim.batching.limits import Speculative, VllmLimits
 from sim.batching.policies import MICRO_BATCH_TOKENS
 from sim.batching.sharing import Swapped
@@ -367,29 +367,17 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
     missing = [name for name, value in values.items() if value is None]
     if missing:
         raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
+    values["options"] = EngineOptions.model_construct(**dict(batching))
     if isinstance(batching, QueueLimits):
         values |= {"enable_prefix_caching": bool(batching.enable_prefix_caching), "scheduling": batching.scheduling}
     if isinstance(batching, VllmLimits):
-        values |= {
-            "chunked_prefill": batching.enable_chunked_prefill,
-            "watermark": batching.watermark,
-            "long_prefill_token_threshold": batching.long_prefill_token_threshold,
-            "reserve_full_isl": batching.scheduler_reserve_full_isl,
-            "prefill_schedule_interval": batching.prefill_schedule_interval,
-            "kv_groups": batching.windows,
-        }
+        values |= {"chunked_prefill": batching.enable_chunked_prefill, "kv_groups": batching.windows}
     if isinstance(batching, RegisteredBatching):
         values["order"] = batching.order
     if isinstance(batching, PrefillFirst):
-        values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
-        values["max_prefill_tokens"] = batching.max_num_batched_tokens or 0
-        for name in ("scheduler_recv_interval", "schedule_conservativeness", "enable_mixed_chunk"):
-            values[name] = getattr(batching, name)
-        values["preemption_threshold"] = batching.priority_scheduling_preemption_threshold
-        values["longest_prefix_first"] = batching.schedule_policy == "lpm"
+        values["chunked_prefill"] = batching.chunked_prefill_size is not None
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
-        values["batch_wait_steps"] = batching.batch_wait_timeout_iters
         values["batch_wait_tokens"] = batching.batch_wait_max_tokens_ratio * (batching.max_num_batched_tokens or 0)
     values |= {"block_size": batching.block_size, "window": pool.steptime.window, "padded_tokens": pool.padded_tokens}
     return RankLimits(**values)
