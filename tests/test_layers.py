@@ -258,6 +258,7 @@ def test_what_the_design_allows_passes(tmp_path: Path, file: str, line: str) -> 
 MOST_ANCESTORS = 3
 DEEP_OPTIONS = frozenset(
     {"VllmLimits", "Vllm", "PrefillFirstLimits", "PrefillFirst", "ReserveLimits", "Reserve", "OfEngine"}
+    | {"EngineOptions"}
     | {"RegisteredBatching", "RegisteredAutoscaling"}
 )
 """Options of batching and autoscaling policies: pydantic inherits their fields, and no rule overrides another."""
