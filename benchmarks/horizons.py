@@ -11,7 +11,6 @@ Philosophical Society 48(2), 1952 (the wait of a request from that of the reques
 import argparse
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,12 +21,12 @@ from numpy.typing import NDArray
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
+from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
 from sim.study import capacity
 from sim.study.capacity import Capacity, capacities
 from sim.study.execution.cores import Cores
-from sim.study.metrics.case_metrics import Samples
+from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.overload import overloaded, queue_growth
 from sim.study.metrics.statistics import mean, wilson
 
@@ -93,19 +92,6 @@ def long_run_rps(queue: Queue) -> float:
     return low
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Metrics of a case, as far as a search reads them."""
-
-    traffic: Any
-    services: dict[str, Any] = field(default_factory=dict)
-    samples: Samples = field(default_factory=lambda: Samples(good_output_tokens=0.0, batch_ci95={}))
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a figure by its column."""
-        return getattr(self.traffic, name)
-
-
 def simulate(queue: Queue, scenario: Scenario, case: Case) -> Any:
     """Return what a search reads of a stored case: requests arrive until the horizon, then the queue drains."""
     rate, end_s = float(case.axes["rate_rps"]), float(scenario.horizon_s or 0.0)
@@ -122,17 +108,17 @@ def simulate(queue: Queue, scenario: Scenario, case: Case) -> Any:
     growth = queue_growth(arrived_s, arrived_s + waited_s, arrived_s + waited_s + services_s, start_s, end_s)
     good = (waited_s <= queue.limit_s)[measured]
     over = overloaded([growth.requests], [growth.waiting], [len(good)], [growth.certain])
-    traffic = SimpleNamespace(
-        requests=len(good),
-        slo_attainment=float(good.mean()) if len(good) else None,
-        overloaded=over,
-        queue_growth=growth.requests,
-        waiting_growth=growth.waiting,
-        late_growth=growth.late,
-        late_growth_error=growth.late_error,
-    )
+    figures = {
+        "requests": len(good),
+        "slo_attainment": float(good.mean()) if len(good) else None,
+        "overloaded": over,
+        "queue_growth": growth.requests,
+        "waiting_growth": growth.waiting,
+        "late_growth": growth.late,
+        "late_growth_error": growth.late_error,
+    }
     return SimpleNamespace(
-        axes=case.axes, status="ok", reason="", metrics=Measured(traffic), replication=case.replication
+        axes=case.axes, status="ok", reason="", metrics=CaseMetrics(figures), replication=case.replication
     )
 
 
@@ -164,7 +150,7 @@ def asked(queue: Queue, seed: int, horizon_s: float) -> Scenario:
     """Return a scenario with the service level of the *queue*; its fleet is never simulated."""
     update = {"seed": seed, "horizon_s": horizon_s, "warmup_s": horizon_s / 10}
     plain = load(FLEETS, (f"slo={{ttft_s: {queue.limit_s}, attainment: {queue.attainment}}}",), catalog=load_catalog())
-    return plain.model_copy(update=update | {"fleets": plain.fleets[:1], "replications": FEWEST})
+    return plain.model_copy(update=update | {"fleets": plain.fleets[:1], "replications": FIRST_REPLICATIONS})
 
 
 def of_queues(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
@@ -184,7 +170,9 @@ def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
     catalog = load_catalog()
     scenario = load(FLEETS, (), catalog=catalog)
 
-    def found(seed: int, horizon_s: float, fleet: Fleet, precision: Precision, runs: int = FEWEST) -> Capacity:
+    def found(
+        seed: int, horizon_s: float, fleet: Fleet, precision: Precision, runs: int = FIRST_REPLICATIONS
+    ) -> Capacity:
         update = {"seed": seed, "horizon_s": horizon_s, "warmup_s": horizon_s / 10, "replications": runs}
         alone = scenario.model_copy(update=update | {"fleets": (fleet,)})
         with tempfile.TemporaryDirectory() as folder, Cores(1) as workplace:

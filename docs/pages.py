@@ -22,7 +22,10 @@ from sim.training.outcome import COLUMNS as JOB_COLUMNS
 from sim.training.schema import JobScenario
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = ("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md")
+OUTSIDE = (
+    *("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *("benchmarks/README.md", "benchmarks/fit/README.md", "benchmarks/fit/unseen.md"),
+)
 """Pages of the site that do not lie in docs/."""
 HEADINGS = {"gpus": "GPUs"}
 COLUMNS_MARK = "<!-- columns of summary.csv -->"

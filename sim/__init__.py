@@ -22,10 +22,10 @@ for money. Imports go one way only:
     cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
-    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> infile
+    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
     engine -> {records, units, rng}
     study -> benchdata -> catalogue
-    {cli serve api deliver report scenario} -> language
+    {cli serve api deliver report scenario} -> language -> message
 
 To extend: a GPU, model or price is a file in data/; a policy is a class under `sim.register`, or a file in its part
 (`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.

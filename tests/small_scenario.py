@@ -105,6 +105,27 @@ fleets:
 site: {electricity_usd_per_kwh: 0.2, pue: 1.2}
 finance: {method: annuity, discount_rate: 0.08, life_years: 1, residual_fraction: 0.3}
 """
+TWO_OR_ONE = """\
+# Which is cheaper?
+name: se
+model: llama3.1-8b
+workload:
+  arrivals: {process: poisson, rate_rps: 2}
+  lengths:
+    prompt: {distribution: fixed, value: 200}
+    output: {distribution: lognormal, mean: 50, cv: 0.5}
+horizon_s: 10
+fleets:
+  - name: two
+    pools:
+      - {gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090, batching: {max_num_seqs: 4}}
+    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
+  - name: one
+    pools: [{gpu: a100-80gb-pcie, batching: {max_num_seqs: 4}}]
+    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}
+site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
+finance: {method: straight_line, life_years: 4, residual_fraction: 0}
+"""
 
 
 def two_fleets() -> dict[str, Any]:

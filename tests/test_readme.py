@@ -40,7 +40,7 @@ SHORT_S, SHORT_WARMUP_S = 16, 4
 
 IMPORTS = f"""
 import os, sys
-import matplotlib.backends.backend_agg, matplotlib.figure, scipy.optimize
+import scipy.optimize
 import sim.api.public, sim.cli
 from sim.study import cost_gap
 sys.path.append({str(ROOT / "tests")!r})

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from observe import prepare
 from parameters import OVERHEADS, SHARED_OVERHEADS, Priors, load_priors
@@ -17,14 +16,13 @@ from rows import judged, left_out, read_rows, thinned
 from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
+from sim.fidelity.picture import Points, key_of, scatter
 from sim.fidelity.scores import OPEN_LOADS, Entrant, rankings
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from sim.report.charts.panels import style
+from sim.report.charts.picture import picture
 
 Line = dict[str, str]
 Chosen = Callable[[Line], bool]
-BANDS = (0.1, 0.2)
 TABLES = ("measured", "public")
 LABELS = {"tput": "throughput [token/s]", "tpot": "TPOT [ms]", "ttft": "TTFT [ms]"}
 
@@ -147,31 +145,21 @@ def by_group(lines: list[Line], column: str, metric: str) -> str:
     return ", ".join(text for _, text in sorted(found))
 
 
-def picture(lines: list[Line], path: Path) -> None:
+def draw(lines: list[Line], path: Path) -> None:
     """Predicted against measured with the pair left out, a panel for each metric."""
-    figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.6))
-    for axis, (metric, label) in zip(axes, LABELS.items(), strict=True):
-        chosen = [line for line in lines if line["scheme"] == "pairs" and line["metric"] == metric]
-        measured = np.array([float(line["measured"]) for line in chosen])
-        guessed = np.array([float(line["predicted"]) for line in chosen])
-        low, high = measured.min() * 0.7, measured.max() * 1.4
-        ends = np.array([low, high])
-        for band in BANDS[::-1]:
-            axis.fill_between(ends, ends * (1 - band), ends * (1 + band), color="0.5", alpha=0.18, linewidth=0)
-        axis.plot(ends, ends, color="0.3", linewidth=0.8)
-        several = np.array([int(line["n_gpus"]) > 1 for line in chosen])
-        axis.scatter(measured[~several], guessed[~several], s=9, alpha=0.6, color="#0b6e99", label="one GPU")
-        axis.scatter(
-            measured[several], guessed[several], s=9, alpha=0.6, color="#d9730d", marker="^", label="several GPUs"
-        )
-        axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-        axis.set(
-            xlabel=f"measured {label}", ylabel=f"predicted {label}", title=f"{label.split(' [')[0]}: pair left out"
-        )
-    axes[0].legend(frameon=False)
-    figure.tight_layout()
+    names = ("one GPU", "several GPUs")
+    marks = style(names)
+    figures = []
+    for metric, label in LABELS.items():
+        points: Points = {}
+        for line in lines:
+            if line["scheme"] == "pairs" and line["metric"] == metric:
+                name = names[int(line["n_gpus"]) > 1]
+                points.setdefault(name, []).append((float(line["measured"]), float(line["predicted"])))
+        title = f"{label.split(' [')[0]}: pair left out"
+        figures.append(scatter(title, f"predicted {label}", f"measured {label}", points, marks))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    picture(figures, "", [], key_of(marks)).save(path)
 
 
 def main(measured: Path, errors: Path, image: Path) -> None:
@@ -189,7 +177,7 @@ def main(measured: Path, errors: Path, image: Path) -> None:
         for metric in LABELS:
             for column in ("engine", "gpu", "source_key"):
                 print(f"\n{name}, {metric} by {column}, pair left out: {by_group(own, column, metric)}")
-    picture(lines, image)
+    draw(lines, image)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from math import log
 from pathlib import Path
 
 import numpy as np
-from services_out import picture, write_data
+from services_out import draw, write_data
 
 from sim.batchtime import Factors, batch_time_s, speed_of, work_of
 from sim.benchdata.mlperf import read_mlperf
@@ -210,7 +210,7 @@ def main() -> None:
             what = (one.pair[0], one.case.row.benchmark, one.case.row.scenario, one.case.row.power_limited, one.rows)
             print(*what, f"{errors[index]:+.2f}")
     if told.picture:
-        picture(told.picture, [(found[i].case, found[i].metric, found[i].log_seconds, errors[i]) for i in errors])
+        draw(told.picture, [(found[i].case, found[i].metric, found[i].log_seconds, errors[i]) for i in errors])
 
 
 if __name__ == "__main__":

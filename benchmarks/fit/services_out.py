@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from pathlib import Path
 
-import numpy as np
-
+from sim.fidelity.picture import Points, key_of, scatter
 from sim.fidelity.services import Case
+from sim.report.charts.panels import style
+from sim.report.charts.picture import picture
 
 WHERE = "benchmarks/fit/services.py on MLPerf results"
 FAMILIES = {
@@ -71,32 +72,18 @@ def write_data(data: Path, theta: Mapping[str, float], spread: Mapping[str, floa
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def picture(path: Path, points: Sequence[tuple[Case, str, float, float]]) -> None:
+def draw(path: Path, points: Sequence[tuple[Case, str, float, float]]) -> None:
     """Predicted against measured, one panel for throughput and one for latency, a colour a service."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.8), dpi=110)
-    models = sorted({case.model.id for case, *_ in points})
-    colours = dict(zip(models, pyplot.get_cmap("tab10").colors, strict=False))
-    titles = {"samples_s": "Samples per second and device", "mean_latency_ms": "Latency of a query [ms]"}
-    for panel, (metric, title) in zip(panels, titles.items(), strict=True):
-        for model in models:
-            mine = [(exp(y), error) for case, name, y, error in points if case.model.id == model and name == metric]
-            if mine:
-                measured = np.array([1 / s if metric == "samples_s" else 1e3 * s for s, _ in mine])
-                predicted = measured * (1 + np.array([error for _, error in mine]))
-                panel.plot(measured, predicted, "o", markersize=4, alpha=0.7, color=colours[model], label=model)
-        line = np.array([0.5 * min(panel.get_xlim()[0] or 1e-2, 1e-1), panel.get_xlim()[1] * 2])
-        line = np.array([max(line[0], 1e-2), line[1]])
-        for half, dark in ((0.2, 0.10), (0.1, 0.16)):
-            panel.fill_between(line, line * (1 - half), line * (1 + half), color="black", alpha=dark, linewidth=0)
-        panel.set(xscale="log", yscale="log", xlabel="measured", title=title)
-        panel.set_ylabel("predicted, pair left out")
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.grid(color="0.9", linewidth=0.6)
-    panels[0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path)
+    marks = style(sorted({case.model.id for case, *_ in points}))
+    figures = []
+    for metric, title in {
+        "samples_s": "Samples per second and device",
+        "mean_latency_ms": "Latency of a query [ms]",
+    }.items():
+        found: Points = {}
+        for case, name, y, error in points:
+            if name == metric:
+                measured = 1 / exp(y) if metric == "samples_s" else 1e3 * exp(y)
+                found.setdefault(case.model.id, []).append((measured, measured * (1 + error)))
+        figures.append(scatter(title, "predicted, pair left out", "measured", found, marks))
+    picture(figures, "", [], key_of(marks)).save(path)

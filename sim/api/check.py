@@ -13,7 +13,7 @@ from sim.report.check import LIMITS, MEMORY_PARTS, SIZES, host_memory_tables, me
 from sim.report.page.page import notebook_html
 from sim.report.words.money import showing
 from sim.scenario.reading.load import has_job, load_for_size
-from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.sweep import cases
 
@@ -30,8 +30,8 @@ class CheckResult:
         found = cases(scenario)
         self.scenario = scenario
         self.cases = len(found)
-        resolver = Resolver(scenario, catalog)
-        self._plans = [(case.axes, describe(resolver.plan(case), catalog)) for case in found if case.replication == 0]
+        first = [case for case in found if case.replication == 0]
+        self._plans = [(case.axes, describe(resolve(scenario, case, catalog), catalog)) for case in first]
         self.plans: list[dict[str, Any]] = [{"axes": axes, **plan} for axes, plan in self._plans]
         unable = dict.fromkeys(f"{plan['fleet']}: {plan['infeasible']}" for plan in self.plans if plan["infeasible"])
         self.verdict = f"{self.cases} case{'s' * (self.cases != 1)} to simulate."

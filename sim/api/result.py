@@ -10,6 +10,7 @@ from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
 from sim.deliver.folder import manifest_of
 from sim.report.charts.fonts import drawable
+from sim.report.charts.picture import Chart
 from sim.report.export.stored_answer import read_table
 from sim.report.page.page import notebook_html
 from sim.report.terminal_table import FittedTable
@@ -18,8 +19,8 @@ from sim.report.words.units import counted
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
 
-Draw = Callable[[str], Any]
-"""The figure of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
+Draw = Callable[[str], Chart]
+"""The picture of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
 
 
 class Result:
@@ -85,8 +86,8 @@ class Result:
             raise FileNotFoundError(f"{self.folder}: the folder holds the answer to another question now")
         return self.folder
 
-    def plot(self, name: str | None = None) -> Any:
-        """A matplotlib figure: the charts called *name* (one of `plots`), or the whole picture.
+    def plot(self, name: str | None = None) -> Chart:
+        """Return the charts called *name* (one of `plots`), or the whole picture: `save` writes it as PNG, SVG or PDF.
 
         Raises ValueError for a name that is not among `plots`, and where there are none.
         """

@@ -15,8 +15,8 @@ from sim.deliver.jobs import run_work
 from sim.deliver.run import futures_told, price_run, run_scenario
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
-from sim.report.charts.drawing import curves
 from sim.report.charts.panels import Panel, panels_of
+from sim.report.charts.picture import Chart, curves
 from sim.report.export.stored_answer import read_run
 from sim.report.json_document import run_document
 from sim.report.run.terminal import brief_table
@@ -158,7 +158,7 @@ class JobRun(Run):
         return _job_run(folder / SCENARIO_FILE, set, None, out, None, force)
 
 
-def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, note: str, name: str) -> Any:
+def _drawn(panels: Sequence[Panel], sweep: Sweep, question: str, headline: str, note: str, name: str) -> Chart:
     return curves([panel for panel in panels if name in ("", panel.kind)], sweep, question, headline, note)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.drafter import DraftMethod
+from sim.message import Message
 from sim.spec import Count, Fraction, Spec, WholeNumber
 
 
@@ -38,9 +39,15 @@ class Speculative(Spec):
         if (self.method == "draft_model") == (self.draft_model is None):
             raise ValueError("draft_model (a model's id) and method: draft_model belong together")
         if self.accepted is not None and self.accepted > drafts:
-            raise ValueError(f"accepted ({self.accepted}) must not exceed num_speculative_tokens ({drafts})")
+            raise ValueError(
+                Message(
+                    "accepted ({accepted}) must not exceed num_speculative_tokens ({drafts})", self.accepted, drafts
+                )
+            )
         if len(self.rates) != drafts:
-            raise ValueError(f"acceptance has {len(self.rates)} places, but num_speculative_tokens is {drafts}")
+            raise ValueError(
+                Message("acceptance has {len} places, but num_speculative_tokens is {drafts}", len(self.rates), drafts)
+            )
         return self
 
 
@@ -65,8 +72,11 @@ class BatchingLimits(Spec):
     def _seats_fit_budget(self) -> Self:
         if self.max_num_seqs and self.max_num_batched_tokens and self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError(
-                f"max_num_batched_tokens ({self.max_num_batched_tokens}) must not be below max_num_seqs "
-                f"({self.max_num_seqs})"
+                Message(
+                    "max_num_batched_tokens ({max_num_batched_tokens}) must not be below max_num_seqs ({max_num_seqs})",
+                    self.max_num_batched_tokens,
+                    self.max_num_seqs,
+                )
             )
         return self
 
@@ -157,8 +167,12 @@ class VllmLimits(QueueLimits):
         most, drafts = self.long_prefill_token_threshold, self.speculative
         if drafts and 0 < most <= drafts.num_speculative_tokens:
             raise ValueError(
-                f"long_prefill_token_threshold ({most}) must be above num_speculative_tokens "
-                f"({drafts.num_speculative_tokens})"
+                Message(
+                    "long_prefill_token_threshold ({most}) must be above num_speculative_tokens "
+                    "({num_speculative_tokens})",
+                    most,
+                    drafts.num_speculative_tokens,
+                )
             )
         return self
 
@@ -167,7 +181,11 @@ class VllmLimits(QueueLimits):
         budget, longest = self.max_num_batched_tokens, self.max_model_len
         if not self.enable_chunked_prefill and budget and longest and budget < longest:
             raise ValueError(
-                f"max_num_batched_tokens ({budget}) must not be below max_model_len ({longest}) "
-                "without enable_chunked_prefill"
+                Message(
+                    "max_num_batched_tokens ({budget}) must not be below max_model_len ({longest}) without "
+                    "enable_chunked_prefill",
+                    budget,
+                    longest,
+                )
             )
         return self

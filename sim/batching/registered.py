@@ -4,6 +4,7 @@ from math import isnan
 from typing import Any
 
 from sim.batching.limits import VllmLimits
+from sim.message import Message
 from sim.records import Request
 from sim.registry import Registered
 
@@ -31,5 +32,7 @@ class Order:
         key = self._policy.order(request)
         if isinstance(key, float) and isnan(key):
             name = type(self._policy).__name__
-            raise ValueError(f"batching policy {name}: order returns nan for request {request.index}")
+            raise ValueError(
+                Message("batching policy {name}: order returns nan for request {index}", name, request.index)
+            )
         return key

@@ -29,7 +29,7 @@ from sim.study.capacity import LoadAxis, capacities, why_no_capacity
 from sim.study.execution.cases import do_all, jobs_of, limits
 from sim.study.execution.cores import Cores
 from sim.study.execution.store import StoredCase
-from sim.study.metrics.statistics import FEWEST, half_width, mean
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, mean
 from sim.study.points import summarize
 from sim.study.size.bounds import why_no_size
 from sim.study.size.search import search
@@ -282,7 +282,7 @@ def run(spec: Run, asked: Asked) -> Figure:
     each = [summarize([case], (), level)[0].number(spec.metric) for case in stored]
     samples = tuple(one for one in each if one is not None)
     half = point.number(f"{spec.metric}_ci95") if len(samples) == len(stored) > 1 else None
-    return Figure(value, half, samples if half is not None and len(samples) >= FEWEST else ())
+    return Figure(value, half, samples if half is not None and len(samples) >= LEAST_FOR_INTERVAL else ())
 
 
 @finds(LedgerLine)
@@ -297,7 +297,7 @@ def ledger(spec: LedgerLine, asked: Asked) -> Figure:
         if spec.component not in known:
             raise NoFigure(f"the bill has no component {spec.component!r}{did_you_mean(spec.component, known)}")
         usd = fsum(row["amount_usd"] for row in rows if row["component"] == spec.component)
-        samples.append(usd / case.metrics.machines.window_h)
+        samples.append(usd / case.metrics["window_h"])
     half = half_width(samples)
     return Figure(mean(samples), half, tuple(samples) if half is not None else ())
 

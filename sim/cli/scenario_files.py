@@ -70,7 +70,7 @@ def check(
         from sim.report.monte_carlo import inputs_told
         from sim.report.prediction_accuracy import fleet_worths, worth_table
         from sim.scenario.reading.load import has_job, load_for_size
-        from sim.scenario.resolving.case import Resolver
+        from sim.scenario.resolving.case import resolve
         from sim.scenario.resolving.describe import describe
         from sim.scenario.sweep import cases
 
@@ -89,11 +89,10 @@ def check(
         loaded = load_for_size(path, sets or (), catalog=catalog, seed=seed, replications=replications)
         found = cases(loaded)
         first = [case for case in found if case.replication == 0]
-        resolver = Resolver(loaded, catalog)
         plans = []
         for number, case in enumerate(first, 1):
             STAGE.set(f"planning fleet and point {number:,} of {len(first):,}")
-            plans.append((case.axes, describe(resolver.plan(case), catalog)))
+            plans.append((case.axes, describe(resolve(loaded, case, catalog), catalog)))
         worths = fleet_worths(loaded, catalog)
         if format == "json":
             typer.echo(as_json(check_document(loaded, plans, len(found), worths)))

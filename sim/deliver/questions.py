@@ -517,28 +517,26 @@ def _charts_of(panels: Sequence[Any], question: str, headline: str, marks: Any) 
 
 
 def _panels_drawn(panels: Sequence[Any], question: str, headline: str, marks: Any, name: str) -> Any:
-    from sim.report.page.page import picture
+    from sim.report.charts.picture import panel_picture
 
-    return picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
+    return panel_picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
 
 
 def _capacity_drawn(found: Any, rows: Any, axis: Any, slo: Any, question: str, headline: str, _name: str) -> Any:
-    from sim.report.capacity_charts import picture
+    from sim.report.capacity_charts import capacity_picture
 
-    return picture(found, rows, axis, slo, question, headline)
+    return capacity_picture(found, rows, axis, slo, question, headline)
 
 
 def _sensitivity_drawn(found: Any, question: str, headline: str, name: str) -> Any:
+    from sim.report.charts.picture import picture
     from sim.report.sensitivity import charts
-    from sim.report.sensitivity_charts import picture
 
     chosen = [chart for kind, several in charts(found).items() if name in ("", kind) for chart in several]
     return picture(chosen, question, [headline])
 
 
 def _plan_drawn(found: Any, plan: Any, label: str, question: str, headline: str, _name: str) -> Any:
-    from sim.report.charts.fonts import settings
-    from sim.report.plan_charts import draw_plan
+    from sim.report.plan_charts import plan_picture
 
-    with settings():
-        return draw_plan(found, plan, label, question, headline)
+    return plan_picture(found, plan, label, question, headline)

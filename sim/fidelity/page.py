@@ -13,7 +13,8 @@ from sim.fidelity.training import PredictedTraining
 from sim.fidelity.training import scores as training_scores
 from sim.language import N_, _
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
-from sim.report.page.page import Mark, Table, render_page
+from sim.report.charts.picture import Mark
+from sim.report.page.page import Table, render_page
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import percent
 

@@ -32,11 +32,10 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Sourced, Value
 from sim.csvio import write_csv
-from sim.fidelity.picture import Marks, Points, draw_key, draw_panel
+from sim.fidelity.picture import Points, key_of, scatter
 from sim.language import N_, _
-from sim.report.charts.drawing import DOTS_PER_INCH, HEAD, INK, SMALL, SOFT
-from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
+from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
 from sim.spec import Positive, Spec
 from sim.yamlio import read
@@ -334,7 +333,7 @@ def write_services(folder: Path, outcomes: Sequence[ServiceOutcome]) -> None:
             for score in service_scores(outcomes, group)
         )
         write_csv(folder / f"summary_by_{name}.csv", (name, *SCORE_COLUMNS), lines)
-    _picture(folder / "validation.png", outcomes)
+    _write_picture(folder / "validation.png", outcomes)
 
 
 def service_tables(outcomes: Sequence[ServiceOutcome]) -> list[FittedTable | str]:
@@ -372,33 +371,25 @@ def _cells(one: ServiceOutcome) -> list[Any]:
     return [*told, one.gpu, one.model, one.precision, *figures]
 
 
-def _picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
+def _write_picture(path: Path, outcomes: Sequence[ServiceOutcome]) -> None:
     """Predicted against measured on logarithmic axes, a panel a metric, a colour a service."""
-    from matplotlib.figure import Figure
-
     shown = [one for one in outcomes if any(one.error(metric) is not None for metric in TITLES)]
     marks = style(sorted({one.model for one in shown}))
-    with settings():
-        figure = Figure(figsize=(9.6, 5.4), dpi=DOTS_PER_INCH, facecolor="white")
-        scores = {one.metric: one for one in service_scores(outcomes, lambda _: "")}
-        for place, (metric, title) in enumerate(TITLES.items()):
-            axes = figure.add_axes((0.08 + 0.49 * place, 0.22, 0.40, 0.66))
-            told = (
-                _(", median error {median_error:.0f} %", median_error=100 * scores[metric].median_error)
-                if metric in scores
-                else ""
-            )
-            axes.set_title(title + told, loc="left", size=HEAD, color=INK, pad=6)
-            _panel(axes, metric, outcomes, marks)
-            axes.set_xlabel(_("measured"), size=SMALL, color=SOFT)
-            axes.set_ylabel(_("predicted"), size=SMALL, color=SOFT)
-        draw_key(figure, marks, 6)
-        figure.savefig(path)
+    scores = {one.metric: one for one in service_scores(outcomes, lambda _: "")}
+    figures = []
+    for metric, title in TITLES.items():
+        told = (
+            _(", median error {median_error:.0f} %", median_error=100 * scores[metric].median_error)
+            if metric in scores
+            else ""
+        )
+        figures.append(scatter(_(title) + told, _("predicted"), _("measured"), _points(metric, outcomes), marks))
+    picture(figures, "", [], key_of(marks)).save(path)
 
 
-def _panel(axes: Any, metric: str, outcomes: Sequence[ServiceOutcome], marks: Marks) -> None:
+def _points(metric: str, outcomes: Sequence[ServiceOutcome]) -> Points:
     points: Points = {}
     for one in outcomes:
         if one.error(metric) is not None:
             points.setdefault(one.model, []).append((one.row.measured[metric], one.metrics[metric]))
-    draw_panel(axes, points, marks)
+    return points

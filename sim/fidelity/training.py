@@ -15,12 +15,11 @@ import numpy as np
 from sim.benchdata.training import METRICS, TrainingRow
 from sim.catalogue.catalog import Catalog
 from sim.csvio import write_csv
-from sim.fidelity.picture import Marks, Points, at_most_far, draw_key, draw_panel
+from sim.fidelity.picture import Points, at_most_far, key_of, scatter
 from sim.fidelity.training_rows import LANGUAGE, NotCovered, TrainingCase, case_of
 from sim.language import N_, _
-from sim.report.charts.drawing import DOTS_PER_INCH, HEAD, INK, SMALL, SOFT
-from sim.report.charts.fonts import settings
 from sim.report.charts.panels import style
+from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
 from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.training.figures import TrainingData, habits, load_training, rates
@@ -194,7 +193,6 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[PredictedTraining], tuple[str
 SCORE_COLUMNS = ("quantity", "rows", "covered", "pairs", "median_error", "p90_error", "bias")
 LEADING = ("id", "status", "reason", "class", "gpu", "family", "model", "stack", "trust")
 PANELS = {"throughput": N_("Throughput [tokens/s or samples/s]"), "peak memory": N_("Peak memory of a GPU [GB]")}
-SIDE_IN, GAP_IN = 4.2, 1.05
 MOST_REASONS = 12
 
 
@@ -229,28 +227,18 @@ def training_tables(runs: Sequence[PredictedTraining]) -> list[FittedTable | str
 
 def write_training_picture(path: Path, runs: Sequence[PredictedTraining]) -> None:
     """Predicted against measured, one panel a quantity, one colour a class; untrusted rows are left out."""
-    from matplotlib.figure import Figure
-
     trusted = [one for one in runs if one.category != UNTRUSTED and one.prediction.status == "covered"]
     classes = [name for name, _ in Counter(one.category for one in trusted).most_common()]
     marks = style(classes)
-    width, height = len(PANELS) * (SIDE_IN + GAP_IN) + 0.2, SIDE_IN + 1.5
-    with settings():
-        figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
-        told = _("{len:,} training runs. Shaded: within 10 and 20 % of the measurement.", len=len(trusted))
-        figure.text(0.25 / width, 1 - 0.3 / height, told, size=HEAD, color=INK, va="center")
-        for index, (quantity, label) in enumerate(PANELS.items()):
-            left = GAP_IN + index * (SIDE_IN + GAP_IN)
-            axes = figure.add_axes((left / width, 0.85 / height, SIDE_IN / width, SIDE_IN / height))
-            _panel(axes, trusted, quantity, marks)
-            axes.set_title(label, loc="left", size=HEAD, color=INK, pad=6)
-            axes.set_xlabel("measured", size=SMALL, color=SOFT)
-            axes.set_ylabel(_("predicted"), size=SMALL, color=SOFT)
-        draw_key(figure, marks, 5)
-        figure.savefig(path)
+    told = _("{len:,} training runs. Shaded: within 10 and 20 % of the measurement.", len=len(trusted))
+    figures = [
+        scatter(_(label), _("predicted"), _("measured"), _points(trusted, quantity), marks)
+        for quantity, label in PANELS.items()
+    ]
+    picture(figures, "", [told], key_of(marks)).save(path)
 
 
-def _panel(axes: Any, runs: Sequence[PredictedTraining], quantity: str, marks: Marks) -> None:
+def _points(runs: Sequence[PredictedTraining], quantity: str) -> Points:
     points: Points = {}
     for one in runs:
         metric = one.quantities().get(quantity)
@@ -260,7 +248,7 @@ def _panel(axes: Any, runs: Sequence[PredictedTraining], quantity: str, marks: M
         if metric == SPEEDS[-1]:
             measured, predicted = 1 / measured, 1 / predicted
         points.setdefault(one.category, []).append(at_most_far(predicted, measured))
-    draw_panel(axes, points, marks)
+    return points
 
 
 def _row(one: PredictedTraining) -> dict[str, Any]:

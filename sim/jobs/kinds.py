@@ -25,7 +25,8 @@ from sim.records import Interval
 from sim.report.assumptions import notes
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
-from sim.report.page.page import Mark, Table, picture, render_page, text_table, write_picture
+from sim.report.charts.picture import Chart, Mark, panel_picture
+from sim.report.page.page import Table, render_page, text_table
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import first_sentence
@@ -79,7 +80,7 @@ def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved:
     question, marks = asked(scenario), work.key if work.panels else ()
     if work.panels:
         answer, drawn = work.picture
-        write_picture(folder / "curves.png", drawn, question, [answer], marks)
+        panel_picture(drawn, question, [answer], marks).save(folder / "curves.png")
     remarks = [*notes(resolved), *_weak(resolved)]
     page = render_page(scenario.name, question, work.answers, work.panels, work.tables, remarks, key=marks)
     (folder / "report.html").write_text(page, encoding="utf-8")
@@ -174,10 +175,10 @@ class WorkKind:
             "points": [row.cells for row in rows],
         }
 
-    def figure(self, scenario: Any, rows: Rows, kind: str = "") -> Any:
-        """A matplotlib figure of all charts, or of those of a *kind*."""
+    def figure(self, scenario: Any, rows: Rows, kind: str = "") -> Chart:
+        """Return the picture of all charts, or of those of a *kind*."""
         chosen = [panel for panel in self.panels(rows) if kind in ("", panel.kind)]
-        return picture(chosen, asked(scenario), [self.verdict(rows).headline], self.key(rows))
+        return panel_picture(chosen, asked(scenario), [self.verdict(rows).headline], self.key(rows))
 
     def write(self, folder: Path, scenario: Any, rows: Rows, resolved: Plans, with_pictures: bool) -> None:
         """summary.csv, usage.csv, costs.csv, resolved.yaml, the kind's own and, *with_pictures*, picture and page."""

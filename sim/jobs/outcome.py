@@ -21,7 +21,8 @@ from sim.jobs.schema import LONGEST_H, QueueScenario
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points
-from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
+from sim.training.outcome import WorkColumn, WorkRow, energy_kwh, total_usd, wall_j
+from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 PHASES = ("working", "lost", "restarting")
 SERVING = "serving"
@@ -225,13 +226,9 @@ def _add_energy(
     interval.peak_w = power.peak_w * (duration_s / (interval.end_s - interval.start_s))
     interval.gpu_energy_j = power.gpu_energy_j(duration_s, sum(loads.values()))
     interval.server_energy_j = power.server_energy_j(duration_s, interval.gpu_energy_j)
-    interval.prefill_energy_j = _wall_j(power, seconds["restarting"], loads["restarting"])
-    interval.recompute_energy_j = _wall_j(power, seconds["lost"], loads["lost"])
-    interval.idle_energy_j = _wall_j(power, max(0.0, duration_s - sum(seconds.values())), 0.0)
-
-
-def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
-    return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
+    interval.prefill_energy_j = wall_j(power, seconds["restarting"], loads["restarting"])
+    interval.recompute_energy_j = wall_j(power, seconds["lost"], loads["lost"])
+    interval.idle_energy_j = wall_j(power, max(0.0, duration_s - sum(seconds.values())), 0.0)
 
 
 def _shares(plan: QueuePlan, works: Sequence[Work], ledger: Ledger) -> list[int]:
@@ -271,20 +268,8 @@ LEAST_S = 10.0
 Value = Callable[[QueueOutcome], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueColumn:
-    """One column of summary.csv."""
-
-    name: str
-    unit: str
-    meaning: str
-    value: Value
-    always: bool = False
-    """Known of what cannot run, too."""
-    money: bool = False
-    """Only where something has a cost."""
-    beside: bool = False
-    """Only where a service stands beside the jobs."""
+QueueColumn = WorkColumn[QueueOutcome]
+QueueRow = WorkRow[QueueOutcome]
 
 
 def works_finished(one: QueueOutcome) -> list[Work]:
@@ -338,10 +323,6 @@ def _share(*phases: str) -> Value:
     return lambda one: hours(one) * SECONDS_PER_HOUR / (one.plan.pool.gpus * one.schedule.end_s)
 
 
-def _usd(one: QueueOutcome) -> float | None:
-    return None if one.ledger is None else one.ledger.total_nano_usd / NANO_PER_USD
-
-
 def _idle_usd(one: QueueOutcome) -> float | None:
     if one.ledger is None:
         return None
@@ -366,12 +347,6 @@ def _usd_per_job(one: QueueOutcome) -> float | None:
 def _usd_per_useful_hour(one: QueueOutcome) -> float | None:
     usd, hours = _left_usd(one), _gpu_h("working")(one)
     return None if usd is None or not hours else usd / hours
-
-
-def _energy_kwh(one: QueueOutcome) -> float | None:
-    if one.plan.pool.power is None:
-        return None
-    return one.plan.pool.pue * fsum(part.server_energy_j for part in one.intervals) / JOULES_PER_KWH
 
 
 def _kg(one: QueueOutcome) -> float | None:
@@ -417,11 +392,13 @@ COLUMNS: tuple[QueueColumn, ...] = (
                 lambda one: sum(is_late(work) is not None for work in one.schedule.works)),
     QueueColumn("deadlines_met", "", "of them those that were done in time",
                 lambda one: sum(is_late(work) is False for work in one.schedule.works)),
-    QueueColumn("energy_kwh", "kWh", "at the site's meter, cooling and idle GPUs included", _energy_kwh),
+    QueueColumn("energy_kwh", "kWh", "at the site's meter, cooling and idle GPUs included",
+                lambda one: energy_kwh(one.plan.pool, one.intervals)),
     QueueColumn("kg_co2e", "kg", "greenhouse gases, where the scenario asks", _kg),
     QueueColumn("capex_usd", "USD", "to buy the machines; 0 when renting",
                 lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
-    QueueColumn("cost_usd", "USD", "of the cluster from time 0 to the end", _usd, money=True),
+    QueueColumn("cost_usd", "USD", "of the cluster from time 0 to the end",
+                lambda one: total_usd(one.ledger), money=True),
     QueueColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
                 money=True),
     QueueColumn("idle_usd", "USD", "of it for GPUs that nobody had", _idle_usd, money=True),
@@ -435,37 +412,14 @@ COLUMNS: tuple[QueueColumn, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """An outcome with its row of summary.csv."""
-
-    outcome: QueueOutcome
-    cells: dict[str, Any]
-
-    @property
-    def fleet(self) -> str:
-        """Name of the cluster."""
-        return self.outcome.plan.fleet
-
-    @property
-    def ok(self) -> bool:
-        """Whether anything can run."""
-        return not self.outcome.plan.infeasible
-
-
 def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
-    """One row per outcome, in order; columns of money only where something has a cost, of a service only beside one."""
+    """Return one row per outcome, in order; columns of money only where something has a cost, of a service only beside
+    one.
+    """
     priced = any(one.plan.pool.costs is not None for one in found)
     beside = any(one.plan.serving is not None for one in found)
-    rows = []
-    for one in found:
-        cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}
-        for column in COLUMNS:
-            if column.name not in cells and (priced or not column.money) and (beside or not column.beside):
-                known = column.always or not one.plan.infeasible
-                cells[column.name] = column.value(one) if known else None
-        rows.append(QueueRow(one, cells))
-    return rows
+    columns = [one for one in COLUMNS if (priced or not one.money) and (beside or not one.beside)]
+    return [QueueRow.of(one, one.plan, columns) for one in found]
 
 
 def job_cells(work: Work, place: int, one: QueueOutcome) -> dict[str, Any]:

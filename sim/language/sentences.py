@@ -1,6 +1,7 @@
-"""Translation of finished English sentences: the messages that they were made of are recognised.
+"""Translation of sentences made below the report, which are English: by template and values where they are a `Message`.
 
-Names that a scenario gives, as "2x A100 bought", stay as they are within such a sentence.
+A sentence that a file has kept is text alone: its template is recognised. Names that a scenario gives, as
+"2x A100 bought", stay as they are within such a sentence.
 """
 
 import re
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from sim.language.catalogue import ENGLISH, catalogue
 from sim.language.messages import current
+from sim.message import Message
 
 _NAMES: ContextVar[tuple[str, ...]] = ContextVar("names", default=())
 _FIRST = 0xF0000
@@ -67,14 +69,19 @@ class _Sentence(NamedTuple):
 
 
 def retold(text: str) -> str:
-    """*text*, a sentence that files keep in English, in the language that is spoken.
+    """Return *text*, an English sentence, in the language that is spoken: a `Message` by its template.
 
-    Values within it that are sentences themselves are retold, too; of several lines, and of what stands behind a
-    colon, each part on its own. What no message fits stays as it is, and so do names that a scenario gives (`keep`).
+    Of text alone, as files keep it, the template is recognised. Values within it that are sentences themselves are
+    retold, too; of several lines, and of what stands behind a colon, each part on its own. What no message fits stays
+    as it is, and so do names that a scenario gives (`keep`).
     """
     code = current()
     if code == ENGLISH:
         return text
+    if isinstance(text, Message):
+        known = catalogue(code)
+        values = {name: _part(value, known, code) for name, value in text.values.items()}
+        return _places_filled(known.get(text.template, text.template), values)
     told = _told(hidden(text), code)
     if (fewer := hidden(text, words=False)) != hidden(text):
         # a name of one word may be a word of the message: whatever leaves less English
@@ -129,6 +136,11 @@ def _whole(text: str, code: str, end: str = "") -> str | None:
             values = {name: _value(value, known, code) for name, value in found.groupdict().items()}
             return _places_filled(known[sentence.message], values)
     return None
+
+
+def _part(text: str, known: dict[str, str], code: str) -> str:
+    """Return a value of a message: a message, or text as `_value` has it."""
+    return retold(text) if isinstance(text, Message) else shown(_value(hidden(text), known, code))
 
 
 def _value(text: str, known: dict[str, str], code: str) -> str:

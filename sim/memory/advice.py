@@ -8,6 +8,7 @@ from sim.catalogue.gpu import Gpu, sliced
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import Quantization
 from sim.memory.fit import fit
+from sim.message import Message, joined
 
 MOST_GPUS = 64
 """Largest replica that is suggested."""
@@ -30,12 +31,20 @@ def what_fits(
     ways = list(_formats(gpu, model, quantization, engine, candidates, settings))
     size = _smallest_tensor_parallel(gpu, model, quantization, engine, settings)
     if size is not None:
-        ways.append(f"on {size}x {gpu.name} (tensor_parallel_size {size})")
+        ways.append(Message("on {size}x {name} (tensor_parallel_size {size})", size, gpu.name))
     depth = _smallest_pipeline(gpu, model, quantization, engine, settings)
     if depth is not None:
         tp = settings.get("tensor_parallel_size", 1)
-        ways.append(f"on {tp * depth}x {gpu.name} (tensor_parallel_size {tp}, pipeline_parallel_size {depth})")
-    return "fits " + ", or ".join(ways) if ways else ""
+        ways.append(
+            Message(
+                "on {tp}x {name} (tensor_parallel_size {tp_2}, pipeline_parallel_size {depth})",
+                tp * depth,
+                gpu.name,
+                tp,
+                depth,
+            )
+        )
+    return "fits " + joined(", or ", ways) if ways else ""
 
 
 def which_slices(
@@ -54,12 +63,12 @@ def which_slices(
     ways = list(_formats(sliced(card, profile), model, quantization, engine, candidates, settings))
     profiles = card.mig.profiles if card.mig else {}
     slices = [
-        f"{name} ({one.instances} on a GPU)"
+        Message("{name} ({instances} on a GPU)", name, one.instances)
         for name, one in profiles.items()
         if fit(sliced(card, name), model, quantization, engine, **settings).fits
     ]
-    ways += [f"on a slice {', '.join(slices)}"] if slices else []
-    return "fits " + ", or ".join(ways) if ways else ""
+    ways += [Message("on a slice {slices}", ", ".join(slices))] if slices else []
+    return "fits " + joined(", or ", ways) if ways else ""
 
 
 def _formats(

@@ -28,6 +28,7 @@ from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
 from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, near_sequence_bytes, near_step_bytes, place_bytes
 from sim.memory.offload import InHost, host_weight_bytes, host_weights
 from sim.memory.parallelism import Layout, check_parallel, stage_layers, stage_weight_bytes
+from sim.message import Message, joined
 from sim.units import GB
 
 
@@ -225,9 +226,9 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     layout = wanted.layout
     problems = check_parallel(model, quantization, layout)
     if need is None:
-        problems.append(f"how {engine.name} uses GPU memory is not known")
+        problems.append(Message("how {name} uses GPU memory is not known", engine.name))
     if problems or need is None:
-        return _refused(gpu, layout, wanted.block_size, "; ".join(problems))
+        return _refused(gpu, layout, wanted.block_size, joined("; ", problems))
     host = HostWeights()
     if wanted.offload is not None:
         host = host_weights(wanted.offload, model, quantization, layout)
@@ -369,11 +370,26 @@ def _why_not(
     left = sum(stage.usable_bytes for stage in stages) * ranks - working
     cards = f"{layout.gpus}x {gpu.memory_nominal_gib.value:g} GB"
     if tightest.kv_bytes <= 0:
-        return f"needs {weights / GB:.1f} GB for {quantization.name} weights, {cards} leave {left / GB:.1f}"
-    what = f"one request of {wanted.max_model_len} tokens" if wanted.max_model_len else "one KV block"
-    return (
-        f"needs {smallest_kv / GB:.2f} GB of KV cache per GPU for {what}, "
-        f"{cards} leave {tightest.kv_bytes / GB:.2f} beside {tightest.weights_bytes / GB:.1f} GB of weights"
+        return Message(
+            "needs {weights:.1f} GB for {name} weights, {cards} leave {left:.1f}",
+            weights / GB,
+            quantization.name,
+            cards,
+            left / GB,
+        )
+    what = (
+        Message("one request of {max_model_len} tokens", wanted.max_model_len)
+        if wanted.max_model_len
+        else "one KV block"
+    )
+    return Message(
+        "needs {smallest_kv:.2f} GB of KV cache per GPU for {what}, {cards} leave {kv_bytes:.2f} "
+        "beside {weights_bytes:.1f} GB of weights",
+        smallest_kv / GB,
+        what,
+        cards,
+        tightest.kv_bytes / GB,
+        tightest.weights_bytes / GB,
     )
 
 

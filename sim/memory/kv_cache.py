@@ -34,6 +34,7 @@ from sim.catalogue.model import (
     state_bytes,
 )
 from sim.catalogue.quantization import KvCacheDtype, kv_element_bytes
+from sim.message import Message
 from sim.units import GB
 
 STATE = 0
@@ -195,12 +196,20 @@ class StateCache:
     def why_not(self, free_bytes: float, place_bytes: float) -> str:
         """Why no request runs where weights leave *free_bytes* of a GPU; empty if one does, or if nothing is left."""
         if self.places is not None and self.places < self.per_request:
-            return f"{self.places} places for recurrent states are fewer than the {self.per_request} of a request"
+            return Message(
+                "{places} places for recurrent states are fewer than the {per_request} of a request",
+                self.places,
+                self.per_request,
+            )
         needed = (self.places or self.per_request) * place_bytes
         held = self.places_in(free_bytes, place_bytes) * place_bytes
         if free_bytes <= 0 or needed <= held < free_bytes:
             return ""
-        return f"needs {needed / GB:.2f} GB for recurrent states, {free_bytes / GB:.2f} GB are left beside the weights"
+        return Message(
+            "needs {needed:.2f} GB for recurrent states, {free_bytes:.2f} GB are left beside the weights",
+            needed / GB,
+            free_bytes / GB,
+        )
 
 
 def place_bytes(model: Model, tensor_parallel_size: int, layers: int) -> float:

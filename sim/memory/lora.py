@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.model import Matrix, Model, matrices
+from sim.message import Message
 from sim.spec import Count, Positive, Spec
 
 BYTES_PER_PARAMETER = 2
@@ -35,7 +36,13 @@ class Lora(Spec):
     @model_validator(mode="after")
     def _host_holds_the_slots(self) -> Self:
         if self.max_cpu_loras is not None and self.max_cpu_loras < self.max_loras:
-            raise ValueError(f"max_cpu_loras ({self.max_cpu_loras}) must not be below max_loras ({self.max_loras})")
+            raise ValueError(
+                Message(
+                    "max_cpu_loras ({max_cpu_loras}) must not be below max_loras ({max_loras})",
+                    self.max_cpu_loras,
+                    self.max_loras,
+                )
+            )
         return self
 
     @property

@@ -14,6 +14,7 @@ from sim.catalogue.engine import HostWeights, Offload
 from sim.catalogue.model import Model, matrices
 from sim.catalogue.quantization import Quantization, padded
 from sim.memory.parallelism import Layout, copies, rank_bytes
+from sim.message import Message
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import GB
 
@@ -44,7 +45,12 @@ class InHost:
         if needed <= host_memory_bytes:
             return ""
         what = "weights and KV cache" if self.block_bytes else "weights"
-        return f"needs {needed / GB:.1f} GB of host memory for {what}, a replica's part is {host_memory_bytes / GB:.1f}"
+        return Message(
+            "needs {needed:.1f} GB of host memory for {what}, a replica's part is {host_memory_bytes:.1f}",
+            needed / GB,
+            what,
+            host_memory_bytes / GB,
+        )
 
 
 def host_weights(offload: Offload, model: Model, quantization: Quantization, layout: Layout) -> HostWeights:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import Quantization, bits, covers, padded
+from sim.message import Message
 
 VOCAB_MULTIPLE = 64
 """vLLM pads the vocabulary to a multiple of this before cutting it (layers/vocab_parallel_embedding.py)."""
@@ -119,10 +120,15 @@ def check_parallel(model: Model, quantization: Quantization, layout: Layout) -> 
     found = _head_problems(model, tp) if tp > 1 else []
     if layout.pipeline_parallel_size > model.layers:
         found.append(
-            f"pipeline_parallel_size {layout.pipeline_parallel_size} exceeds the {model.layers} layers of {model.id}"
+            Message(
+                "pipeline_parallel_size {pipeline_parallel_size} exceeds the {layers} layers of {id}",
+                layout.pipeline_parallel_size,
+                model.layers,
+                model.id,
+            )
         )
     if layout.enable_expert_parallel and model.moe is None:
-        found.append(f"enable_expert_parallel: {model.id} has no experts")
+        found.append(Message("enable_expert_parallel: {id} has no experts", model.id))
     for name, size in _split_sizes(padded(quantization, model), layout):
         found += _size_problems(model, quantization, name, size, tp)
     return found
@@ -132,12 +138,22 @@ def _head_problems(model: Model, tp: int) -> list[str]:
     if model.heads % tp:
         usable = ", ".join(str(n) for n in range(1, min(model.heads, 16) + 1) if model.heads % n == 0)
         return [
-            f"tensor_parallel_size {tp} does not divide {model.heads} attention heads of {model.id} "
-            f"(it could be {usable})"
+            Message(
+                "tensor_parallel_size {tp} does not divide {heads} attention heads of {id} (it could be {usable})",
+                tp,
+                model.heads,
+                model.id,
+                usable,
+            )
         ]
     if model.mla is None and model.kv_heads % tp and tp % model.kv_heads:
         return [
-            f"tensor_parallel_size {tp} neither divides nor is a multiple of {model.kv_heads} KV heads of {model.id}"
+            Message(
+                "tensor_parallel_size {tp} neither divides nor is a multiple of {kv_heads} KV heads of {id}",
+                tp,
+                model.kv_heads,
+                model.id,
+            )
         ]
     return []
 
@@ -155,13 +171,24 @@ def _split_sizes(model: Model, layout: Layout) -> list[tuple[str, int]]:
 
 def _size_problems(model: Model, quantization: Quantization, name: str, size: int, tp: int) -> list[str]:
     if tp > 1 and size % tp:
-        return [f"tensor_parallel_size {tp} does not divide the {name} {size} of {model.id}"]
+        return [
+            Message("tensor_parallel_size {tp} does not divide the {name} {size} of {id}", tp, name, size, model.id)
+        ]
     group = quantization.group_size
     if tp == 1 or group is None or not quantization.whole_groups_per_rank or (size // tp) % group == 0:
         return []
     if quantization.applies_to == "experts" and "expert" not in name:
         return []
     return [
-        f"tensor_parallel_size {tp} cuts the {name} {size} of {model.id} into {size // tp}, "
-        f"which is not a multiple of the group of {group} in {quantization.id}"
+        Message(
+            "tensor_parallel_size {tp} cuts the {name} {size} of {id} into {size_2}, which is not a "
+            "multiple of the group of {group} in {id_2}",
+            tp,
+            name,
+            size,
+            model.id,
+            size // tp,
+            group,
+            quantization.id,
+        )
     ]

@@ -12,8 +12,9 @@ from typing import Any
 from sim.language import N_, _, retold
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
+from sim.report.charts.picture import Mark, panel_picture
 from sim.report.json_document import heading
-from sim.report.page.page import Mark, Table, render_page, write_picture
+from sim.report.page.page import Table, render_page
 from sim.report.run.tables import write_rows
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
@@ -439,9 +440,8 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
     asked = question_of(scenario)
     if drawn:
         with drawable():
-            write_picture(
-                out / "breakeven.png", panels(answer), asked, sentences(answer, with_tips=False)[:1], key(answer)
-            )
+            answers = sentences(answer, with_tips=False)[:1]
+            panel_picture(panels(answer), asked, answers, key(answer)).save(out / "breakeven.png")
     page = render_page(
         scenario.name,
         asked,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import _, retold
-from sim.report.capacity_charts import page_figures, write_picture
+from sim.report.capacity_charts import capacity_picture, page_figures
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import style
 from sim.report.charts.vega_lite import Drawn, PageFigure
@@ -250,7 +250,8 @@ def _draw(
     figures: list[PageFigure] = []
     if any(not one.reason for one in found):
         with drawable():
-            write_picture(out / "capacity.png", found, rows, axis, scenario.slo, asked, headline(found, rows, axis))
+            drawn = capacity_picture(found, rows, axis, scenario.slo, asked, headline(found, rows, axis))
+            drawn.save(out / "capacity.png")
         figures = page_figures(found, rows, axis, scenario.slo)
     page = render_capacity(scenario, asked, found, rows, axis, relative, figures, remarks)
     (out / "capacity.html").write_text(page, encoding="utf-8")

@@ -4,31 +4,16 @@ How costs are distributed, and which inputs change them.
 """
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sim.language import N_, _
-from sim.report.charts.drawing import (
-    GLYPH,
-    HEAD,
-    INK,
-    LEFT,
-    MARGIN,
-    PANEL_IN,
-    RIGHT,
-    SMALL,
-    SOFT,
-    TOP,
-    figure_of,
-    plot,
-    wrapped,
-)
-from sim.report.charts.fonts import drawable, glyphs, settings, shortened
+from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import ChartCurve, Panel, style
-from sim.report.charts.tornado import TornadoBar, draw_tornado, side_bars, tornado_height_in
+from sim.report.charts.picture import picture
+from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.charts.vega_lite import PageFigure, panel_figure
 from sim.report.monte_carlo import bars, futures_table, inputs_table, sentences, shown_settings, where
@@ -74,25 +59,6 @@ class Tornado:
         self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]
         if len(found) > MOST_BARS:
             self.subtitle += _("; the {most_bars} widest of {len}", most_bars=MOST_BARS, len=len(found))
-        self.height_in = TOP + tornado_height_in(self.bars)
-
-    def plot(self, figure: Any, x: float, y: float) -> None:
-        """Draw into the cell whose lower left corner is at (x, y) [inches]."""
-        width, height = figure.get_size_inches()
-        left = 0.2 + GLYPH * SMALL * max((glyphs(bar.label) for bar in self.bars), default=0)
-        place = (x + left, y + 0.48, PANEL_IN[0] - left - RIGHT, self.height_in - TOP - 0.48)
-        axes = figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))
-        draw_tornado(axes, self.base, self.bars, in_code(UNIT))
-        low, high = axes.get_xlim()
-        if self.zero and low < 0 < high:
-            axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=3)
-        top = (y + self.height_in - TOP) / height
-        for text, above_in, size, look in (
-            (self.title, 24 / 72, HEAD, {"color": INK, "fontweight": "bold"}),
-            (self.subtitle, 11 / 72, SMALL, {"color": SOFT}),
-        ):
-            fitted = shortened(text, (PANEL_IN[0] - LEFT) / (GLYPH * size))
-            figure.text((x + LEFT - 26 / 72) / width, top + above_in / height, fitted, fontsize=size, **look)
 
     @property
     def figure(self) -> PageFigure:
@@ -128,30 +94,6 @@ def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str])
     return found
 
 
-def write_picture(path: Path, study: FutureStudy, setting: Setting, fleets: Sequence[str], answer: str) -> None:
-    """futures.png: the distribution and the tornado charts at one *setting*, two abreast, under the *answer*."""
-    below = tornadoes(study, setting)
-    width = 2 * PANEL_IN[0]
-    lines = wrapped(answer, HEAD, width)
-    heights = [max([PANEL_IN[1], *(one.height_in for one in below[:1])])]
-    heights += [max(one.height_in for one in below[at : at + 2]) for at in range(1, len(below), 2)]
-    height = sum(heights) + 2 * MARGIN + 0.2 * len(lines) + 0.1
-    with settings():
-        figure = figure_of(width, height)
-        for index, line in enumerate(lines):
-            figure.text(
-                MARGIN / width, (height - MARGIN - 0.2 * index) / height, line, fontsize=HEAD, color=INK, va="top"
-            )
-        y = height - MARGIN - 0.2 * len(lines) - 0.1
-        plot(figure, distribution_panel(setting, fleets), 0.0, y - PANEL_IN[1])
-        for index, one in enumerate(below, start=1):
-            row, column = divmod(index, 2)
-            one.plot(figure, column * PANEL_IN[0], y - sum(heights[:row]) - one.height_in)
-        data = BytesIO()
-        figure.savefig(data, format="png", metadata={"Software": None})
-    path.write_bytes(data.getvalue())
-
-
 NOTE = N_(
     "Monte Carlo on the bills of the simulated points: each draw sets every uncertain input "
     "once for all fleets, independently of the others; quotes for one item, and the hours of "
@@ -170,7 +112,8 @@ def futures_section(out: Path, study: FutureStudy, points: Sequence[Point], axes
     shown, answers, fleets = shown_settings(study, points, axes), sentences(study, points, axes), fleets_of(points)
     if shown:
         with drawable():
-            write_picture(out / "futures.png", study, shown[0], fleets, sentences(study, points, axes)[0])
+            answer = sentences(study, points, axes)[:1]
+            picture(charts(study, shown[:1], fleets), "", answer).save(out / "futures.png")
     return {
         "sentences": answers,
         "charts": charts(study, shown, fleets),

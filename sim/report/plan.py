@@ -17,7 +17,7 @@ from sim.report.assumptions import assumptions, one_per_fleet, sources, weak_val
 from sim.report.charts.vega_lite import Drawn
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
-from sim.report.plan_charts import page_figures, write_plan_picture
+from sim.report.plan_charts import page_figures, plan_picture
 from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
 from sim.report.run.page_tables import swatches
 from sim.report.words.money import cash, code, in_code, rate_notes, shown
@@ -583,7 +583,7 @@ def write_plan(
     answer = verdict_of_plan(scenario, found)
     answer = replace(answer, findings=(*answer.findings, *remarks))
     asked = question_of(scenario)
-    write_plan_picture(folder / "plan.png", found, plan, axis, asked, answer.headline)
+    plan_picture(found, plan, axis, asked, answer.headline).save(folder / "plan.png")
     by_hour = scenario.load_profile is not None
     page = render_plan(found, plan, axis, resolved, limits(scenario), scenario.name, scenario.question, answer, by_hour)
     (folder / "plan.html").write_text(page, encoding="utf-8")

@@ -11,11 +11,13 @@ from typing import Any
 
 from sim.language import ENGLISH, N_, _, ngettext, retold, speaking
 from sim.report.charts.fonts import drawable
+from sim.report.charts.picture import picture
 from sim.report.charts.tornado import TornadoBar
+from sim.report.charts.vega_lite import PageFigure
 from sim.report.json_document import heading
 from sim.report.page.page import Table, render_page
 from sim.report.run.tables import write_rows
-from sim.report.sensitivity_charts import Chart, gap_chart, tornado_chart, write_charts
+from sim.report.sensitivity_charts import gap_figure, tornado_figure
 from sim.report.words.money import amount, cash, in_code, shown, twin
 from sim.report.words.text import listing, percent, question_of, seconds
 from sim.report.words.units import verdict_in_units
@@ -396,21 +398,21 @@ def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Seq
         lines = {"tornado": sentences(answer), "gap": gap_sentences(answer)}
         for kind, several in charts(answer).items():
             if several:
-                write_charts(out / f"{kind}.png", several, asked, lines[kind])
-    figures = [chart.figure for several in drawn.values() for chart in several]
+                picture(several, asked, lines[kind]).save(out / f"{kind}.png")
+    figures = [figure for several in drawn.values() for figure in several]
     page = render_page(
         scenario.name, asked, [*told, *of_gaps], [], tables(answer), [*remarks, *_notes(answer)], figures
     )
     (out / "sensitivity.html").write_text(page, encoding="utf-8")
 
 
-def charts(answer: SensitivityAnswer) -> dict[str, list[Chart]]:
+def charts(answer: SensitivityAnswer) -> dict[str, list[PageFigure]]:
     """By kind: swings of the inputs as a tornado for each fleet, parts of the gap as a waterfall for each load."""
-    gaps = [gap_chart(load_of(gap), gap) for gap in answer.explained.gaps]
+    gaps = [gap_figure(load_of(gap), gap) for gap in answer.explained.gaps]
     return {"tornado": list(_tornados(answer)), "gap": gaps}
 
 
-def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
+def _tornados(answer: SensitivityAnswer) -> Iterator[PageFigure]:
     """One for each fleet, and one for the difference."""
     bars: dict[str, list[TornadoBar]] = {}
     bases: dict[str, float] = {}
@@ -426,7 +428,7 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[Chart]:
     for name, held in bars.items():
         if held and isfinite(bases[name]):
             scale = shown(1.0) if answer.found.metric == USD else 1.0
-            yield tornado_chart(name, scale * bases[name], held, label)
+            yield tornado_figure(name, scale * bases[name], held, label)
 
 
 def tables(answer: SensitivityAnswer) -> list[Table]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import N_, _, ngettext
-from sim.report.charts.drawing import SOFT
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
+from sim.report.charts.picture import SOFT, Mark, panel_picture
 from sim.report.json_document import heading
-from sim.report.page.page import Mark, render_page, write_picture
+from sim.report.page.page import render_page
 from sim.report.run.tables import write_rows
 from sim.report.size_candidates import (
     asked,
@@ -46,7 +46,7 @@ from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.sweep import as_data
 from sim.scenario.year import at_peak, year_plan
 from sim.study.capacity import LoadAxis
-from sim.study.metrics.statistics import FEWEST
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.size.candidates import Sizing, TriedFleet, front
 from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
 from sim.units import HOURS_PER_MONTH
@@ -200,7 +200,8 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
     ]
     shown = [one for one in tables if one.rows]
     with drawable():
-        write_picture(folder / "size.png", panels(found, scenario), asked, sentences(found, scenario)[:1], key(found))
+        answers = sentences(found, scenario)[:1]
+        panel_picture(panels(found, scenario), asked, answers, key(found)).save(folder / "size.png")
     page = render_page(
         scenario.name,
         asked,
@@ -321,15 +322,18 @@ def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
             return
         more = _(
             "set replications to {replications} to halve the interval, or a longer horizon_s",
-            replications=4 * max(FEWEST, scenario.replications),
+            replications=4 * max(LEAST_FOR_INTERVAL, scenario.replications),
         )
         yield _(
             "The 95 % interval contains the target: {doubts}; {more}.", doubts="; ".join(doubts_told(found)), more=more
         )
         return
     bare = found is None or any(one.attained.interval is None for one in found.readings)
-    if bare and scenario.replications < FEWEST and not scenario.workload.deterministic:
-        yield _("Fewer than {fewest} replications, so no interval: set replications to 5 or more.", fewest=FEWEST)
+    if bare and scenario.replications < LEAST_FOR_INTERVAL and not scenario.workload.deterministic:
+        yield _(
+            "Fewer than {fewest} replications, so no interval: set replications to 5 or more.",
+            fewest=LEAST_FOR_INTERVAL,
+        )
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:

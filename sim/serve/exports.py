@@ -21,9 +21,8 @@ from sim.deliver.questions import QUESTIONS
 from sim.deliver.run import price_run
 from sim.infile import confined_also, opened
 from sim.language import N_, _
-from sim.report.charts.drawing import curves
-from sim.report.charts.fonts import settings
 from sim.report.charts.panels import Panel, in_words, panels_of
+from sim.report.charts.picture import curves
 from sim.report.prediction_accuracy import worths_by_key
 from sim.report.run.key_figures import blocks
 from sim.report.run.report import render
@@ -46,8 +45,7 @@ from sim.study.year import year_of
 from sim.yamlio import dump
 
 COMMAND = ("gpufleet", "serve")
-METADATA: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
-"""Of pictures: the same picture is the same bytes."""
+PICTURES = ("png", "svg")
 LEFT_OUT = "The Monte Carlo draws are left out of this page: gpufleet price writes them."
 
 
@@ -81,10 +79,10 @@ def _billed(folder: Path, run: Path, found: Answer | WorkAnswer, values: Mapping
 
 def _write_work(form: str, file: Path, found: WorkAnswer, catalog: Catalog) -> None:
     kind, scenario, rows = found.kind, found.scenario, found.rows
-    if form in METADATA:
+    if form in PICTURES:
         if not kind.panels(rows):
             raise Refused(404, "no fleet can do the work, and there is no picture of it")
-        _draw(kind.figure(scenario, rows), form, file)
+        kind.figure(scenario, rows).save(file)
         return
     kind.write(file.parent, scenario, rows, kind.described(rows, catalog), form == "html")
     (file.parent / {"csv": "summary.csv", "html": "report.html"}[form]).replace(file)
@@ -100,7 +98,7 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
         file.write_text(_page(found, panels, told, catalog), encoding="utf-8")
     else:
         sweep = sweep_of(found.points, found.axes)
-        _draw(curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note), form, file)
+        curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note).save(file)
 
 
 def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
@@ -119,11 +117,6 @@ def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -
     return render(
         points, panels, told, plans, scenario.name, scenario.question, axes, slo, year, compared, worths=worths
     )
-
-
-def _draw(figure: Any, form: str, file: Path) -> None:
-    with settings():
-        figure.savefig(file, format=form, metadata=METADATA[form])
 
 
 LOCKED = "sandbox; default-src 'none'"

@@ -251,11 +251,11 @@ def gap_data(sweep: Sweep) -> list[dict[str, Any]]:
 def _parts(point: Point) -> dict[str, float]:
     """Component -> its part of a million output tokens' cost [USD]: sums over replications, as the total is."""
     cases = [case.metrics for case in point.cases]
-    millions = sum(one.traffic.output_tokens for one in cases) / 1e6
+    millions = sum(one["output_tokens"] for one in cases) / 1e6
     found: dict[str, float] = {}
     for one in cases:
-        for name, usd_per_h in (one.money.component_usd_per_h if one.money else {}).items():
-            found[name] = found.get(name, 0.0) + usd_per_h * one.machines.window_h / millions
+        for name, usd_per_h in (one["component_usd_per_h"] or {}).items():
+            found[name] = found.get(name, 0.0) + usd_per_h * one["window_h"] / millions
     return found
 
 

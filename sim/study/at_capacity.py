@@ -115,9 +115,9 @@ def _cost(cases: Sequence[CaseMetrics]) -> tuple[float | None, float | None, flo
     usd = [cost for one in cases if (cost := one.usd_of_a_mean_year) is not None]
     if not cases or len(usd) < len(cases):
         return None, None, None
-    good_millions = [one.samples.good_output_tokens / 1e6 for one in cases]
+    good_millions = [one["good_output_tokens"] / 1e6 for one in cases]
     value, half = ratio(usd, good_millions)
-    return sum(usd) / sum(one.machines.window_h for one in cases), value, half
+    return sum(usd) / sum(one["window_h"] for one in cases), value, half
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ docs/money.md has the convention: purchases are paid at delivery, all else at th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import ceil, fsum, inf, isfinite, nan
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan, token_api
-from sim.cost.cash_flow import Flows, mean_flows, with_peak
+from sim.cost.cash_flow import Flows
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.time_value import Horizon, discount_factor, price_in
 from sim.scenario.schema import Scenario
@@ -31,12 +31,10 @@ from sim.scenario.sections.comparison import Breakeven, candidate_names
 from sim.scenario.sweep import Case, at_point
 from sim.scenario.year import (
     ALL_HOURS,
-    YEAR,
     Calendar,
-    around,
+    Hours,
     hours_of,
     loads_within,
-    parts_of_year,
     peak_to_mean,
     usual_load,
 )
@@ -45,7 +43,7 @@ from sim.study.discounting import horizon_of, levelised
 from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.expected_load import held_tokens_per_s, mean_tokens, rate_per_load
-from sim.study.rebill import Bill, Rebilling
+from sim.study.rebill import Bill, Rebilling, flows_of_year
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
@@ -195,50 +193,35 @@ class Ledgers:
     def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
         """Return the cost over the hours of a year with the mean *load*, which as many units as it needs share."""
         units = self.units(load, candidate.capacity)
-        wanted, known = {**candidate.overrides, **(overrides or {})}, self._loads[candidate.fleet]
-        parts = parts_of_year(self.hours, known, load / units)
-        cost, prices = self._mean(candidate, load, units, parts, wanted)
-        if len(self.hours) == 1 or not prices.by_peak:
-            return cost
-        busiest = peak_to_mean(self.hours) * load / units
-        there = {(at, YEAR): weight for at, weight in around(known, busiest)}
-        peak, _ = self._mean(candidate, load, units, there, wanted)
-        return replace(cost, flows=with_peak(cost.flows, peak.flows, prices))
+        return self._cost(candidate, load, units, self.hours, {**candidate.overrides, **(overrides or {})})
 
     def steady(self, candidate: Candidate, load: float) -> Cost:
         """Return the cost of one unit at the same *load* in all hours of the year."""
-        parts = parts_of_year(ALL_HOURS, self._loads[candidate.fleet], load)
-        return self._mean(candidate, load, 1, parts, candidate.overrides)[0]
+        return self._cost(candidate, load, 1, ALL_HOURS, candidate.overrides)
 
-    def _mean(
-        self,
-        candidate: Candidate,
-        load: float,
-        units: int,
-        parts: Mapping[tuple[float, Calendar], float],
-        overrides: Overrides,
-    ) -> tuple[Cost, CostPlan]:
-        """Return the mean cost over *parts*, (simulated load of one unit, hours) -> weight, and the prices."""
-        bills: list[tuple[Bill, float]] = []
-        for (at, hours), weight in parts.items():
-            billing = self._billing[candidate.fleet, at]
-            key = (candidate.fleet, units, hours, repr(overrides))
+    def _cost(
+        self, candidate: Candidate, load: float, units: int, hours: Sequence[Hours], overrides: Overrides
+    ) -> Cost:
+        """Return the cost over *hours* of a year with the mean *load*, which *units* share."""
+
+        def billed(part: tuple[float, Calendar]) -> list[Bill]:
+            billing = self._billing[candidate.fleet, part[0]]
+            key = (candidate.fleet, units, part[1], repr(overrides))
             if key not in self._priced:
-                self._priced[key] = billing.costs(overrides, units, hours)
-            found = billing.at(self._priced[key], units)
-            bills += [(bill, weight / len(found)) for bill in found]
-        first = bills[0][0]
-        tokens = self._tokens(bills, load)
-        cost = Cost(
+                self._priced[key] = billing.costs(overrides, units, part[1])
+            return billing.at(self._priced[key], units)
+
+        flows, bills = flows_of_year(hours, self._loads[candidate.fleet], load, billed, units)
+        costs, tokens = bills[0][0].costs, self._tokens(bills, load)
+        return Cost(
             load=load,
             units=units,
-            flows=mean_flows([(bill.flows, weight) for bill, weight in bills]),
-            finance=first.costs.finance,
+            flows=flows,
+            finance=costs.finance,
             horizon=self._horizon(overrides),
             output_tokens_per_h=tokens.output,
-            api_usd_per_h=None if first.costs.api is None else first.costs.api.usd(*tokens),
+            api_usd_per_h=None if costs.api is None else costs.api.usd(*tokens),
         )
-        return cost, first.costs
 
     def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
         """Return the tokens per hour at *load*: those of the workload, where no simulated request was rejected.

@@ -24,7 +24,7 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.precision import FEWEST, MOST_OF_CAPACITY, Precision
+from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
 from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.slo import HIGHEST_PERCENT, Slo
 from sim.scenario.sweep import Case, is_deterministic
@@ -527,7 +527,7 @@ class _Search:
     def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
         """Lengthen the horizon; return what the last one gave, and how much each capacity still changes with it."""
         scenario = self._scenario
-        count = scenario.replications if self._precision is None else max(scenario.replications, FEWEST)
+        count = scenario.replications if self._precision is None else max(scenario.replications, FIRST_REPLICATIONS)
         own_s = scenario.horizon_s
         if own_s is None or not can_be_lengthened(scenario):
             return self.run(scenario, range(count), {}), dict.fromkeys(self._random)
@@ -550,7 +550,7 @@ class _Search:
     def _check(self, fleet: str, runs: Sequence[tuple[float, Sequence[float]]], found: Sequence[Found]) -> HorizonCheck:
         precision = self._precision
         tolerance = precision.relative if precision else max(Precision().relative, self._relative)
-        requests = [one.at.metrics.traffic.requests for one in found if one.at is not None and one.at.status == "ok"]
+        requests = [one.at.metrics["requests"] for one in found if one.at is not None and one.at.status == "ok"]
         levels = [one.slo for one in self._scenario.services] or [self._scenario.slo]
         random = self._random[fleet]
         return horizon_check(
@@ -641,7 +641,7 @@ def _search(
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
-            attained, overloaded = met.traffic.slo_attainment or 0.0, met.traffic.overloaded
+            attained, overloaded = met["slo_attainment"] or 0.0, met["overloaded"]
             tried[value] = TriedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
         return stored
 
@@ -723,4 +723,4 @@ def _apart(axis: LoadAxis, low: float, high: float, relative: float) -> bool:
 
 def _idle(case: StoredCase) -> bool:
     """Return whether no request arrived in the window: such a load shows nothing of the fleet."""
-    return case.metrics.traffic.requests == 0
+    return bool(case.metrics["requests"] == 0)

@@ -18,7 +18,7 @@ from sim.records import FleetLog
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import options, place_of
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import Resolver, resolve
+from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
@@ -28,8 +28,9 @@ from sim.scenario.year import load_by_hour
 from sim.study.execution.cases import limits
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
-from sim.study.metrics.case_metrics import CaseMetrics, Latencies, percents, service_level, thin_tail, with_bill
-from sim.study.metrics.cohort import Cohort, percentile
+from sim.study.metrics.case_metrics import CaseMetrics, with_bill
+from sim.study.metrics.cohort import Cohort
+from sim.study.metrics.requests import goal_shares, percentiles_s, tenant_shares, thin_percentiles
 from sim.study.monte_carlo import Dispute, stored_disputes
 from sim.study.points import Point, summarize
 from sim.study.reprice import SCENARIO_FILE, measured, moved_schedules, read_repriced, refusal, refuse_other_meters
@@ -58,7 +59,6 @@ class HeldRun:
         self._data = as_data(self.scenario)
         self._plans: dict[str, CasePlan] = {}
         self._machines: dict[str, Machines] = {}
-        self._resolver = Resolver(self.scenario, catalog)
         self.held = [self._hold(case, stored) for case, stored in finished]
 
     def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
@@ -87,8 +87,8 @@ class HeldRun:
     def _hold(self, case: Case, stored: StoredCase) -> HeldCase:
         key = _key(case)
         if key not in self._plans:
-            self._plans[key] = self._resolver.plan(case)
-            self._machines[key] = self._resolver.fleet(case).machines
+            self._plans[key] = resolve(self.scenario, case, self.catalog)
+            self._machines[key] = fleet_of(self.scenario, case, self.catalog).machines
         plan = replace(self._plans[key], replication=case.replication)
         if stored.status != "ok":
             return HeldCase(case, stored, plan, None)
@@ -174,38 +174,21 @@ class Judged(StoredCase):
 def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
     """*metrics* as a run with the service level *slo* would have them, where *cohort* are its requests."""
     kept = cohort.good(slo)
-    good = kept & cohort.measured
-    traffic, requests = metrics.traffic, metrics.traffic.requests
-    intervals = metrics.samples.batch_ci95
-    return replace(
-        metrics,
-        traffic=replace(
-            traffic,
-            goodput_rps=float(good.sum()) / (cohort.end_s - cohort.start_s) if cohort.end_s > cohort.start_s else 0.0,
-            slo_attainment=float(good.sum()) / requests if requests else None,
-        ),
-        latencies=_with_named(slo, metrics.latencies, cohort),
-        level=service_level(cohort, slo),
-        samples=replace(
-            metrics.samples,
-            good_output_tokens=traffic.output_tokens * cohort.good_share_of_tokens(kept),
-            batch_ci95=_intervals(slo, intervals, cohort) if intervals else intervals,
-        ),
+    good = float((kept & cohort.measured).sum())
+    requests, intervals, known = metrics["requests"], metrics["batch_ci95"], metrics["latencies"]
+    named = {column: value for name in LATENCIES for column, value in percentiles_s(slo, cohort, name, known).items()}
+    own = tenant_shares(slo, cohort)
+    return metrics.with_figures(
+        goodput_rps=good / (cohort.end_s - cohort.start_s) if cohort.end_s > cohort.start_s else 0.0,
+        slo_attainment=good / requests if requests else None,
+        latencies=known | named,
+        thin_percentiles=thin_percentiles(slo, cohort),
+        slo=slo.model_dump(exclude_none=True),
+        slo_shares=goal_shares(slo, cohort),
+        tenant_shares=own,
+        good_output_tokens=metrics["output_tokens"] * cohort.good_share_of_tokens(kept),
+        batch_ci95=_intervals(slo, intervals, cohort) if intervals else intervals,
     )
-
-
-def _with_named(slo: Slo, latencies: Latencies, cohort: Cohort) -> Latencies:
-    """With the percentiles that *slo* names."""
-    found = dict(latencies.by_column)
-    thin = []
-    for name in LATENCIES:
-        chosen = getattr(cohort, name)[cohort.members(name)]
-        for percent in percents(slo, name):
-            column = f"{name}_p{percent:g}"
-            if column not in found:
-                found[column] = percentile(chosen, percent) if chosen.size else None
-            thin += [column] if thin_tail(chosen.size, percent) else []
-    return Latencies(thin, found)
 
 
 def _intervals(slo: Slo, before: dict[str, float], cohort: Cohort) -> dict[str, float]:
@@ -314,4 +297,4 @@ def _cohort(one: HeldCase) -> Cohort | None:
 
 def _joined(priced: CaseMetrics, judged: CaseMetrics) -> CaseMetrics:
     """The bill of one, all else of the other."""
-    return replace(judged, site=priced.site, money=priced.money, carbon=priced.carbon)
+    return judged.with_bill_of(priced)

@@ -145,7 +145,7 @@ class MeterReading:
         windows = []
         for case in cases:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
-            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics.traffic.warmup_s), rows)))
+            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
         metered = [row for window in windows for rows in window.intervals.values() for row in rows]
         whole = together(windows)
         merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
@@ -335,7 +335,7 @@ def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase])
     """Every fleet at every point where it ran and has a cost."""
     finished: dict[tuple[str, str], list[StoredCase]] = {}
     for one in stored:
-        if one.status == "ok" and one.metrics.money is not None:
+        if one.status == "ok" and one.metrics["cost_usd"] is not None:
             finished.setdefault(key_of(one)[:2], []).append(one)
     first = (case for case in cases(scenario) if case.replication == 0)
     return [

@@ -499,6 +499,6 @@ def quantities(
     for load in loads:
         at_load = [case for at, case in simulated if at == load]
         windows.append(together([metered(case, plan) for case in at_load]))
-        simulated_rps = fsum(case.metrics.traffic.requests_per_s for case in at_load) / len(at_load)
+        simulated_rps = fsum(case.metrics["requests_per_s"] for case in at_load) / len(at_load)
         served.append(simulated_rps if rate_per_load is None else rate_per_load * load)
     return Quantities((0.0, *loads), tuple(windows), tuple(served))

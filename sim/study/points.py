@@ -14,7 +14,8 @@ import pyarrow as pa
 from sim.scenario.slo import Slo
 from sim.study.metrics.averages import TOKENS
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.columns import COLUMNS, ENDS, LATENCY_COLUMNS, WHERE_KNOWN, column, named_percentiles
+from sim.study.metrics.columns import COLUMNS, ENDS, WHERE_KNOWN, column, named_percentiles
+from sim.study.metrics.requests import LATENCY_COLUMNS
 from sim.study.metrics.service_level import Standing, cases_growing, standing
 from sim.study.metrics.statistics import ratio
 
@@ -173,7 +174,7 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
     row: dict[str, Any] = dict.fromkeys(one.name for one in COLUMNS)
     if not cases:
         return row
-    for one in (*COLUMNS, *map(column, named_percentiles(cases[0].latencies.by_column))):
+    for one in (*COLUMNS, *map(column, named_percentiles(cases[0]["latencies"]))):
         figure = one.average.of(one.name, cases)
         row |= {one.name: figure.value, f"{one.name}_ci95": figure.half_width}
         row |= {f"{one.name}_ci95_{end}": value for end, value in zip(ENDS, figure.ends or (), strict=False)}
@@ -183,13 +184,13 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
 def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> Standing:
     """Return the standing of a point with the replications *cases*; *slo* is the scenario's."""
     # a sweep may be one of service levels: the case itself has its own
-    return standing(Slo.model_validate(cases[0].level.slo or slo), cases)
+    return standing(Slo.model_validate(cases[0]["slo"] or slo), cases)
 
 
 def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
     """What the service level makes of a point."""
-    level, found = Slo.model_validate(cases[0].level.slo or slo), standing_of(cases, slo)
-    named = named_percentiles(cases[0].latencies.by_column)
+    level, found = Slo.model_validate(cases[0]["slo"] or slo), standing_of(cases, slo)
+    named = named_percentiles(cases[0]["latencies"])
     endless = [name for name in (*LATENCIES, *named) if any(one[name] == inf for one in cases)]
     endless += [name for name in named if not name.startswith("tpot")]
     over = found.overloaded

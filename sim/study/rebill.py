@@ -13,7 +13,7 @@ from sim.cost import Clock, CostPlan
 from sim.cost.cash_flow import Flows, flows_of, mean_flows, with_peak
 from sim.cost.metering import Window
 from sim.records import Interval
-from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.scenario.schema import Fleet, Scenario
@@ -79,9 +79,8 @@ class Rebilling:
         A case without a stored one stands for its fleet without load. Raises ValueError where a fleet has no `cost`.
         """
         self.scenario, self.catalog, self._terms = scenario, catalog, terms
-        resolver = Resolver(scenario, catalog)
         able = [(case, one) for case, one in stored if one is None or one.status == "ok"]
-        self._cases = [_Metered.of(case, one, resolver) for case, one in able]
+        self._cases = [_Metered.of(case, one, scenario, catalog) for case, one in able]
 
     def bills(
         self, overrides: Mapping[str, Any] | None = None, copies: int = 1, hours: Calendar | None = None
@@ -116,31 +115,55 @@ class Rebilling:
         return costs if hours is None else costs.averaged(by_hour=hours.by_hour)
 
 
+Load = tuple[float, Calendar]
+"""Simulated load, and the hours of the year whose mean prices hold."""
+Weighted = list[tuple[Bill, float]]
+"""Bills and their weights in a mean."""
+
+
+def flows_of_year(
+    hours: Sequence[Hours],
+    known: Sequence[float],
+    load: float,
+    billed: Callable[[Load], Sequence[Bill]],
+    units: int = 1,
+) -> tuple[Flows, Weighted]:
+    """Return the mean flows over *hours* of a year with the mean *load* that *units* share, and the bills of its hours.
+
+    *known* are the simulated loads of one unit, *billed* has the bills of all replications at one of them. A charge for
+    a month's peak is that of the busiest hours.
+    """
+    year = _weighted(parts_of_year(hours, known, load / units), billed)
+    flows, costs = _mean_flows(year), year[0][0].costs
+    if len(hours) == 1 or not costs.by_peak:
+        return flows, year
+    busiest = {(at, YEAR): weight for at, weight in around(known, peak_to_mean(hours) * load / units)}
+    return with_peak(flows, _mean_flows(_weighted(busiest, billed)), costs), year
+
+
+def _weighted(parts: Mapping[Load, float], billed: Callable[[Load], Sequence[Bill]]) -> Weighted:
+    """Return the bills of all replications at *parts*, each with its part of their weight."""
+    each = [(billed(part), weight) for part, weight in parts.items()]
+    return [(bill, weight / len(bills)) for bills, weight in each for bill in bills]
+
+
+def _mean_flows(bills: Weighted) -> Flows:
+    return mean_flows([(bill.flows, weight) for bill, weight in bills])
+
+
 def usd_per_h_of_year(hours: Sequence[Hours], mean_load: float, billing: Mapping[float, Rebilling]) -> float:
     """Return the mean cost of a fleet over *hours* of a year with the load *mean_load* [USD/h], from its bills by load,
-    that of the idle fleet at a load of 0. A charge for a month's peak is that of the busiest hours.
+    that of the idle fleet at a load of 0.
     """
-    known = sorted(billing)
-    parts = parts_of_year(hours, known, mean_load)
-    year = _mean_bill(billing, parts)
-    if not year[1].by_peak:
-        return year[0].usd_per_h
-    busiest = {(at, YEAR): weight for at, weight in around(known, peak_to_mean(hours) * mean_load)}
-    return with_peak(year[0], _mean_bill(billing, busiest)[0], year[1]).usd_per_h
-
-
-def _mean_bill(
-    billing: Mapping[float, Rebilling], parts: Mapping[tuple[float, Calendar], float]
-) -> tuple[Flows, CostPlan]:
-    """Return the mean of the bills at the loads and hours *parts*, with their weights, and the prices of one bill."""
-    flows: list[tuple[Flows, float]] = []
     prices: dict[Calendar, CostPlan] = {}
-    for (at, calendar), weight in parts.items():
+
+    def billed(part: Load) -> list[Bill]:
+        at, calendar = part
         if calendar not in prices:
             prices[calendar] = billing[at].costs({}, 1, calendar)
-        found = billing[at].at(prices[calendar], 1)
-        flows += [(bill.flows, weight / len(found)) for bill in found]
-    return mean_flows(flows), next(iter(prices.values()))
+        return billing[at].at(prices[calendar], 1)
+
+    return flows_of_year(hours, sorted(billing), mean_load, billed)[0].usd_per_h
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +176,14 @@ class _Metered:
     rejected: int
 
     @classmethod
-    def of(cls, case: Case, stored: StoredCase | None, resolver: Resolver) -> "_Metered":
+    def of(cls, case: Case, stored: StoredCase | None, scenario: Scenario, catalog: Catalog) -> "_Metered":
         """Return the meters of *case*, simulated without load where nothing is *stored* of it."""
-        plan, machines = resolver.plan(case), resolver.fleet(case).machines
+        plan, machines = resolve(scenario, case, catalog), fleet_of(scenario, case, catalog).machines
         if plan.costs is None:
             raise ValueError(f"fleet {case.fleet} has no cost")
         if stored is None:
             return cls(case, machines, idle_window(plan), 0)
-        return cls(case, machines, metered(stored, plan), stored.metrics.traffic.rejected)
+        return cls(case, machines, metered(stored, plan), stored.metrics["rejected"])
 
     def costs(self, at: Scenario, catalog: Catalog, copies: int) -> CostPlan:
         """Return the charges under the scenario *at* this case's point of the sweep."""
@@ -192,7 +215,7 @@ def _fleet(scenario: Scenario, case: Case) -> Fleet:
 def metered(stored: StoredCase, plan: CasePlan) -> Window:
     """Return the measured window of a finished case of *plan*, its intervals summed as far as a bill allows."""
     rows = [Interval(**row) for row in stored.usage().to_pylist()]
-    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics.traffic.warmup_s), rows))
+    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
     # a demand charge asks the parts, whose intervals are not added up
     return replace(
         whole,

@@ -12,7 +12,7 @@ from sim.records import BusyTime, FleetLog, Hop, Interval, Meters, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load
-from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, points
@@ -127,9 +127,8 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
     Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
     """
     result = []
-    resolver = Resolver(scenario, catalog)
     for case, stored in finished_cases(run, scenario):
-        plan = resolver.plan(case)
+        plan = resolve(scenario, case, catalog)
         folder = out / POINTS / digest(scenario, case, catalog)
         billed = _billed(plan, stored) if stored.status == "ok" else None
         metrics = None if billed is None else with_bill(stored.metrics, billed)
@@ -159,7 +158,7 @@ def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
 
 def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:
     """*plan* with the window that the run has measured, and what was metered in it."""
-    plan = replace(plan, warmup_s=stored.metrics.traffic.warmup_s)
+    plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
     requests = _requests(stored) if plan.requests_cost else []
     pools = [position for position, pool in enumerate(plan.pools) for _ in range(_engines(plan, position))]

@@ -58,7 +58,7 @@ def _met(cases: Sequence[FinishedCase]) -> dict[str, bool]:
     each = [metrics, *([one.services[name] for one in metrics] for name in metrics[0].services)]
     found: dict[str, bool] = {}
     for own in each:
-        for name, met in tenants_met(Slo.model_validate(own[0].level.slo), own).items():
+        for name, met in tenants_met(Slo.model_validate(own[0]["slo"] or {}), own).items():
             found[name] = found.get(name, True) and met
     return found
 

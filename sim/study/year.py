@@ -7,7 +7,7 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import CostPlan
-from sim.scenario.resolving.case import Resolver
+from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
 from sim.scenario.year import YearPlan, around, parts_of_year, year_plan
@@ -143,13 +143,13 @@ def year_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], axes:
 
 def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBasis]:
     """Return one year for each fleet and setting of the axes beside the load's."""
-    resolver, found = Resolver(scenario, catalog), dict[str, YearBasis]()
+    found: dict[str, YearBasis] = {}
     for case in cases(scenario):
         others = {axis: value for axis, value in case.axes.items() if axis != plan.axis}
         key = repr((case.fleet, others))
         if key in found:
             continue
-        resolved, at = resolver.plan(case), at_point(scenario, case.overrides)
+        resolved, at = resolve(scenario, case, catalog), at_point(scenario, case.overrides)
         rate_rps = rate_per_load(at)
         found[key] = YearBasis(
             case.fleet,
@@ -227,8 +227,8 @@ def _expected(
     if basis.requests_per_h is None or basis.tokens is None or overloaded:
         return sampled
     offered = basis.requests_per_h * load
-    arrived = fsum(one.traffic.requests or 0 for one in metrics)
-    answered = fsum(one.traffic.completed or 0 for one in metrics)
+    arrived = fsum(one["requests"] or 0 for one in metrics)
+    answered = fsum(one["completed"] or 0 for one in metrics)
     share = sampled["offered"] and sampled["good_requests"] / sampled["offered"]
     found = {**sampled, "offered": offered, "good_requests": offered * share}
     if answered >= arrived:
@@ -353,28 +353,27 @@ def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
 def _amounts(runs: Sequence[CaseMetrics]) -> dict[str, float]:
     """Requests, tokens, energy and money per hour: sums over the metrics of replications, over their hours."""
     # a window in which nothing could be served may have no length
-    window_h = fsum(one.machines.window_h for one in runs) or inf
+    window_h = fsum(one["window_h"] for one in runs) or inf
 
     def per_h(metric: str) -> float:
         return fsum(one[metric] or 0.0 for one in runs) / window_h
 
-    attained = [one.traffic.slo_attainment for one in runs if one.traffic.slo_attainment is not None]
-    offered = SECONDS_PER_HOUR * mean([one.traffic.offered_rps or 0.0 for one in runs])
+    attained = [one["slo_attainment"] for one in runs if one["slo_attainment"] is not None]
+    offered = SECONDS_PER_HOUR * mean([one["offered_rps"] or 0.0 for one in runs])
     found = {
         "offered": offered,
         "good_requests": offered * mean(attained) if attained else 0.0,
-        "requests": SECONDS_PER_HOUR * mean([one.traffic.requests_per_s or 0.0 for one in runs]),
+        "requests": SECONDS_PER_HOUR * mean([one["requests_per_s"] or 0.0 for one in runs]),
     }
     found |= {name: per_h(name) for name in TOKENS}
-    if all(one.site.energy_kwh is not None for one in runs):
+    if all(one["energy_kwh"] is not None for one in runs):
         found["kwh"] = per_h("energy_kwh")
-    moneys = [one.money for one in runs if one.money is not None]
-    if len(moneys) == len(runs):
+    if all(one["cost_usd"] is not None for one in runs):
         found |= {"usd": per_h("cost_usd")}
-        found |= {"energy_usd": fsum(fsum(money.energy_usd.values()) for money in moneys) / window_h}
-        if any(money.peak_usd is not None for money in moneys):
+        found |= {"energy_usd": fsum(fsum(one["energy_usd"].values()) for one in runs) / window_h}
+        if any(one["peak_usd"] is not None for one in runs):
             found["peak_usd"] = per_h("peak_usd")
         for name, phase in WASTE.items():
-            by_phase = fsum(money.energy_usd.get(phase, 0.0) for money in moneys) / window_h
+            by_phase = fsum(one["energy_usd"].get(phase, 0.0) for one in runs) / window_h
             found |= {name: per_h(name), f"{name}_energy": by_phase}
     return found

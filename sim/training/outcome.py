@@ -3,17 +3,17 @@
 Every column is declared once: name, unit, meaning, and how it comes from an outcome.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import Ledger
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points
-from sim.training.plan import JobPlan, resolve_job
+from sim.training.plan import JobPlan, PoolOfJobs, resolve_job
 from sim.training.schema import JobScenario
 from sim.training.steptime import StepTime
 from sim.units import GB, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
@@ -114,42 +114,80 @@ def _interval(plan: JobPlan, start_s: float, end_s: float) -> Interval:
         found.peak_w = plan.pool.power.peak_w
         found.gpu_energy_j = plan.pool.power.gpu_energy_j(duration_s, plan.run.load * computing_s)
         found.server_energy_j = plan.pool.power.server_energy_j(duration_s, found.gpu_energy_j)
-        found.prefill_energy_j = _wall_j(plan.pool.power, saving_s, 0.0)
-        found.recompute_energy_j = _wall_j(plan.pool.power, lost_s, plan.run.load * lost_s)
-        found.idle_energy_j = _wall_j(plan.pool.power, waiting_s, 0.0)
+        found.prefill_energy_j = wall_j(plan.pool.power, saving_s, 0.0)
+        found.recompute_energy_j = wall_j(plan.pool.power, lost_s, plan.run.load * lost_s)
+        found.idle_energy_j = wall_j(plan.pool.power, waiting_s, 0.0)
     return found
 
 
-def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+def wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
+    """Return the energy of servers at the wall over *duration_s*, with the GPUs at full load for *load_s* [J]."""
     return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
 
 
 MILLION = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class JobColumn:
-    """One column."""
+Result = TypeVar("Result")
+"""What a job or a queue came to."""
+
+
+@dataclass(frozen=True)
+class WorkColumn(Generic[Result]):
+    """Column of summary.csv of a job or a queue."""
 
     name: str
     unit: str
     """Empty for text and counts; `share` of one."""
     meaning: str
-    value: Callable[[JobOutcome], Any]
+    value: Callable[[Result], Any]
     always: bool = False
     """Known of what cannot be done, too."""
     money: bool = False
     """Only where something has a cost."""
+    beside: bool = False
+    """Only where a service stands beside the jobs."""
 
 
-def _energy_kwh(one: JobOutcome) -> float | None:
-    if one.plan.pool.power is None:
-        return None
-    return one.plan.pool.pue * fsum(part.server_energy_j for part in one.intervals) / JOULES_PER_KWH
+@dataclass(frozen=True)
+class WorkRow(Generic[Result]):
+    """An outcome with its row of summary.csv."""
+
+    outcome: Result
+    cells: dict[str, Any]
+
+    @classmethod
+    def of(cls, outcome: Result, plan: Any, columns: Iterable[WorkColumn[Result]]) -> "WorkRow[Result]":
+        """Return the row of the *outcome* of *plan* under *columns*, without those that are axes of the sweep."""
+        cells: dict[str, Any] = {"fleet": plan.fleet, **plan.axes}
+        for column in columns:
+            if column.name not in cells:
+                cells[column.name] = column.value(outcome) if column.always or not plan.infeasible else None
+        return cls(outcome, cells)
+
+    @property
+    def fleet(self) -> str:
+        """Name of the fleet or cluster."""
+        return str(self.cells["fleet"])
+
+    @property
+    def ok(self) -> bool:
+        """Whether the job can be done, or anything can run."""
+        return bool(self.cells["status"] == "ok")
 
 
-def _usd(one: JobOutcome) -> float | None:
-    return None if one.ledger is None else one.ledger.total_nano_usd / NANO_PER_USD
+JobColumn = WorkColumn[JobOutcome]
+JobRow = WorkRow[JobOutcome]
+
+
+def energy_kwh(pool: PoolOfJobs, intervals: Iterable[Interval]) -> float | None:
+    """Return the energy of *intervals* at the site's meter [kWh]; None where a GPU's power is not known."""
+    return None if pool.power is None else pool.pue * fsum(one.server_energy_j for one in intervals) / JOULES_PER_KWH
+
+
+def total_usd(ledger: Ledger | None) -> float | None:
+    """Return the whole bill [USD]; None without one."""
+    return None if ledger is None else ledger.total_nano_usd / NANO_PER_USD
 
 
 def _mean_w(one: JobOutcome, field: str) -> float | None:
@@ -163,7 +201,7 @@ def _tokens_per_s(one: JobOutcome) -> float | None:
 
 
 def _usd_per_million(one: JobOutcome) -> float | None:
-    usd, plan = _usd(one), one.plan
+    usd, plan = total_usd(one.ledger), one.plan
     units = plan.run.steps * plan.run.spec.global_batch * plan.run.units_per_sample
     return None if usd is None else usd / units * MILLION
 
@@ -223,12 +261,13 @@ COLUMNS: tuple[JobColumn, ...] = (
               lambda one: one.plan.pool.gpus * one.plan.run.makespan.total_s / SECONDS_PER_HOUR),
     JobColumn("gpu_power_w_mean", "W", "of all GPUs, mean over the job", lambda one: _mean_w(one, "gpu_energy_j")),
     JobColumn("it_power_w_mean", "W", "of the servers at the wall", lambda one: _mean_w(one, "server_energy_j")),
-    JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included", _energy_kwh),
+    JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included",
+              lambda one: energy_kwh(one.plan.pool, one.intervals)),
     JobColumn("kg_co2e", "kg", "greenhouse gases, where the scenario asks", _kg),
     JobColumn("capex_usd", "USD", "to buy the machines; 0 when renting",
               lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
     JobColumn("cost_usd", "USD", "of the job: what its time takes of capital, and all that is paid meanwhile",
-              _usd, money=True),
+              lambda one: total_usd(one.ledger), money=True),
     JobColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
               money=True),
     JobColumn("usd_per_million_tokens", "USD", "cost of a million tokens trained on; empty for images",
@@ -238,33 +277,8 @@ COLUMNS: tuple[JobColumn, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """An outcome with its row of summary.csv."""
-
-    outcome: JobOutcome
-    cells: dict[str, Any]
-
-    @property
-    def fleet(self) -> str:
-        """Name of the fleet."""
-        return self.outcome.plan.fleet
-
-    @property
-    def ok(self) -> bool:
-        """Whether the job can be done."""
-        return not self.outcome.plan.infeasible
-
-
 def summary(found: Sequence[JobOutcome]) -> list[JobRow]:
-    """One row per outcome, in order; columns of money only where something has a cost."""
+    """Return one row per outcome, in order; columns of money only where something has a cost."""
     priced = any(one.plan.pool.costs is not None for one in found)
-    rows = []
-    for one in found:
-        cells: dict[str, Any] = {"fleet": one.plan.fleet, **one.plan.axes}
-        for column in COLUMNS:
-            if column.name not in cells and (priced or not column.money):
-                known = column.always or not one.plan.infeasible
-                cells[column.name] = column.value(one) if known else None
-        rows.append(JobRow(one, cells))
-    return rows
+    columns = [column for column in COLUMNS if priced or not column.money]
+    return [JobRow.of(one, one.plan, columns) for one in found]

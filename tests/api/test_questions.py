@@ -3,11 +3,11 @@
 import pickle
 from typing import Any
 
-import matplotlib.figure
 import pytest
 
 import sim
 from sim.api.result import Result
+from sim.report.charts.picture import Chart
 
 CHOICE = {
     "gpus": ["l4"],
@@ -37,7 +37,7 @@ def test_every_answer_has_a_verdict_a_table_frames_and_figures(question: str, sc
     assert all(len(getattr(found, frame)) for frame in frames)
     assert not list(found.folder.glob("*.png")), "pictures are drawn when they are asked for"
     for name in found.plots[:1]:
-        assert isinstance(found.plot(name), matplotlib.figure.Figure)
+        assert isinstance(found.plot(name), Chart)
     html = found._repr_html_()
     assert "<td" in html
     assert ("image/png" in html) == bool(found.plots)

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import matplotlib.figure
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,11 +14,12 @@ from typer.testing import CliRunner
 
 import sim
 from sim.cli import app
+from sim.report.charts.picture import Chart
 from sim.yamlio import dump
 
 
 def test_importing_sim_imports_nothing_else() -> None:
-    heavy = ("numpy", "pandas", "pydantic", "matplotlib", "typer")
+    heavy = ("numpy", "pandas", "pydantic", "vl_convert", "typer")
     code = f"import sim, sys; print([name for name in sys.modules if name in {heavy}])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
@@ -84,19 +84,20 @@ def test_a_pickled_run_takes_its_files_along(small_run: "sim.Run") -> None:
     assert again.folder != small_run.folder
     assert again.requests.equals(small_run.requests)
     assert again.price({"site.pue": 2}).summary.shape == small_run.summary.shape
-    assert isinstance(again.plot(again.plots[0]), matplotlib.figure.Figure)
+    assert isinstance(again.plot(again.plots[0]), Chart)
     folder = again.folder
     del again
     gc.collect()
     assert not folder.exists()
 
 
-def test_plots_are_figures(small_run: "sim.Run") -> None:
+def test_plots_are_charts(small_run: "sim.Run") -> None:
     assert "cost_vs_latency" in small_run.plots
     whole, some = small_run.plot(), small_run.plot("cost_vs_latency")
-    assert isinstance(some, matplotlib.figure.Figure)
-    assert 0 < len(some.axes) < len(whole.axes) == len(small_run.plot(None).axes)
+    assert isinstance(some, Chart)
+    assert 0 < len(some.spec["vconcat"]) < len(whole.spec["vconcat"]) == len(small_run.plot(None).spec["vconcat"])
     assert some._repr_png_().startswith(b"\x89PNG")
+    assert some._repr_mimebundle_()["image/png"] == some._repr_png_()
     with pytest.raises(ValueError, match="did you mean cost_vs_latency"):
         small_run.plot("cost_vs_latencies")
 

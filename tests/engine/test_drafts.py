@@ -76,12 +76,6 @@ def test_an_answer_takes_as_many_steps_as_with_drafts_that_hold_independently() 
     assert np.std(kept) > 0.02
 
 
-def test_a_draft_must_be_possible() -> None:
-    for wrong in ({}, {"accepted": 3}, {"accepted": 1, "acceptance": 0.5}, {"acceptance": (0.5, 0.4, 0.3)}):
-        with pytest.raises(ValueError, match=r"accepted|acceptance"):
-            Speculative(num_speculative_tokens=2, **wrong)
-
-
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahead) -> None:
     """A step takes 10 ms and 1 ms a token; all of three drafts hold, those of the padding do not."""

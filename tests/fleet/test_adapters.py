@@ -16,7 +16,6 @@ from sim.fleet import RunningFleet
 from sim.memory import Lora, adapter_bytes, slot_bytes
 from sim.records import Batch, Request
 from sim.rng import stream
-from sim.routing.affinity import AdapterAffinity
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload.adapters import AdapterDraws, Adapters
@@ -143,18 +142,6 @@ def test_a_session_and_a_tenant_keep_their_adapter() -> None:
     assert of_sessions == {"a", "b"}
     assert len({draws.name(Request(i, 0.0, 1, 1, session="s3")) for i in range(50)}) == 1
     assert draws.name(Request(0, 0.0, 1, 1, tenant="t", session="s3")) == "own"
-
-
-def test_affinity_goes_where_the_adapter_is_until_that_replica_has_too_much() -> None:
-    router = AdapterAffinity(policy="adapter_affinity", load_factor=1.5).start(["p", "p"], np.random.default_rng(0))
-    chosen = []
-    for index, name in enumerate("abaaab"):
-        request = Request(index, 0.0, 1, 1, adapter=name)
-        chosen.append(router.choose(request))
-        router.joined(chosen[-1], request)
-    # fourth: ceil(1.5 * 4 / 2) = 3 allow a third one at replica 0; the fifth finds 3 there, 4 are allowed
-    assert chosen == [0, 1, 0, 0, 0, 1]
-    assert router.choose(Request(9, 0.0, 1, 1)) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sim.fleet.admission import Server
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import TakingTurns
 from sim.records import FleetLog, Request
-from sim.routing.admission import Admission, Ejection, Gate, Shed
+from sim.routing.admission import Admission, Ejection
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
 from sim.workload.client import Client
 
@@ -151,22 +151,6 @@ def test_a_predicted_wait_keeps_the_queue_short(plan: CasePlan) -> None:
     ]
     assert np.median(waits[0]) > 10
     assert 1 < np.percentile(waits[1], 90) < 5
-
-
-def test_unimportant_requests_are_turned_away_first() -> None:
-    gate = Gate(
-        Admission(max_outstanding=4, shed=Shed(above_priority=0, from_outstanding=2)), [lambda: 0], lambda *_: None
-    )
-
-    class Asked:
-        priority = 0
-
-    for outstanding in range(5):
-        Asked.priority = 0
-        assert gate.admits(Asked, 0, 1.0) is (outstanding < 4)
-        Asked.priority = 1
-        assert gate.admits(Asked, 0, 1.0) is (outstanding < 2)
-        gate.joined(0)
 
 
 class Once(Law):

@@ -159,19 +159,6 @@ def test_fleets_meet_the_same_failures(plan: CasePlan) -> None:
     assert moves(few, 0) != moves(few, 1)
 
 
-def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
-    law = Law(1, 1)
-    layout = Layout(5, 4, replicas_per_server=2)
-    held = {one.name: one.replicas for one in domains_of({"server": law, "rack": law, "site": law}, layout, 2)}
-    assert held == {
-        "server 0": (0, 1), "server 1": (2, 3), "server 2": (4,),
-        "rack 0": (0, 1, 2, 3), "rack 1": (4,), "site 0": (0, 1, 2, 3, 4),
-    }  # fmt: skip
-    assert [one.replicas for one in domains_of({"gpu": law}, Layout(2, 3), 1)] == [(0,)] * 3 + [(1,)] * 3
-    wide = Layout(2, 16, servers_per_replica=2)
-    assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]
-
-
 @pytest.mark.slow
 def test_two_replicas_that_break_down_are_as_full_as_their_markov_chain(plan: CasePlan) -> None:
     """The shorter queue of two servers that fail independently; the other one goes on with what a failed one had."""

@@ -1,8 +1,8 @@
 """Every message of the program, from its source: what `make language` writes into the catalogues and a test checks.
 
-In `report` and in templates and scripts a message stands in a call of `_`, `ngettext` or `N_`. Below the report every
-text with a blank between two words is one, where it is no docstring: those become known by their shape, `retold` finds
-them. What people read of the command line and of tables declared as data is asked for as it is.
+In `report` and in templates and scripts a message stands in a call of `_`, `ngettext` or `N_`. Below the report it is
+the template of a `sim.message.Message`, or any text with a blank between two words that is no docstring. What people
+read of the command line and of tables declared as data is asked for as it is.
 """
 
 import ast
@@ -20,13 +20,15 @@ from babel.messages.extract import extract
 from sim.cli import app
 from sim.cli.help import texts
 from sim.language.sentences import LEAST
+from sim.message import parsed
 from sim.study.metrics.columns import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKED = ("report",)
 """Packages whose messages are marked; of all others every sentence counts."""
-NEVER = {"sim/scenario/template.py", "sim/language"}
-"""Text of files."""
+OF_METRICS = tuple(f"sim/study/metrics/{name}.py" for name in ("metric", "requests", "machines", "bill"))
+NEVER = {"sim/scenario/template.py", "sim/language", *OF_METRICS}
+"""Text of files, and descriptions of metrics."""
 KEYWORDS: dict[str, Any] = {"_": None, "N_": None, "ngettext": (1, 2)}
 WORDS = re.compile(r"[A-Za-z]{2,}[^A-Za-z\n]{0,2} [A-Za-z({]|\} [a-z]{2,}|[a-z]{2,} \{|[a-z]{2,}: ?\{")
 TECHNICAL = re.compile(r"\\|charset|default-src|filename\*|^<| \| None$|^%s ")
@@ -99,6 +101,12 @@ def _of_code(tree: ast.AST, name: str, marked_only: bool) -> Iterator[Message]:
         kind = type(node)
         if kind is ast.Call:
             called = _called(node)
+            if called == "Message" and node.args and isinstance(node.args[0], ast.Constant):
+                text = parsed(node.args[0].value)[0]
+                if re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", text)):
+                    yield Message(text, "", f"{name}:{node.lineno}")
+                left += node.args[1:]
+                continue
             if called in KEYWORDS and node.args:
                 yield from _marked_in(node, f"{name}:{node.lineno}")
                 left += [one for one in (*node.args, *node.keywords) if not isinstance(one, ast.Constant)]
@@ -206,4 +214,4 @@ def _of_tables() -> Iterator[Message]:
     for column in COLUMNS:
         for head in (column.head, column.brief):
             if head.strip():
-                yield Message(head, "", "sim/study/metrics/columns.py")
+                yield Message(head, "", "sim/study/metrics")

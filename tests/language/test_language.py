@@ -1,5 +1,7 @@
 """The reader's language: all that is said is in the catalogues, and files are the same whoever reads."""
 
+import ast
+import pickle
 import re
 from collections.abc import Callable, Iterable
 from io import BytesIO
@@ -15,7 +17,7 @@ from typer.exceptions import TyperException
 from sim.cli import _in_language
 from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, retold, speaking
 from sim.language.catalogue import catalogue, file_of
-from sim.report.charts import fonts
+from sim.message import Message, joined, parsed
 from tests.language.english import english, text_of
 from tests.language.messages import found
 
@@ -122,6 +124,32 @@ def test_a_finished_sentence_is_retold(text: str, told: str) -> None:
         assert retold(told) == told
 
 
+def test_a_message_is_said_by_its_template_whatever_its_values_say() -> None:
+    closer = "; low: and high: cut it closer"
+    told = Message("may be drawn as {value:g}: {where}{message}{closer}", 0.6, "", Message("is {one}", 1), closer)
+    with speaking("zh"):
+        assert retold(told) == "可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
+        assert (
+            retold("site: " + pickle.loads(pickle.dumps(told))) == "site: 可能抽到 0.6：is 1；low: 和 high: 可收窄范围"
+        )
+        assert retold(str(ValueError(Message("there is no file {shown}", "a.csv")))) == "没有文件 a.csv"
+        assert retold(joined("; ", ["is missing", Message("unknown key{meant_key}", "")])) == "缺失；未知的键"
+    assert told == "may be drawn as 0.6: is 1; low: and high: cut it closer"
+
+
+def test_every_message_has_as_many_values_as_places(root: Path) -> None:
+    calls = [
+        (node, f"{file.name}:{node.lineno}")
+        for file in (root / "sim").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Message"
+    ]
+    texts = [(node.args[0], len(node.args) - 1, place) for node, place in calls]
+    assert [place for text, _, place in texts if not isinstance(text, ast.Constant)] == []
+    wrong = [place for text, given, place in texts if len(parsed(ast.literal_eval(text))[1]) != given]
+    assert wrong == []
+
+
 def test_names_of_a_scenario_are_never_retold() -> None:
     text = "2x A100 bought cannot be planned: must be above 0, not -1"
     kept = keep(["2x A100", "2x A100 bought", "lone"])
@@ -196,17 +224,3 @@ def test_json_is_english_for_everybody(gpufleet: Command) -> None:
     told = [gpufleet("check", "4x4090-vs-2xa100", "--format", "json", "--lang", code).stdout for code in LANGUAGES]
     assert len(set(told)) == 1
     assert told[0]
-
-
-def test_a_picture_is_english_where_no_font_has_the_characters(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(fonts, "east_asian_families", lambda: ())
-    monkeypatch.setattr(fonts, "_in_english", set[str]())
-    said = []
-    with speaking("zh"):
-        for _again in range(2):
-            with fonts.drawable() as same:
-                said.append((same, _("Throughput")))
-    assert said == [(False, "Throughput")] * 2
-    assert re.findall("Noto Sans CJK SC", capsys.readouterr().err) == ["Noto Sans CJK SC"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.report.charts.tornado import TornadoBar, draw_tornado
+from sim.report.charts.tornado import TornadoBar, side_bars
+from sim.report.charts.vega_bars import bar_figure
 from sim.report.monte_carlo import disputed
 from sim.study.loaded_runs import Answers
 from sim.study.monte_carlo import MILLION, FleetDraws, FutureStudy, disputes_of
@@ -186,11 +186,14 @@ def test_a_wrong_distribution_leaves_nothing_behind(out: Path) -> None:
 
 
 def test_the_widest_bar_is_on_top_and_its_ends_stand_where_they_belong() -> None:
-    axes = Figure().add_axes((0.2, 0.2, 0.7, 0.7))
-    draw_tornado(axes, 10.0, [TornadoBar("narrow", 9, 11, "a", "b"), TornadoBar("wide", 20, 5, "c", "d")], "USD")
-    labels = {label.get_text(): label.get_position()[1] for label in axes.get_yticklabels()}
-    assert labels["wide"] > labels["narrow"]
-    spans = {tuple(sorted((bar.get_x(), bar.get_x() + bar.get_width()))) for bar in axes.patches}
-    assert spans == {(9, 10), (10, 11), (10, 20), (5, 10)}
-    low, high = axes.get_xlim()
-    assert low < 5 < 20 < high
+    inputs = [TornadoBar("narrow", 9, 11, "a", "b"), TornadoBar("wide", 20, 5, "c", "d")]
+    spec = bar_figure("title", "", side_bars(10.0, inputs), "USD", 10.0).spec
+    assert spec["encoding"]["y"]["sort"] == ["wide", "narrow"]
+    rows = spec["layer"][0]["data"]["values"]
+    assert {tuple(sorted((row["x"], row["x2"]))) for row in rows} == {(9, 10), (10, 11), (10, 20), (5, 10)}
+    assert {row["t"]: (row["at"], row["side"]) for row in rows} == {
+        "a": (9, "right"),
+        "b": (11, "left"),
+        "c": (20, "left"),
+        "d": (5, "right"),
+    }

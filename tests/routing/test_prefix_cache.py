@@ -2,10 +2,8 @@
 
 from collections import defaultdict
 from functools import lru_cache
-from math import ceil
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from sim.engine.kv.blocks import PrefixCache
 from sim.engine.kv.group_cache import GroupCache
 from sim.fleet import RunningFleet
 from sim.records import Request
-from sim.routing.affinity import ConsistentHashing
 from sim.routing.prefix_cache import RememberedIndex, ReportedIndex, replicas_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
@@ -142,26 +139,6 @@ def test_reports_come_after_their_delay() -> None:
     assert index.matches(request) == [(0b10, BLOCK)]
     now[0] = 1.0
     assert index.matches(request) == []
-
-
-@given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=80), factor=st.floats(1.01, 3))
-@settings(max_examples=40, deadline=None)
-def test_bounded_loads(keys: list[int], factor: float) -> None:
-    spec = ConsistentHashing(policy="consistent_hashing", load_factor=factor, virtual_nodes=5)
-    ring = spec.start(["a"] * REPLICAS, np.random.default_rng(0))
-    for number, key in enumerate(keys):
-        request = Request(number, 0.0, 1, 1, session=str(key))
-        chosen = ring.choose(request)
-        ring.joined(chosen, request)
-        assert ring.requests[chosen] <= ceil(factor * (number + 1) / REPLICAS)
-
-
-def test_a_ring_keeps_sessions_when_another_replica_closes() -> None:
-    ring = ConsistentHashing(policy="consistent_hashing").start(["a"] * REPLICAS, np.random.default_rng(0))
-    homes = {str(key): ring.choose(Request(0, 0.0, 1, 1, session=str(key))) for key in range(40)}
-    ring.closed(2)
-    moved = {key for key, home in homes.items() if ring.choose(Request(0, 0.0, 1, 1, session=key)) != home}
-    assert moved == {key for key, home in homes.items() if home == 2}
 
 
 def test_a_session_stays_at_home() -> None:

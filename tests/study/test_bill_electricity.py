@@ -18,6 +18,8 @@ from sim.study.monte_carlo import MONTH, futures_of
 from sim.study.rebill import Rebilling
 from sim.study.reprice import load_repriced
 
+pytestmark = pytest.mark.slow
+
 SUNDAY = [0.01 * (hour + 1) for hour in range(24)]
 SCENARIO = f"""\
 name: spring
@@ -66,7 +68,6 @@ def local(at_s: float) -> datetime:
     return (begin + timedelta(seconds=at_s)).astimezone(ZoneInfo("Europe/Berlin"))
 
 
-@pytest.mark.slow
 def test_every_kwh_has_the_price_of_its_local_hour(folder: Path) -> None:
     rows = [row for row in table(folder / "out/costs.csv") if row["component"] == "energy"]
     assert len({row["unit_price_usd"] for row in rows}) == 2  # from 1:20 to 2, and from 3 to 4:10 less the last edge

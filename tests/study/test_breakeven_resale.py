@@ -15,6 +15,8 @@ from sim.cost.finance import Annuity
 from sim.study.plan_units import Declines, value_of
 from sim.yamlio import dump
 
+pytestmark = pytest.mark.slow
+
 FIXED = {"distribution": "fixed", "value": 60}
 STEPS = {"model": "affine", "base_s": 0.01, "per_token_s": 1e-5, "per_context_token_s": 1e-8}
 POOL = {
@@ -66,7 +68,6 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.slow
 def test_tax_and_deployment_are_not_sold_again(answer: tuple[Path, str]) -> None:
     out, _ = answer
     path = {int(row["month"]): row for row in rows(out / "months.csv") if row["candidate"] == "own bought"}
@@ -79,7 +80,6 @@ def test_tax_and_deployment_are_not_sold_again(answer: tuple[Path, str]) -> None
     assert float(path[12]["net_present_cost_usd"]) == pytest.approx(expected)
 
 
-@pytest.mark.slow
 def test_a_purchase_pays_back_within_its_life_or_not_at_all(answer: tuple[Path, str]) -> None:
     # the rent is 328.5 + 73 a month: 278.5 are saved, 6,700 take 24 months
     assert "own bought costs $6,700 and pays for itself in 24" in " ".join(answer[1].lower().split())

@@ -8,7 +8,7 @@ from small_scenario import ANY_LENGTH, loaded, variant
 
 from sim.catalogue.catalog import load_catalog
 from sim.report.words.precision import capacity_notes
-from sim.scenario.sections.precision import FEWEST, Precision
+from sim.scenario.sections.precision import FIRST_REPLICATIONS, Precision
 from sim.study.at_capacity import at_capacity
 from sim.study.capacity import Capacity, Found, LoadAxis, capacities, precision_of
 from sim.study.execution.cores import Cores
@@ -44,7 +44,7 @@ def test_replications_are_added_until_the_interval_is_of_use(tmp_path: Path) -> 
     assert [precision_of(asked, relative).relative for relative in (0.02, 0.3)] == [0.1, 0.3]
     one = found(asked, tmp_path / "out", Precision(relative=0.2))
     values = [search.capacity for search in one.found]
-    assert len(values) >= FEWEST
+    assert len(values) >= FIRST_REPLICATIONS
     assert one.half_width is not None
     assert one.half_width <= 0.2 * one.mean
     # the interval is that of its replications, in order, and a further search would have stopped there as well

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from pages import charts_of, text_of
+from small_scenario import TWO_OR_ONE
 from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
@@ -19,27 +20,6 @@ from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, explain, 
 from sim.study.execution.cores import Cores
 from sim.study.sensitivity import swings
 
-SCENARIO = """\
-# Which is cheaper?
-name: se
-model: llama3.1-8b
-workload:
-  arrivals: {process: poisson, rate_rps: 2}
-  lengths:
-    prompt: {distribution: fixed, value: 200}
-    output: {distribution: lognormal, mean: 50, cv: 0.5}
-horizon_s: 10
-fleets:
-  - name: two
-    pools:
-      - {gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090, batching: {max_num_seqs: 4}}
-    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
-  - name: one
-    pools: [{gpu: a100-80gb-pcie, batching: {max_num_seqs: 4}}]
-    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}
-site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
-finance: {method: straight_line, life_years: 4, residual_fraction: 0}
-"""
 METRIC = "usd_per_million_output_tokens"
 ASKED = (
     "sensitivity: {inputs: {site.electricity_usd_per_kwh: [0.1, 0.4], workload.lengths.prompt.value: {relative: 0.1}}}"
@@ -51,7 +31,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gap_of_fleets, "FULL_HORIZON_S", 10.0)
 
 
-def loaded(folder: Path, text: str = SCENARIO):
+def loaded(folder: Path, text: str = TWO_OR_ONE):
     path = folder / "s.yaml"
     path.write_text(text)
     return load(path, catalog=load_catalog())
@@ -72,9 +52,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
     # capital per hour = 7,000 / (life * 8,760) whatever is simulated: twice from 4 to 2 years, half from 4 to 8
-    text = (
-        f"{SCENARIO}sensitivity: {{inputs: {{finance.life_years: [2, 8], site.electricity_usd_per_kwh: [0.1, 0.4]}}}}\n"
-    )
+    inputs = "{finance.life_years: [2, 8], site.electricity_usd_per_kwh: [0.1, 0.4]}"
+    text = f"{TWO_OR_ONE}sensitivity: {{inputs: {inputs}}}\n"
     found = swings(loaded(tmp_path, text), load_catalog(), tmp_path, Cores(1))
     life, power = found.swings
     now, short, long = found.base["two"].value, life.low["two"].value, life.high["two"].value
@@ -117,7 +96,9 @@ def test_the_same_fleet_twice_leaves_nothing_to_explain(tmp_path: Path) -> None:
 
 
 def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
-    text = SCENARIO.replace("gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090", "gpu: a100-80gb-pcie")
+    text = TWO_OR_ONE.replace(
+        "gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090", "gpu: a100-80gb-pcie"
+    )
     text = text.replace(
         "{acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}",
         "{acquisition: rent, quotes: {a100-80gb-pcie: 3}}",
@@ -130,7 +111,7 @@ def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
-    text = f"{SCENARIO}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 30")
+    text = f"{TWO_OR_ONE}{ASKED}\n".replace("horizon_s: 10", "horizon_s: 30")
     done = run(tmp_path, text)
     assert done.code == 0, done.err
     out = tmp_path / "out"
@@ -158,7 +139,7 @@ def test_the_command_answers_and_simulates_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
-    text = SCENARIO.replace("horizon_s: 10", "horizon_s: 10\nreplications: 3")
+    text = TWO_OR_ONE.replace("horizon_s: 10", "horizon_s: 10\nreplications: 3")
     done = run(tmp_path, f"{text}sensitivity: {{inputs: {{workload.arrivals.rate_rps: [1, 3]}}}}\n", "--no-report")
     assert done.code == 0, done.err
     moved = {row["of"]: row for row in rows(tmp_path / "out/sensitivity.csv")}
@@ -186,7 +167,7 @@ def test_results_and_intervals_are_those_of_a_run(tmp_path: Path) -> None:
 
 def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
     asked = "{metric: tpot_s_p95, inputs: {fleets.one.pools.0.batching.gpu_memory_utilization: [0.15, 0.9]}}"
-    text = SCENARIO.replace(
+    text = TWO_OR_ONE.replace(
         "batching: {max_num_seqs: 4}}]", "batching: {max_num_seqs: 4, gpu_memory_utilization: 0.9}}]"
     )
     done = run(tmp_path, f"{text}sensitivity: {asked}\n")
@@ -199,7 +180,7 @@ def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
 
 def test_a_quote_moves_as_its_price(tmp_path: Path) -> None:
     asked = "{inputs: {fleets.two.cost.quotes.rtx-4090: {relative: 0.5}}}"
-    (one,) = swings(loaded(tmp_path, f"{SCENARIO}sensitivity: {asked}\n"), load_catalog(), tmp_path, Cores(1)).swings
+    (one,) = swings(loaded(tmp_path, f"{TWO_OR_ONE}sensitivity: {asked}\n"), load_catalog(), tmp_path, Cores(1)).swings
     assert (one.input.name, one.input.unit, one.input.now) == ("quote for rtx-4090 of two", "USD", 2000)
     assert (one.input.low, one.input.high) == (1000, 3000)
     assert one.low["two"].value < one.high["two"].value
@@ -209,14 +190,14 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     asked = (
         "{metric: ttft, between: [two, two], inputs: {site.pues: [1, 2], horizon_s: {relative: 1.5}, site.pue: [2, 1]}}"
     )
-    done = run(tmp_path, f"{SCENARIO}precision: {{metric: ttft, relative: 0}}\nsensitivity: {asked}\n")
+    done = run(tmp_path, f"{TWO_OR_ONE}precision: {{metric: ttft, relative: 0}}\nsensitivity: {asked}\n")
     assert done.code == 2
     assert len(done.err.splitlines()) == 7
 
 
 @pytest.mark.slow
 def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
-    text = SCENARIO.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", "")
+    text = TWO_OR_ONE.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", "")
     done = run(tmp_path, f"{text}sensitivity: {{metric: tpot_s_p95}}\n")
     assert done.code == 0, done.err
     named = {row["input"] for row in rows(tmp_path / "out/sensitivity.csv")}
@@ -246,19 +227,19 @@ def test_latencies_are_moved_by_the_load_alone(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input(tmp_path: Path, section: str, line: str) -> None:
-    done = run(tmp_path, f"{SCENARIO}sensitivity: {section}\n")
+    done = run(tmp_path, f"{TWO_OR_ONE}sensitivity: {section}\n")
     assert done.code == 2
     assert line in done.err
     assert not (tmp_path / "out").exists()
 
 
 def test_without_a_cost_there_is_no_question(tmp_path: Path) -> None:
-    done = run(tmp_path, SCENARIO.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", ""))
+    done = run(tmp_path, TWO_OR_ONE.replace("    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}\n", ""))
     assert (done.code, "fleets.1.cost: is missing" in done.err) == (2, True)
 
 
 def test_no_fleet_that_runs_ends_with_the_reasons(tmp_path: Path) -> None:
-    small = SCENARIO.replace("tensor_parallel_size: 2, ", "")
+    small = TWO_OR_ONE.replace("tensor_parallel_size: 2, ", "")
     done = run(tmp_path, small.replace("model: llama3.1-8b", "model: llama3.1-70b"))
     assert (done.code, "fleets.one: needs" in done.err) == (2, True)
     assert "No fleet can run." in done.out

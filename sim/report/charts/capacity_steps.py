@@ -49,6 +49,8 @@ class StepChart:
 
 
 SHORT = "#B3261E"
+EXISTING, BOUGHT, RENTED, ELSEWHERE, MISSING = 0.4, 0.35, 0.15, 0.08, 0.75
+"""Opacities of the areas; what existed before lies over what is owned."""
 Spec = dict[str, Any]
 
 
@@ -66,13 +68,13 @@ def step_figure(chart: StepChart) -> PageFigure:
 
 def _spec(chart: StepChart) -> Spec:
     areas = [
-        _area(chart, 0.35, [(0.0, step.owned) for step in chart.steps]),
-        _area(chart, 0.15, [(step.owned, step.capacity) for step in chart.steps]),
+        _area(chart, BOUGHT, [(0.0, step.owned) for step in chart.steps]),
+        _area(chart, RENTED, [(step.owned, step.capacity) for step in chart.steps]),
     ]
     if chart.held:
-        areas.append(_area(chart, 0.4, [(0.0, step.existing) for step in chart.steps]))
+        areas.append(_area(chart, EXISTING, [(0.0, step.existing) for step in chart.steps]))
     if chart.elsewhere or chart.short:
-        color, opacity = (chart.color, 0.08) if chart.elsewhere else (SHORT, 0.75)
+        color, opacity = (chart.color, ELSEWHERE) if chart.elsewhere else (SHORT, MISSING)
         areas.append(_area(chart, opacity, [(step.capacity, step.peak) for step in chart.steps], color))
     fleet, ink = "palette[datum.color] || datum.color", "ink"
     lines = [

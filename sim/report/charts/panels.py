@@ -271,7 +271,7 @@ def _by_service(sweep: Sweep) -> Iterator[Panel]:
     """How many requests of each service are within its own limits; none where fleets have a single service."""
     some = sweep.lines[0].points[0]
     for name in some.services:
-        slo = Slo.model_validate(some.cases[0].metrics.services[name].level.slo)
+        slo = Slo.model_validate(some.cases[0].metrics.services[name]["slo"])
         if slo.per_request:
             lines = (replace(line, points=tuple(_of_service(p, name) for p in line.points)) for line in sweep.lines)
             title = _("{service}: requests within the SLO", service=name)

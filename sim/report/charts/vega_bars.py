@@ -12,7 +12,8 @@ ROW = 26
 """Height of a row [px]."""
 GLYPH = 6.0
 """Mean width of a character of the texts [px]."""
-GLYPHS = f"max(8, floor(width * 0.35 / {GLYPH}))"
+TEXT_SHARE = "width * 0.35"
+GLYPHS = f"max(8, floor({TEXT_SHARE} / {GLYPH}))"
 """Most characters of a text beside a bar, an expression: a third of the plot, whatever its width."""
 
 

@@ -1,4 +1,4 @@
-"""A chart as a Vega-Lite specification: what `drawing.py` draws as a picture, for a page to draw and to ask.
+"""A chart as a Vega-Lite specification, which a page draws and `picture.py` composes into pictures.
 
 Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that one specification serves light and
 dark. `picked` is the fleet that is shown alone, `hovered` the point under the pointer: parameters of the page. The
@@ -93,7 +93,7 @@ def lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
                 continue
             name = f"{one['c']}/{part}"
             looks[name] = {key: one[key] for key in ("fleet", "color")}
-            looks[name]["dash"] = _dash(curve.dash) if steady else [1, 2]
+            looks[name]["dash"] = dash_lengths(curve.dash) if steady else [1, 2]
             for end in (one, following):
                 row = {key: end[key] for key in ("x", "y", "i")} | {"part": name}
                 if not found or found[-1] != row:
@@ -120,7 +120,8 @@ def _bends(points: Sequence[Spec]) -> list[Spec]:
     return [*points[:1], *kept, *points[1:][-1:]]
 
 
-def _dash(dash: Any) -> list[float]:
+def dash_lengths(dash: Any) -> list[float]:
+    """Return the lengths of the strokes and gaps of a line of style *dash* [px]."""
     return [1.5 * length for length in dash[1]] if isinstance(dash, tuple) else [1, 0]
 
 

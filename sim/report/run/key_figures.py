@@ -17,8 +17,10 @@ from sim.report.words.text import LIMITS, axis_label, percent, plain, ranged, sh
 from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.comparison import Difference
-from sim.study.metrics.columns import BATCH_MEANS, ENDS, IN_REPORT, OF_SCALING, REPLICATIONS, Column, column
-from sim.study.metrics.statistics import FEWEST
+from sim.study.metrics.columns import ENDS, IN_REPORT, OF_SCALING, column
+from sim.study.metrics.metric import Column, Format
+from sim.study.metrics.requests import BATCH_MEANS, REPLICATIONS
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.points import Point
 
 THIN, OVER, UNSURE = "†", "▲", "?"
@@ -57,35 +59,22 @@ class Shown:
     @classmethod
     def of(cls, column: Column) -> "Shown":
         """A column as its declaration says it."""
-        in_ms = column.unit == "s" and column.name.startswith("tpot")
-        unit, show, scale = BY_UNIT["ms" if in_ms else column.unit.partition("/")[0]]
-        return cls(_(column.head), unit, column.name, show, scale, _(column.brief))
+        unit, scale, _style = column.format
+        return cls(_(column.head), unit, column.name, _show(column.format), scale, _(column.brief))
 
 
-def _ms(value: float) -> str:
-    return steady(1e3 * value)
-
-
-def _kw(value: float) -> str:
-    return steady(1e-3 * value)
-
-
-def _tokens(value: float) -> str:
+def _count(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else steady(value)
 
 
-BY_UNIT: dict[str, tuple[str, Callable[[float], str], float]] = {
-    "share": ("", percent, 100.0),
-    "s": ("s", steady, 1.0),
-    "ms": ("ms", _ms, 1e3),
-    "tokens": ("1/s", _tokens, 1.0),
-    "W": ("kW", _kw, 1e-3),
-    "USD": ("", cash, 1.0),
-    "kg": ("kg", steady, 1.0),
-    "": ("", plain, 1.0),
-    "h": ("", plain, 1.0),
-}
-"""Unit of a column (of a rate: what is counted) -> unit shown beside the heading, how, and the factor between both."""
+def _show(shown: Format) -> Callable[[float], str]:
+    """Return how a value in base units becomes text, without its unit."""
+    if shown.style in ("percent", "money"):
+        return percent if shown.style == "percent" else cash
+    style = {"plain": plain, "steady": steady, "count": _count}[shown.style]
+    return lambda value: style(shown.scale * value)
+
+
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
 
 
@@ -151,8 +140,7 @@ def _beside_target(column: Shown, slo: Slo) -> Shown:
     limit_s = next((one.limit_s for one in slo.percentiles if one.column == column.name), None)
     if limit_s is None:
         return column
-    scale = 1e3 if column.unit == "ms" else 1.0
-    return replace(column, show=lambda value: number_beside(scale * value, scale * limit_s))
+    return replace(column, show=lambda value: number_beside(column.scale * value, column.scale * limit_s))
 
 
 def figure(point: Point, column: Shown) -> str:
@@ -175,7 +163,7 @@ def interval(point: Point, column: Shown) -> str:
         return ""
     if half is None:
         known = not point.row["intervals"] or _marks(point, column.name).endswith(OVER) or not isfinite(value)
-        return "" if known else runs_to_add(FEWEST - int(point.row["replications"]))
+        return "" if known else runs_to_add(LEAST_FOR_INTERVAL - int(point.row["replications"]))
     ends = [point.number(f"{column.name}_ci95_{end}") for end in ENDS]
     if ends[0] is not None and ends[1] is not None:
         return _ends(ends[0], ends[1]) if half else ""
@@ -330,26 +318,15 @@ def tables(found: Sequence[Block]) -> list[Table]:
 def _shown_metrics(slo: Slo) -> dict[str, str]:
     """Metric -> heading."""
     share = {"slo_attainment": _("within SLO [pp]")} if slo.per_request else {}
-    latencies = {name: f"{head} [{'ms' if _in_ms(name) else 's'}]" for name, head in latency_columns(slo).items()}
+    latencies = {name: f"{head} [{column(name).format.unit}]" for name, head in latency_columns(slo).items()}
     return share | latencies | {MILLION: _(column(MILLION).brief)}
-
-
-def _in_ms(metric: str) -> bool:
-    return metric.startswith("tpot")
-
-
-def _scale(metric: str) -> float:
-    """From base units to those shown."""
-    if metric == MILLION:
-        return shown(1.0)
-    return {"slo_attainment": 100.0}.get(metric, 1e3 if _in_ms(metric) else 1.0)
 
 
 def _shown(one: Difference | None) -> str:
     """`-0.31 ± 0.04`, with a mark where zero is within."""
     if one is None or isnan(one.difference):
         return ""
-    scale = _scale(one.metric)
+    scale = shown(1.0) if one.metric == MILLION else column(one.metric).format.scale
     value = scale * one.difference
     text = ("+" if value > 0 else "") + (steady(value) if value else "0")
     if one.half_width:
@@ -361,4 +338,4 @@ def _shown(one: Difference | None) -> str:
 def _wanted(one: Difference) -> str:
     """How many replications a difference without an interval lacks."""
     chance = one.first.row["intervals"] or one.second.row["intervals"]
-    return runs_to_add(FEWEST - one.pairs) if chance and one.half_width is None else ""
+    return runs_to_add(LEAST_FOR_INTERVAL - one.pairs) if chance and one.half_width is None else ""

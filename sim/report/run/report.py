@@ -10,9 +10,9 @@ from typing import Any
 
 from sim.language import _, retold
 from sim.report.assumptions import assumptions, build, one_per_fleet, sources, weak_values
-from sim.report.charts.drawing import write_curves
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel, dashes, in_words, key_of, panels_of
+from sim.report.charts.picture import curves
 from sim.report.charts.vega_lite import Drawn, panel_figures
 from sim.report.monte_carlo import write_futures
 from sim.report.monte_carlo_charts import futures_section
@@ -269,6 +269,7 @@ def _draw(
     out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
 ) -> None:
     """curves.png and, where something changes with time, timeline.png."""
-    write_curves(out / "curves.png", panels, sweep, asked, counted(answer.headline), answer.chart_note)
+    told = (sweep, asked, counted(answer.headline), answer.chart_note)
+    curves(panels, *told).save(out / "curves.png")
     if timeline:
-        write_curves(out / "timeline.png", timeline, sweep, asked, counted(answer.headline), answer.chart_note)
+        curves(timeline, *told).save(out / "timeline.png")

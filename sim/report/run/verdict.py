@@ -33,7 +33,7 @@ from sim.scenario.sweep import axes as axes_of
 from sim.study.comparison import COST, Comparison, Contest, comparisons_of
 from sim.study.execution.cases import limits
 from sim.study.metrics.service_level import Standing, slack
-from sim.study.metrics.statistics import FEWEST
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.monte_carlo import Dispute
 from sim.study.points import Point, Sweep, fleets_of, has_money, standing_of
 from sim.study.year import RunYear, year_of
@@ -366,7 +366,7 @@ def _significance(part: Comparison) -> str:
         return _(
             "Fewer than {fewest} runs each: the difference between the costs has no interval; set replications to "
             "{fewest} or more.",
-            fewest=FEWEST,
+            fewest=LEAST_FOR_INTERVAL,
         )
     unsure = [contest.value for contest in contests if not contest.certain]
     if not unsure:

@@ -22,7 +22,7 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
     """Entries of manifest.json: nothing where nothing was looked for."""
     told: dict[str, Any] = {}
     ran = (case for case in cases if case.status == "ok")
-    if found := [case for case in ran if case.metrics.traffic.warmup_steady is not None]:
+    if found := [case for case in ran if case.metrics["warmup_steady"] is not None]:
         told["warmup"] = {
             "rule": WARMUP_RULE,
             "cases": [
@@ -30,8 +30,8 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
                     "fleet": case.fleet,
                     "axes": case.axes,
                     "replication": case.replication,
-                    "warmup_s": case.metrics.traffic.warmup_s,
-                    "steady": case.metrics.traffic.warmup_steady,
+                    "warmup_s": case.metrics["warmup_s"],
+                    "steady": case.metrics["warmup_steady"],
                 }
                 for case in found
             ],

@@ -16,6 +16,7 @@ from sim.catalogue.server import Server
 from sim.cost import Cost
 from sim.cost.buying import Buy
 from sim.memory import adapter_bytes, module_names
+from sim.message import Message
 from sim.scenario.experiment import Pool
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
@@ -42,17 +43,26 @@ def hostless_notes(scenario: Scenario, catalog: Catalog) -> list[str]:
             if bought:
                 gpus = " and ".join(dict.fromkeys(bought))
                 found[
-                    f"Host not included: {fleet.name} buys {gpus} without a server, so neither its price nor its power "
-                    "is on the bill: give the pool a server."
+                    Message(
+                        "Host not included: {name} buys {gpus} without a server, so neither its price nor its power "
+                        "is on the bill: give the pool a server.",
+                        fleet.name,
+                        gpus,
+                    )
                 ] = None
             elif unpaid:
                 gpus = " and ".join(dict.fromkeys(unpaid))
                 unknown = " and ".join(gpu for gpu in dict.fromkeys(unpaid) if catalog.gpu(gpu).tdp_w is None)
                 found[
-                    f"The power of {fleet.name} is not known: the catalogue has none of {unknown}."
+                    Message(
+                        "The power of {name} is not known: the catalogue has none of {unknown}.", fleet.name, unknown
+                    )
                     if unknown
-                    else f"Host not included: the power of {fleet.name} is that of {gpus} alone: give the pool a "
-                    "server."
+                    else Message(
+                        "Host not included: the power of {name} is that of {gpus} alone: give the pool a server.",
+                        fleet.name,
+                        gpus,
+                    )
                 ] = None
             for gpu in dict.fromkeys([*bought, *unpaid]):
                 found |= dict.fromkeys(_watts(catalog.gpu(gpu), catalog))
@@ -86,8 +96,16 @@ def _watts(gpu: Gpu, catalog: Catalog) -> Iterator[str]:
     assert host.base_power_w is not None
     low_w, high_w = host.base_power_w.range or (host.base_power_w.value, host.base_power_w.value)
     yield (
-        f"A host of {gpu.id}: {host.id} (GPU slots: {host.gpu_slots.value:g}) takes {host.base_power_w.value:g} W, "
-        f"{low_w:g} to {high_w:g} W, beside its GPUs."
+        Message(
+            "A host of {id}: {id_2} (GPU slots: {value:g}) takes {value_2:g} W, {low_w:g} to {high_w:g} "
+            "W, beside its GPUs.",
+            gpu.id,
+            host.id,
+            host.gpu_slots.value,
+            host.base_power_w.value,
+            low_w,
+            high_w,
+        )
     )
 
 
@@ -114,15 +132,19 @@ def slice_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterato
         return
     for name in RANKS:
         if getattr(pool.spec, name) != 1:
-            text = f"must be 1: MIG slices have no link between them; {_larger(pool.slicing.mig, profile)}"
+            text: str = Message(
+                "must be 1: MIG slices have no link between them; {larger}", _larger(pool.slicing.mig, profile)
+            )
             yield Complaint((*place, name), text)
     for key in ("schedule", "autoscaling"):
         if getattr(pool.spec, key) is not None:
             text = "goes with whole GPUs: a GPU stays on while any of its slices is used"
             yield Complaint((*place, key), text)
     if pool.power.cap_w is not None:
-        text = f"{pool.power.cap_w:g} W would hold for the whole GPU; how fast its slices are then is not known"
-        yield Complaint((*place, "mig"), f"with power.cap_w: {text}")
+        text = Message(
+            "{cap_w:g} W would hold for the whole GPU; how fast its slices are then is not known", pool.power.cap_w
+        )
+        yield Complaint((*place, "mig"), Message("with power.cap_w: {text}", text))
 
 
 def _no_such_profile(pool: BoundPool, profile: str, catalog: Catalog) -> str:
@@ -130,16 +152,22 @@ def _no_such_profile(pool: BoundPool, profile: str, catalog: Catalog) -> str:
         return "needs a gpu that is cut into slices"
     if pool.gpu.mig is None:
         able = ", ".join(name for name in catalog.ids("gpus") if catalog.gpu(name).mig is not None)
-        return f"{pool.gpu.id} has no MIG profiles in the catalogue; these GPUs have: {able}"
+        return Message("{id} has no MIG profiles in the catalogue; these GPUs have: {able}", pool.gpu.id, able)
     known = pool.gpu.mig.profiles
-    each = ", ".join(f"{name} ({one.instances} on a GPU)" for name, one in known.items())
-    return f"{pool.gpu.id} has no profile {profile!r}: it has {each}{did_you_mean(profile, known)}"
+    each = ", ".join(Message("{name} ({instances} on a GPU)", name, one.instances) for name, one in known.items())
+    return Message(
+        "{id} has no profile {profile!r}: it has {each}{did_you_mean}",
+        pool.gpu.id,
+        profile,
+        each,
+        did_you_mean(profile, known),
+    )
 
 
 def _larger(mig: Mig, profile: str) -> str:
     memory = mig.profiles[profile].memory_slices
     larger = [name for name, one in mig.profiles.items() if one.memory_slices > memory]
-    return f"a larger slice is {', '.join(larger)}" if larger else "leave mig out for whole GPUs"
+    return Message("a larger slice is {larger}", ", ".join(larger)) if larger else "leave mig out for whole GPUs"
 
 
 def batch_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -152,12 +180,28 @@ def batch_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     most = memory.largest_batch(has)
     if memory.fixed_bytes > has:
         parts = "weights and tables" if pool.service.table_elements else "weights"
-        text = f"{pool.service.id} needs {memory.fixed_bytes / GB:.1f} GB for its {parts}"
-        yield Complaint((*place, "model"), f"{text}, {pool.gpu.name} has {has / GB:.1f}{_elsewhere(pool, memory)}")
+        text = Message(
+            "{id} needs {fixed_bytes:.1f} GB for its {parts}", pool.service.id, memory.fixed_bytes / GB, parts
+        )
+        text = Message("{text}, {name} has {has:.1f}", text, pool.gpu.name, has / GB) + _elsewhere(pool, memory)
+        yield Complaint((*place, "model"), text)
     elif memory.needed_bytes(batch) > has and memory.request_bytes:
-        each = f"batches of {batch} on each of {memory.instances} instances" if memory.instances > 1 else f"{batch}"
-        text = f"{each} need at least {memory.needed_bytes(batch) / GB:.1f} GB, {pool.gpu.name} has {has / GB:.1f}"
-        yield Complaint((*place, "batching", "max_batch_size"), f"{text}: at most {most} fit{_elsewhere(pool, memory)}")
+        each = (
+            Message("batches of {batch} on each of {instances} instances", batch, memory.instances)
+            if memory.instances > 1
+            else f"{batch}"
+        )
+        text = Message(
+            "{each} need at least {needed_bytes:.1f} GB, {name} has {has:.1f}",
+            each,
+            memory.needed_bytes(batch) / GB,
+            pool.gpu.name,
+            has / GB,
+        )
+        yield Complaint(
+            (*place, "batching", "max_batch_size"),
+            Message("{text}: at most {most} fit{elsewhere}", text, most, _elsewhere(pool, memory)),
+        )
 
 
 def memory_of(pool: BoundPool) -> BatchMemory | None:
@@ -181,8 +225,8 @@ def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
     needed = memory.needed_bytes(batch)
     slices = [name for name in pool.slicing.mig.profiles if sliced(card, name).memory_bytes.value >= needed]
     if slices:
-        return f"; {batch} fit on a slice {', '.join(slices)}"
-    return f"; {batch} fit on the whole {card.name}" if card.memory_bytes.value >= needed else ""
+        return Message("; {batch} fit on a slice {slices}", batch, ", ".join(slices))
+    return Message("; {batch} fit on the whole {name}", batch, card.name) if card.memory_bytes.value >= needed else ""
 
 
 def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -198,7 +242,9 @@ def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         return
     if not isinstance(pool.steptime, Roofline):
         for name in given:
-            yield Complaint((*place, name), f"has no part in a step time of {pool.steptime.model}: remove it")
+            yield Complaint(
+                (*place, name), Message("has no part in a step time of {model}: remove it", pool.steptime.model)
+            )
         return
     key = str(next(iter(given), "engine"))
     if pool.model is not None:
@@ -210,39 +256,51 @@ def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
 
 def _foreign(name: OffloadOption, engine: Engine) -> str:
     if engine.offload is None:
-        return f"{engine.id} has no such option: it keeps all weights on its GPUs"
-    return f"{engine.id} has no such option; it has {' and '.join(engine.offload.options)}"
+        return Message("{id} has no such option: it keeps all weights on its GPUs", engine.id)
+    return Message("{id} has no such option; it has {options}", engine.id, " and ".join(engine.offload.options))
 
 
 def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
     """More layers than the model has, or experts of one that has none."""
     layers = model.layers
     if asked.n_gpu_layers is not None and asked.n_gpu_layers > layers + 1:
-        text = f"must be at most {layers + 1}, not {asked.n_gpu_layers}: {model.id} has {layers} layers and its LM head"
+        text = Message(
+            "must be at most {layers}, not {n_gpu_layers}: {id} has {layers_2} layers and its LM head",
+            layers + 1,
+            asked.n_gpu_layers,
+            model.id,
+            layers,
+        )
         yield "n_gpu_layers", text
     if asked.n_cpu_moe is not None and model.moe is None:
-        yield "n_cpu_moe", f"{model.id} has no experts"
+        yield "n_cpu_moe", Message("{id} has no experts", model.id)
     elif asked.n_cpu_moe is not None and asked.n_cpu_moe > layers:
-        yield "n_cpu_moe", f"must be at most {layers}, the layers of {model.id}, not {asked.n_cpu_moe}"
+        yield (
+            "n_cpu_moe",
+            Message("must be at most {layers}, the layers of {id}, not {n_cpu_moe}", layers, model.id, asked.n_cpu_moe),
+        )
 
 
 def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[Complaint]:
     """Layouts that are not computed here."""
     if pool.slicing is not None:
-        yield Complaint((*place, "mig"), f"takes no weights in host memory ({key}): slices would share the link")
+        yield Complaint(
+            (*place, "mig"), Message("takes no weights in host memory ({key}): slices would share the link", key)
+        )
     sizes = ["pipeline_parallel_size", "data_parallel_size"]
     if pool.offload is not None and pool.offload.cpu_offload_gb is None:
         sizes.insert(0, "tensor_parallel_size")
     for name in sizes:
         if getattr(pool.spec, name) != 1:
-            yield Complaint((*place, name), f"must be 1 with weights in host memory ({key})")
+            yield Complaint((*place, name), Message("must be 1 with weights in host memory ({key})", key))
 
 
 def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[Complaint]:
     """What the step time and the memory fit need to know of the host."""
     if pool.gpu is not None and pool.gpu.is_host:
         yield Complaint(
-            (*place, key), f"{pool.gpu.id} has one memory for processors and GPU: nothing can be left elsewhere"
+            (*place, key),
+            Message("{id} has one memory for processors and GPU: nothing can be left elsewhere", pool.gpu.id),
         )
         return
     if pool.server is None:
@@ -253,9 +311,14 @@ def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterat
         needed += ["host_memory_bytes_per_s", "host_flops"]
     lacks = [name for name in needed if getattr(pool.server, name) is None]
     if lacks:
-        yield Complaint((*place, "server"), f"{pool.server.id} has no known {' and '.join(lacks)}, which {key} needs")
+        yield Complaint(
+            (*place, "server"),
+            Message("{id} has no known {lacks}, which {key} needs", pool.server.id, " and ".join(lacks), key),
+        )
     if use.streaming != "none" and pool.gpu is not None and pool.host_link is None:
-        yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which {key} needs")
+        yield Complaint(
+            (*place, "gpu"), Message("{id} has no known PCIe generation and lanes, which {key} needs", pool.gpu.id, key)
+        )
 
 
 def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -266,7 +329,7 @@ def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     at = (*place, "kv_tiers")
     names = [tier.name for tier in tiers]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Complaint(at, f"the tier {name!r} stands twice")
+        yield Complaint(at, Message("the tier {name!r} stands twice", name))
     if not isinstance(batching, Vllm):
         yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
     elif not batching.enable_prefix_caching:
@@ -302,13 +365,25 @@ def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         yield Complaint(at, "needs a gpu, a model and the step time that is computed from them")
         return
     if pool.gpu.pcie_gen is None or pool.gpu.pcie_lanes is None:
-        yield Complaint((*place, "gpu"), f"{pool.gpu.id} has no known PCIe generation and lanes, which lora needs")
+        yield Complaint(
+            (*place, "gpu"), Message("{id} has no known PCIe generation and lanes, which lora needs", pool.gpu.id)
+        )
     known = module_names(pool.model)
     for name in lora.target_modules or ():
         if name not in known:
-            text = f"{pool.model.id} has no matrix {name!r} that adapters change{did_you_mean(name, known)}"
+            text = Message(
+                "{id} has no matrix {name!r} that adapters change{did_you_mean}",
+                pool.model.id,
+                name,
+                did_you_mean(name, known),
+            )
             yield Complaint((*at, "target_modules"), text)
     needed = lora.in_host * adapter_bytes(pool.model, lora) * pool.replicas_per_host
     if pool.server is not None and (host := pool.server.host_memory_bytes) is not None and needed > host.value:
-        text = f"{needed / GB:.0f} GB of adapters do not fit the {host.value / GB:.0f} GB of {pool.server.id}"
+        text = Message(
+            "{needed:.0f} GB of adapters do not fit the {value:.0f} GB of {id}",
+            needed / GB,
+            host.value / GB,
+            pool.server.id,
+        )
         yield Complaint((*at, "max_cpu_loras"), text)

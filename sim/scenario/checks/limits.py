@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.records import Batch
 from sim.scenario.reading.errors import Complaint, Place
 from sim.scenario.resolving.resolve import resolve_fleet
@@ -29,7 +30,7 @@ def volume_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
     limits = _limits(data)
     points, fleets = _points(data.get("sweep")), data.get("fleets")
     if points > limits.points:
-        yield _over(("sweep",), f"{_count(points)} sweep points", "points", limits)
+        yield _over(("sweep",), Message("{count} sweep points", _count(points)), "points", limits)
         return
     held: dict[Place, Any] = {("replications",): data.get("replications")}
     if isinstance(precision := data.get("precision"), dict):
@@ -38,7 +39,13 @@ def volume_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
     number = len(fleets) if isinstance(fleets, list) else 1
     cases = number * points * most
     if cases > limits.cases:
-        told = f"{number} fleets x {_count(points)} sweep points x {_count(most)} replications are {_count(cases)}"
+        told = Message(
+            "{number} fleets x {count} sweep points x {count_2} replications are {count_3}",
+            number,
+            _count(points),
+            _count(most),
+            _count(cases),
+        )
         yield _over(place if most > points else ("sweep",), f"{told} cases", "cases", limits)
 
 
@@ -66,7 +73,9 @@ def _count(number: float) -> str:
 
 
 def _over(place: Place, told: str, limit: str, limits: Limits) -> Complaint:
-    return Complaint(place, f"{told}; at most {getattr(limits, limit):,} (limits.{limit} raises it)")
+    return Complaint(
+        place, Message("{told}; at most {getattr:,} (limits.{limit} raises it)", told, getattr(limits, limit), limit)
+    )
 
 
 def load_complaints(scenario: Scenario) -> Iterator[Complaint]:
@@ -95,13 +104,23 @@ def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[Complaint]:
         return
     clients, limit = workload.closed_loop(), workload.arrivals.num_requests
     if clients is not None and clients.concurrency > most:
-        yield _over(("workload", "arrivals"), f"{_count(clients.concurrency)} clients", "requests", scenario.limits)
+        yield _over(
+            ("workload", "arrivals"),
+            Message("{count} clients", _count(clients.concurrency)),
+            "requests",
+            scenario.limits,
+        )
         return
     rate_rps, horizon_s = workload.mean_rate_rps(), scenario.horizon_s
     ends = [] if rate_rps is None or horizon_s is None else [rate_rps * horizon_s]
     expected = min([*ends, *([] if limit is None else [limit])], default=0)
     if expected > most:
-        yield _over(("workload", "arrivals"), f"about {expected:.2g} requests in one case", "requests", scenario.limits)
+        yield _over(
+            ("workload", "arrivals"),
+            Message("about {expected:.2g} requests in one case", expected),
+            "requests",
+            scenario.limits,
+        )
 
 
 def _replicas(scenario: Scenario) -> Iterator[Complaint]:
@@ -109,7 +128,7 @@ def _replicas(scenario: Scenario) -> Iterator[Complaint]:
         counts = [_most_replicas(pool) * pool.data_parallel_size for pool in fleet.pools]
         if sum(counts) > scenario.limits.replicas:
             largest = counts.index(max(counts))
-            told = f"{_count(sum(counts))} replicas (with their data-parallel ranks) in one fleet"
+            told = Message("{count} replicas (with their data-parallel ranks) in one fleet", _count(sum(counts)))
             yield _over(("fleets", i, "pools", largest), told, "replicas", scenario.limits)
 
 
@@ -124,7 +143,12 @@ def _usage_rows(scenario: Scenario) -> Iterator[Complaint]:
         replicas = sum(_most_replicas(pool) for pool in fleet.pools)
         rows = replicas * (span_s / scenario.meter_interval_s)
         if replicas <= scenario.limits.replicas and rows > scenario.limits.usage_rows:
-            told = f"about {rows:.2g} rows of usage in one case ({_count(replicas)} replicas, {span_s:g} s)"
+            told = Message(
+                "about {rows:.2g} rows of usage in one case ({count} replicas, {span_s:g} s)",
+                rows,
+                _count(replicas),
+                span_s,
+            )
             place = "horizon_s" if scenario.meter_interval_s >= USUAL_INTERVAL_S else "meter_interval_s"
             yield _over((place,), told, "usage_rows", scenario.limits)
             return
@@ -145,7 +169,7 @@ def _outages(scenario: Scenario) -> Iterator[Complaint]:
             for place, rate_per_s in per_s.items():
                 rows = 2 * _most_replicas(pool) * span_s * rate_per_s
                 if rows > scenario.limits.usage_rows:
-                    told = f"about {rows:.2g} rows of usage in one case, two for each outage of a replica"
+                    told = Message("about {rows:.2g} rows of usage in one case, two for each outage of a replica", rows)
                     yield _over(("fleets", i, "pools", j, *place), told, "usage_rows", scenario.limits)
 
 
@@ -159,7 +183,7 @@ def _readings(scenario: Scenario) -> Iterator[Complaint]:
                 continue
             readings = span_s * (scaler.max_replicas / scaler.scrape_interval_s + 1 / scaler.period_s)
             if readings > scenario.limits.readings:
-                told = f"about {readings:.2g} readings and decisions of the autoscaler in one case"
+                told = Message("about {readings:.2g} readings and decisions of the autoscaler in one case", readings)
                 yield _over(("fleets", i, "pools", j, "autoscaling"), told, "readings", scenario.limits)
 
 
@@ -179,7 +203,7 @@ def _months(scenario: Scenario) -> Iterator[Complaint]:
             continue
         key, months_of = section.months
         if (months := months_of(asked)) > scenario.limits.months:
-            yield _over((name, key), f"{_count(months)} months", "months", scenario.limits)
+            yield _over((name, key), Message("{count} months", _count(months)), "months", scenario.limits)
 
 
 def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
@@ -190,7 +214,7 @@ def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Compla
         if fleet.kv_transfer is None:
             continue
         try:
-            built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
+            built = resolve_fleet(scenario, fleet, catalog)
         except (ValueError, ArithmeticError):
             continue  # reported elsewhere
         transfer, pools = built.kv_transfer, built.pools
@@ -202,7 +226,11 @@ def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Compla
         replicas = sum(pool.replicas * pool.data_parallel_size for pool in pools)
         rows = replicas * (together_s / scenario.meter_interval_s)
         if rows > scenario.limits.usage_rows:
-            told = f"about {rows:.2g} rows of usage in one case until the last KV has crossed, after {together_s:.2g} s"
+            told = Message(
+                "about {rows:.2g} rows of usage in one case until the last KV has crossed, after {together_s:.2g} s",
+                rows,
+                together_s,
+            )
             yield _over(("fleets", i, "kv_transfer"), told, "usage_rows", scenario.limits)
 
 
@@ -225,12 +253,12 @@ def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Com
         return
     for fleet in scenario.fleets:
         try:
-            built = resolve_fleet(scenario, fleet.model_copy(update={"cost": None}), catalog)
+            built = resolve_fleet(scenario, fleet, catalog)
         except (ValueError, ArithmeticError):
             continue  # reported elsewhere
         requests = 0.0 if built.infeasible else _answered(scenario, clients, built.pools, scenario.horizon_s)
         if requests > scenario.limits.requests:
-            told = f"about {requests:.2g} requests in one case"
+            told = Message("about {requests:.2g} requests in one case", requests)
             yield _over(("workload", "arrivals"), told, "requests", scenario.limits)
             return
 

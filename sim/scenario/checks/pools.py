@@ -11,6 +11,7 @@ from sim.catalogue.catalog import Catalog, UnknownId
 from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, OF_SERVERS
 from sim.memory import check_parallel
+from sim.message import Message
 from sim.scenario.checks.hardware import adapter_complaints, offload_complaints, slice_complaints, tier_complaints
 from sim.scenario.checks.services import service_complaints
 from sim.scenario.experiment import Experiment
@@ -44,7 +45,11 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complai
         return
     known = [*figures.weights, PEER]
     if spec.weights_from not in known:
-        text = f"unknown source of weights {spec.weights_from!r}{did_you_mean(spec.weights_from, known)}"
+        text = Message(
+            "unknown source of weights {weights_from!r}{did_you_mean}",
+            spec.weights_from,
+            did_you_mean(spec.weights_from, known),
+        )
         yield Complaint((*place, "weights_from"), text)
         return
     try:
@@ -60,7 +65,9 @@ def _schedule(pool: Pool, place: Place) -> Iterator[Complaint]:
     if schedule is None:
         return
     if schedule.most != pool.replicas:
-        text = f"must be {schedule.most}, the most that the schedule wants, not {pool.replicas}"
+        text: str = Message(
+            "must be {most}, the most that the schedule wants, not {replicas}", schedule.most, pool.replicas
+        )
         yield Complaint((*place, "replicas"), text)
     if schedule.starting_s is None and pool.cold_start is None:
         yield Complaint((*place, "schedule", "starting_s"), "is missing: how long a start takes; or give cold_start")
@@ -75,7 +82,11 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[Complaint]:
         return
     if not scaler.min_replicas <= pool.first_replicas <= scaler.max_replicas:
         bounds = f"{scaler.min_replicas} to {scaler.max_replicas}"
-        text = f"serve at first, {pool.replicas}: must be within the autoscaler's bounds, {bounds}; or leave it out"
+        text = Message(
+            "serve at first, {replicas}: must be within the autoscaler's bounds, {bounds}; or leave it out",
+            pool.replicas,
+            bounds,
+        )
         yield Complaint((*place, "replicas"), text)
 
 
@@ -85,20 +96,28 @@ def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[
     if failures is None:
         return
     if not failures.components and failures.maintenance is None:
-        text = f"names nothing that fails: give {', '.join(COMPONENTS)} or maintenance"
+        text: str = Message("names nothing that fails: give {components} or maintenance", ", ".join(COMPONENTS))
         yield Complaint(place, text, (*COMPONENTS, "maintenance"))
     for kind, one in failures.components.items():
         if kind in OF_SERVERS and pool.server is None and pool.gpu is not None:
             yield Complaint((*place, kind), "needs a server: the pool names none")
         if one.rate is not None and (counted := _counted(one.rate, catalog)) not in (kind, None):
-            yield Complaint((*place, kind, "rate"), f"{one.rate} is the rate of a {counted}, not of a {kind}")
+            yield Complaint(
+                (*place, kind, "rate"),
+                Message("{rate} is the rate of a {counted}, not of a {kind}", one.rate, counted, kind),
+            )
     spares = failures.spares
     if spares is None:
         return
     if pool.server is None and pool.gpu is not None:
         yield Complaint((*place, "spares"), "need a server to stand in: the pool names none")
     if spares.count >= pool.replicas:
-        text = f"{spares.count} of {pool.replicas} replicas cannot all stand by: at most {pool.replicas - 1}"
+        text = Message(
+            "{count} of {replicas} replicas cannot all stand by: at most {replicas_2}",
+            spares.count,
+            pool.replicas,
+            pool.replicas - 1,
+        )
         yield Complaint((*place, "spares", "count"), text)
     if pool.schedule is not None or pool.autoscaling is not None:
         text = "stand beside a schedule or an autoscaler, whose idle replicas are spares: remove one of them"
@@ -115,11 +134,19 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
         if spot is None:
             continue
         if spot.notice_s >= spot.interval_s:
-            text = f"{spot.notice_s:g} s are no notice: an interruption comes every {spot.interval_s:g} s in the mean"
+            text: str = Message(
+                "{notice_s:g} s are no notice: an interruption comes every {interval_s:g} s in the mean",
+                spot.notice_s,
+                spot.interval_s,
+            )
             yield Complaint((*here, "notice_s"), text)
         if spot.fallback is not None and (spot.fallback not in names or spot.fallback == pool.name):
             known = [name for name in names if name not in (None, pool.name)]
-            text = f"{spot.fallback!r} names no other pool of this fleet{did_you_mean(spot.fallback, known)}"
+            text = Message(
+                "{fallback!r} names no other pool of this fleet{did_you_mean}",
+                spot.fallback,
+                did_you_mean(spot.fallback, known),
+            )
             yield Complaint((*here, "fallback"), text)
         if pool.schedule is not None or pool.autoscaling is not None:
             yield Complaint(
@@ -141,7 +168,9 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
             text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
             yield Complaint((*place, "pools", j, "cold_start"), text, ("schedule", "autoscaling", "failures", "spot"))
         if on_call and switched:
-            text = f"{pool.name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot"
+            text = Message(
+                "{name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot", pool.name
+            )
             yield Complaint((*place, "pools", j), text)
 
 
@@ -204,21 +233,30 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     """What a step time and a KV cache follow from, and what follows from it."""
     given, model = not isinstance(pool.steptime, Roofline), pool.model
     if model is not None and model.native_quantization and pool.quantization is not None and pool.quantization.native:
-        weights = f"the weights of {model.id} are stored as {model.native_quantization!r}, which is not known here"
-        yield Complaint((*place, "quantization"), f"is missing: {weights}")
+        weights = Message(
+            "the weights of {id} are stored as {native_quantization!r}, which is not known here",
+            model.id,
+            model.native_quantization,
+        )
+        yield Complaint((*place, "quantization"), Message("is missing: {weights}", weights))
     if pool.model is not None and pool.spec.kv_bytes_per_token is not None:
-        yield Complaint((*place, "kv_bytes_per_token"), f"follows from the model {pool.model.id}: leave it out")
+        yield Complaint(
+            (*place, "kv_bytes_per_token"), Message("follows from the model {id}: leave it out", pool.model.id)
+        )
     if given and pool.batching.num_gpu_blocks is not None:
         return
     why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"
     for key, value in (("gpu", pool.gpu), ("model", pool.model)):
         if value is None:
-            yield Complaint((*place, key), f"is missing: {why}")
+            yield Complaint((*place, key), Message("is missing: {why}", why))
     lacks = [
         what for what, known in (("overheads", pool.engine.overheads), ("memory", pool.engine.memory)) if not known
     ]
     if lacks and isinstance(pool.steptime, Roofline):
-        yield Complaint((*place, "engine"), f"{pool.engine.id} has no known {' and '.join(lacks)} to compute with")
+        yield Complaint(
+            (*place, "engine"),
+            Message("{id} has no known {lacks} to compute with", pool.engine.id, " and ".join(lacks)),
+        )
 
 
 def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -234,7 +272,9 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     if server is None:
         return
     if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
-        yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {pool.gpu.id}")
+        yield Complaint(
+            (*place, "server"), Message("{id} is built for {gpu}, not for {id_2}", server.id, server.gpu, pool.gpu.id)
+        )
 
 
 def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
@@ -244,21 +284,33 @@ def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         if pool.spec.network is not None:
             yield Complaint((*place, "network"), "needs a server: how many GPUs share its adapters?")
         elif pool.link is not None and pool.spec.link is None and gpus > (most := max(pool.link.allreduce_latency_s)):
-            text = (
-                f"{gpus} GPUs of a replica are more than the {most} that {pool.link.id} is known to join: {WHAT_JOINS}"
+            text = Message(
+                "{gpus} GPUs of a replica are more than the {most} that {id} is known to join: {what_joins}",
+                gpus,
+                most,
+                pool.link.id,
+                WHAT_JOINS,
             )
             yield Complaint((*place, "tensor_parallel_size" if ranks > most else "server"), text)
         return
     slots, joined = int(server.gpu_slots.value), joined_gpus(server)
     if pool.spec.network is not None:
         if gpus > joined and (slots % ranks if ranks < slots else ranks % slots):
-            text = f"{ranks} ranks cannot be spread evenly over servers of {slots} GPUs"
+            text = Message("{ranks} ranks cannot be spread evenly over servers of {slots} GPUs", ranks, slots)
             yield Complaint((*place, "tensor_parallel_size"), text)
     elif ranks > joined:
-        text = f"{ranks} ranks do not fit the {joined} slots of {server.id}: {WHAT_JOINS}"
+        text = Message(
+            "{ranks} ranks do not fit the {joined} slots of {id}: {what_joins}", ranks, joined, server.id, WHAT_JOINS
+        )
         yield Complaint((*place, "tensor_parallel_size"), text)
     elif gpus > joined and pool.spec.link is None:
-        text = f"{gpus} GPUs of a replica do not fit the {joined} slots of {server.id}: {WHAT_JOINS}"
+        text = Message(
+            "{gpus} GPUs of a replica do not fit the {joined} slots of {id}: {what_joins}",
+            gpus,
+            joined,
+            server.id,
+            WHAT_JOINS,
+        )
         yield Complaint((*place, "server"), text)
 
 
@@ -322,7 +374,7 @@ def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place
         return
     chunk = limits.chunked_prefill_size
     if chunk is not None and chunk % limits.block_size:
-        message = f"{chunk} tokens must be a multiple of block_size ({limits.block_size})"
+        message = Message("{chunk} tokens must be a multiple of block_size ({block_size})", chunk, limits.block_size)
         yield Complaint((*place, "chunked_prefill_size"), message)
     if "watermark" in limits.model_fields_set:
         yield Complaint((*place, "watermark"), "has no effect with schedule_conservativeness: remove it")
@@ -332,20 +384,26 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     """Limits that the engine does not know or refuses to start with, its defaults included."""
     limits, given = pool.batching, pool.spec.batching
     for key in foreign(given, pool.engine.batching):
-        message = f"is nothing that {pool.engine.id} knows, which schedules by {pool.engine.batching}"
+        message = Message(
+            "is nothing that {id} knows, which schedules by {batching}", pool.engine.id, pool.engine.batching
+        )
         yield Complaint((*place, "batching", key), message)
     if limits.max_model_len is None and isinstance(limits, Slots):
         yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, key) is None and not isinstance(limits, Dynamic):
-            yield Complaint((*place, "batching", key), f"is missing: {pool.engine.id} has no known default")
+            yield Complaint((*place, "batching", key), Message("is missing: {id} has no known default", pool.engine.id))
     yield from _ahead_complaints(pool, (*place, "batching"))
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
         longest = limits.max_model_len or (pool.model.max_context if pool.model else None)
         filled = None in (given.max_num_batched_tokens, given.max_model_len)
         if filled and tokens is not None and longest is not None and tokens < longest:
-            message = f"{tokens} tokens do not hold the longest request of {longest}, and prompts are not to be cut"
+            message = Message(
+                "{tokens} tokens do not hold the longest request of {longest}, and prompts are not to be cut",
+                tokens,
+                longest,
+            )
             yield Complaint((*place, "batching", "max_num_batched_tokens"), message)
     if (
         seats is not None
@@ -356,12 +414,22 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         key = "max_num_seqs" if given.max_num_batched_tokens is None else "max_num_batched_tokens"
         yield Complaint(
             (*place, "batching", key),
-            f"max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); "
-            f"the one left out is {pool.engine.id}'s default",
+            Message(
+                "max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); the one left out "
+                "is {id}'s default",
+                tokens,
+                seats,
+                pool.engine.id,
+            ),
         )
     if pool.model is not None and limits.max_model_len is not None and limits.max_model_len > pool.model.max_context:
         holder = (*place, "batching") if given.max_model_len is not None else place
-        message = f"{limits.max_model_len} tokens exceed the {pool.model.max_context} that {pool.model.id} was made for"
+        message = Message(
+            "{max_model_len} tokens exceed the {max_context} that {id} was made for",
+            limits.max_model_len,
+            pool.model.max_context,
+            pool.model.id,
+        )
         yield Complaint((*holder, "max_model_len"), message)
 
 
@@ -376,4 +444,4 @@ def unused_calibration(
     except ValueError:
         return  # id_complaints names it
     if gpu not in tried:
-        yield Complaint((*place, "calibration"), f"is one of {gpu}, which no pool here has")
+        yield Complaint((*place, "calibration"), Message("is one of {gpu}, which no pool here has", gpu))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sim.batching import Vllm
+from sim.message import Message
 from sim.routing import ByLength
 from sim.routing.affinity import AdapterAffinity
 from sim.routing.prefix_cache import CacheAware, Exact, PrefixScore
@@ -26,7 +27,8 @@ def routing_complaints(
         for pool, name in zip(bound, pools, strict=True):
             if why := _reports_nothing(pool):
                 yield Complaint(
-                    (*place, "routing", "index"), f"exact needs reports of the caches, and pool {name} {why}"
+                    (*place, "routing", "index"),
+                    Message("exact needs reports of the caches, and pool {name} {why}", name, why),
                 )
     if not isinstance(routing, ByLength):
         return
@@ -34,11 +36,16 @@ def routing_complaints(
         for name in one.pools:
             if name not in pools:
                 at = (*place, "routing", "classes", i, "pools", name)
-                yield Complaint(at, f"there is no pool {name!r} in this fleet{did_you_mean(name, pools)}")
+                yield Complaint(
+                    at,
+                    Message("there is no pool {name!r} in this fleet{did_you_mean}", name, did_you_mean(name, pools)),
+                )
     reached = {name for one in routing.classes for name in one.pools}
     for name in pools:
         if name not in reached:
-            yield Complaint((*place, "routing", "classes"), f"no class goes to the pool {name}: it would stand idle")
+            yield Complaint(
+                (*place, "routing", "classes"), Message("no class goes to the pool {name}: it would stand idle", name)
+            )
 
 
 def _reports_nothing(pool: BoundPool) -> str:
@@ -91,7 +98,7 @@ def queue_limit_complaints(
             yield Complaint((*at, given[0]), "needs a pool without a role: prompts that are handed over have no limit")
         if (resumes or migrates) and "max_num_queued_tokens" in given:
             why = "client.retry: resume" if resumes else "spot.on_notice: migrate"
-            text = f"does not go with {why}: answers that go on here begin elsewhere"
+            text = Message("does not go with {why}: answers that go on here begin elsewhere", why)
             yield Complaint((*at, "max_num_queued_tokens"), text)
 
 
@@ -130,7 +137,9 @@ def level_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield Complaint((*place, "tenants"), "stands without limits for the others: give ttft_s, tpot_s or e2e_s")
         for name, level in slo.tenants.items():
             if name not in known:
-                text = f"there is no tenant {name!r} in the workload{did_you_mean(name, known)}"
+                text = Message(
+                    "there is no tenant {name!r} in the workload{did_you_mean}", name, did_you_mean(name, known)
+                )
                 yield Complaint((*place, "tenants", name), text)
             if not level.goals:
                 yield Complaint((*place, "tenants", name), "has no limit: give ttft_s, tpot_s or e2e_s")
@@ -153,10 +162,10 @@ def role_complaints(
         own = {fleet.pools[j].role for j in places}
         if "decode" in own and "prefill" not in own:
             first = next(j for j in places if fleet.pools[j].role == "decode")
-            text = f"{whose}decode needs a pool with role: prefill beside it"
+            text: str = Message("{whose}decode needs a pool with role: prefill beside it", whose)
             yield Complaint((*place, "pools", first, "role"), text)
         elif own == {"prefill"}:
-            text = f"{whose}prefill needs a pool with role: decode or both beside it"
+            text = Message("{whose}prefill needs a pool with role: decode or both beside it", whose)
             yield Complaint((*place, "pools", places[0], "role"), text)
     if fleet.admission is not None:
         text = "does not go with admission: a gateway knows no requests between two replicas"
@@ -175,7 +184,7 @@ def role_complaints(
     for name, routing in routings.items():
         if isinstance(routing, ByLength) or isinstance(getattr(routing, "index", None), Exact):
             what = "classes of pools" if isinstance(routing, ByLength) else "an exact index"
-            yield Complaint((*place, *name.split(".")), f"{what} and roles of pools do not go together")
+            yield Complaint((*place, *name.split(".")), Message("{what} and roles of pools do not go together", what))
     found = [
         one
         for places, _ in _served_together(scenario, fleet)

@@ -5,7 +5,7 @@ routers and limits are called from here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import Catalog, UnknownId
 from sim.cost import Clock, ClockError, Cost, CostError, Site, resolve_costs, token_api
 from sim.cost.metering import DEMAND_INTERVAL_S
+from sim.message import Message
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import (
     cap_complaints,
@@ -62,8 +63,11 @@ def site_complaints(scenario: Scenario) -> Iterator[Complaint]:
         if site is None:
             continue
         if site.demand_usd_per_kw_month is not None and scenario.meter_interval_s > DEMAND_INTERVAL_S:
-            text = f"must be at most {DEMAND_INTERVAL_S:g} (15 minutes), over which a demand charge averages power"
-            yield Complaint(("meter_interval_s",), f"{text}, not {scenario.meter_interval_s:g}")
+            text = Message(
+                "must be at most {demand_interval_s:g} (15 minutes), over which a demand charge averages power",
+                DEMAND_INTERVAL_S,
+            )
+            yield Complaint(("meter_interval_s",), Message("{text}, not {given:g}", text, scenario.meter_interval_s))
         if site.timezone is None:
             continue
         if scenario.starts_at is None:
@@ -162,9 +166,11 @@ def scenario_complaints(scenario: Scenario) -> Found:
         if section.check is not None:
             found += section.check(asked, scenario, scenario_complaints)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
-        found.append(Complaint(("name",), f"{scenario.name!r} is no name for a folder: the results go to one"))
+        found.append(
+            Complaint(("name",), Message("{name!r} is no name for a folder: the results go to one", scenario.name))
+        )
     elif len(scenario.name.encode("utf-8", "replace")) > LONGEST_NAME:
-        text = f"is too long a name for a folder: at most {LONGEST_NAME} bytes in UTF-8"
+        text = Message("is too long a name for a folder: at most {longest_name} bytes in UTF-8", LONGEST_NAME)
         found.append(Complaint(("name",), text))
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
     if scheduled and scenario.horizon_s is None:
@@ -181,7 +187,9 @@ def scenario_complaints(scenario: Scenario) -> Found:
     found += site_complaints(scenario)
     found += warmup_complaints(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
-        message = f"must be below horizon_s ({scenario.horizon_s:g}), not {scenario.warmup_s:g}"
+        message = Message(
+            "must be below horizon_s ({horizon_s:g}), not {warmup_s:g}", scenario.horizon_s, scenario.warmup_s
+        )
         found.append(Complaint(("warmup_s",), message))
         return found
     try:
@@ -211,7 +219,9 @@ def _names_twice(data: Any) -> Iterator[Complaint]:
     if any(holder.get("api") for holder in (data, *(fleet for _, fleet in fleets))):
         for i, fleet in fleets:
             if fleet.get("name") == token_api.NAME:
-                told = f"{token_api.NAME!r} is what tables call the API of the section api; choose another name"
+                told = Message(
+                    "{name!r} is what tables call the API of the section api; choose another name", token_api.NAME
+                )
                 yield Complaint(("fleets", i, "name"), told)
     for i, fleet in fleets:
         yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
@@ -224,7 +234,7 @@ def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[Complaint]:
             read = normalize("NFKC", name)
             seen[read] += 1
             if seen[read] == 2:
-                yield Complaint(place, f"the name {name!r} stands twice")
+                yield Complaint(place, Message("the name {name!r} stands twice", name))
 
 
 def _in_the_trace(path: str, line: int, message: str) -> Complaint | InputError:
@@ -232,7 +242,7 @@ def _in_the_trace(path: str, line: int, message: str) -> Complaint | InputError:
     if shown.is_relative_to(Path.cwd()):
         shown = shown.relative_to(Path.cwd())
     if line == 0 and message.startswith("cannot be read"):
-        return Complaint(("workload", "trace", "path"), f"{shown} {message}")
+        return Complaint(("workload", "trace", "path"), Message("{shown} {message}", shown, message))
     return InputError(str(shown), line, "", message)
 
 
@@ -282,7 +292,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
         wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
-        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, fleet, catalog)
+        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, models, catalog)
     if complete and not found:
         for section, asked in sections:
             found += section.check_bills(asked, scenario, catalog) if section.check_bills is not None else ()
@@ -325,9 +335,13 @@ def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[
                 told.add((path, text))
 
 
-def _cost_complaints(scenario: Scenario, index: int, fleet: Fleet, catalog: Catalog) -> Iterator[Complaint]:
+def _cost_complaints(
+    scenario: Scenario, index: int, models: Sequence[Sequence[BoundPool]], catalog: Catalog
+) -> Iterator[Complaint]:
+    """What keeps the fleet at *index* from being planned; *models* are its pools, bound."""
+    fleet = scenario.fleets[index]
     try:
-        resolve_fleet(scenario, fleet, catalog)
+        resolve_fleet(scenario, fleet, catalog, models)
     except ArithmeticError:
         yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
     except UnknownId:

@@ -10,6 +10,7 @@ from sim.batching import Dynamic
 from sim.batching.sharing import Resident, Swapped
 from sim.batchtime import AffineBatch, OnePass, missing_work
 from sim.catalogue.catalog import Catalog
+from sim.message import Message
 from sim.routing import ByLength
 from sim.routing.prefix_cache import Exact
 from sim.scenario.checks.hardware import batch_complaints
@@ -116,11 +117,11 @@ def _tenant_complaints(scenario: Scenario) -> Iterator[Complaint]:
     names = [one.name for one in workload.tenants]
     if name not in names:
         told = did_you_mean(name, names) if names else ": the workload has no tenants"
-        yield Complaint(("tenant",), f"there is no tenant {name!r}{told}")
+        yield Complaint(("tenant",), Message("there is no tenant {name!r}{told}", name, told))
     elif workload.trace is not None or workload.mean_rate_rps() is None:
         yield Complaint(("tenant",), "has no rate of its own that could be raised: requests are drawn at no rate here")
     elif not next(one.share for one in workload.tenants if one.name == name):
-        yield Complaint(("tenant",), f"{name} has no share of the requests to begin with: give it one")
+        yield Complaint(("tenant",), Message("{name} has no share of the requests to begin with: give it one", name))
 
 
 def _strange_services(scenario: Scenario) -> Iterator[Complaint]:
@@ -131,7 +132,7 @@ def _strange_services(scenario: Scenario) -> Iterator[Complaint]:
         for j, pool in enumerate(fleet.pools):
             for key, name in (("service", pool.service), ("services", next(iter(pool.services), None))):
                 if name is not None:
-                    text = f"there is no service {name!r}: the scenario has no services"
+                    text = Message("there is no service {name!r}: the scenario has no services", name)
                     yield Complaint(("fleets", i, "pools", j, key), text)
             if pool.sharing is not None and not pool.services:
                 yield Complaint(("fleets", i, "pools", j, "sharing"), "is for services that share the pool: name them")
@@ -142,21 +143,28 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
     names = [service.name for service in scenario.services]
     if scenario.service is not None and scenario.service not in names:
         yield Complaint(
-            ("service",), f"there is no service {scenario.service!r}{did_you_mean(scenario.service, names)}"
+            ("service",),
+            Message(
+                "there is no service {service!r}{did_you_mean}", scenario.service, did_you_mean(scenario.service, names)
+            ),
         )
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
             place: Place = ("fleets", i, "pools", j, "services" if pool.services else "service")
             if not pool.served:
-                yield Complaint(place, f"is missing: which of the services ({', '.join(names)}) it serves")
+                yield Complaint(
+                    place, Message("is missing: which of the services ({names}) it serves", ", ".join(names))
+                )
             for name in pool.served:
                 if name not in names:
-                    yield Complaint(place, f"there is no service {name!r}{did_you_mean(name, names)}")
+                    yield Complaint(
+                        place, Message("there is no service {name!r}{did_you_mean}", name, did_you_mean(name, names))
+                    )
             yield from _names_complaints(pool, ("fleets", i, "pools", j))
         served = {name for pool in fleet.pools for name in pool.served}
         missing = [name for name in names if name not in served]
         if missing and served.issubset(names):
-            yield Complaint(("fleets", i, "pools"), f"none serves {' and '.join(missing)}")
+            yield Complaint(("fleets", i, "pools"), Message("none serves {missing}", " and ".join(missing)))
         if isinstance(fleet.routing, ByLength):
             text = "divides the requests of one service by their lengths; with several services choose another policy"
             yield Complaint(("fleets", i, "routing", "policy"), text)
@@ -178,7 +186,7 @@ def _names_complaints(pool: Pool, place: Place) -> Iterator[Complaint]:
     if len(pool.services) == 1:
         yield Complaint((*place, "services"), "has one name: say service")
     if twice := sorted({name for name in pool.services if pool.services.count(name) > 1}):
-        yield Complaint((*place, "services"), f"names {', '.join(twice)} twice")
+        yield Complaint((*place, "services"), Message("names {twice} twice", ", ".join(twice)))
     if pool.sharing is not None and not pool.services:
         yield Complaint((*place, "sharing"), "is for services that share the pool: name them")
 
@@ -224,7 +232,9 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[Complaint]:
         if getattr(bound.batching, name, None):
             yield Complaint((*place, "batching", name), "must be off beside another model")
     if bound.kv_layout is not None:
-        text = f"{' and '.join(bound.spec.services)}: KV in groups does not share a GPU: say kv_groups: mean"
+        text = Message(
+            "{services}: KV in groups does not share a GPU: say kv_groups: mean", " and ".join(bound.spec.services)
+        )
         yield Complaint((*place, "batching", "kv_groups"), text)
 
 
@@ -238,7 +248,7 @@ def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) ->
     known = [name for one in models for name in one.spec.services]
     for name in given:
         if name not in known:
-            text = f"there is no service {name!r} in this pool{did_you_mean(name, known)}"
+            text = Message("there is no service {name!r} in this pool{did_you_mean}", name, did_you_mean(name, known))
             yield Complaint((*place, "gpu_memory_utilization", name), text)
     if given and any(not any(given.get(name) for name in one.spec.services) for one in models):
         yield Complaint((*place, "gpu_memory_utilization"), "gives some models no memory: name a service of each")
@@ -246,7 +256,7 @@ def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) ->
         yield Complaint((*place, "gpu_memory_utilization"), "sums to more than 1")
     for one in models:
         if one.engine.memory is not None and one.engine.memory.share == "rest":
-            text = f"{one.engine.id} takes its share of what is free: only one model fits in a replica"
+            text = Message("{id} takes its share of what is free: only one model fits in a replica", one.engine.id)
             yield Complaint((*place, "models"), text)
 
 
@@ -298,7 +308,7 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
     if scenario.service is not None and not shares_a_pool(scenario):
         service = next((one for one in scenario.services if one.name == scenario.service), None)
         if service is not None and service.rate_limit is not None:
-            text = f"{service.name} has a rate_limit, which is kept beside the others only: remove it"
+            text = Message("{name} has a rate_limit, which is kept beside the others only: remove it", service.name)
             yield Complaint(("service",), text)
         return
     if scenario.horizon_s is None:
@@ -309,7 +319,9 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
         if getattr(scenario, name) is not None:
             told = "asks about one workload: choose a service with pools of its own by `service: <name>`"
             if scenario.service is not None:
-                told = f"asks about one workload, and {scenario.service} shares pools with others: remove it"
+                told = Message(
+                    "asks about one workload, and {service} shares pools with others: remove it", scenario.service
+                )
             yield Complaint((name,), told)
 
 
@@ -318,17 +330,21 @@ def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Itera
     dynamic, service = isinstance(pool.batching, Dynamic), pool.service
     if not dynamic:
         if service is not None:
-            text = f"{service.id} answers in one pass: say batching: {{policy: dynamic, max_batch_size: 8}}"
+            text = Message("{id} answers in one pass: say batching: {{policy: dynamic, max_batch_size: 8}}", service.id)
             yield Complaint((*place, "batching"), text)
         elif isinstance(pool.steptime, AffineBatch | OnePass):
-            text = f"{pool.steptime.model} times whole batches: it needs batching: {{policy: dynamic, ...}}"
+            text = Message(
+                "{model} times whole batches: it needs batching: {{policy: dynamic, ...}}", pool.steptime.model
+            )
             yield Complaint((*place, "steptime", "model"), text)
         return
     if pool.model is not None:
-        text = f"{pool.model.id} makes tokens: policy dynamic is for services that answer in one pass"
+        text = Message("{id} makes tokens: policy dynamic is for services that answer in one pass", pool.model.id)
         yield Complaint((*place, "batching", "policy"), text)
     if not isinstance(pool.steptime, AffineBatch | OnePass):
-        text = f"{pool.steptime.model} times steps of tokens: a dynamic batch takes affine_batch or one_pass"
+        text = Message(
+            "{model} times steps of tokens: a dynamic batch takes affine_batch or one_pass", pool.steptime.model
+        )
         yield Complaint((*place, "steptime", "model"), text)
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         if getattr(pool.spec, name) != 1 and pool.slicing is None:
@@ -344,20 +360,25 @@ def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[C
     why = "the batch time follows from it; or give steptime: {model: affine_batch, base_s: ..., per_item_s: ...}"
     for key, value in (("gpu", pool.gpu), ("model", pool.service or pool.model)):
         if value is None:
-            yield Complaint((*place, key), f"is missing: {why}")
+            yield Complaint((*place, key), Message("is missing: {why}", why))
     if pool.gpu is None or pool.service is None:
         return
     lacks = missing_work(pool.service)
     if lacks:
-        yield Complaint((*place, "model"), f"{pool.service.id} has no known {' and '.join(lacks)} to compute with")
+        yield Complaint(
+            (*place, "model"),
+            Message("{id} has no known {lacks} to compute with", pool.service.id, " and ".join(lacks)),
+        )
         return
     sizes = isinstance(pool.steptime, OnePass) and (pool.steptime.steps or pool.steptime.resolution)
     if sizes and pool.service.generator is None:
-        yield Complaint((*place, "steptime"), f"{pool.service.id} makes no images: it has no steps and no resolution")
+        yield Complaint(
+            (*place, "steptime"), Message("{id} makes no images: it has no steps and no resolution", pool.service.id)
+        )
     if isinstance(pool.steptime, OnePass) and pool.steptime.table_bytes is not None and not pool.service.table_elements:
-        yield Complaint((*place, "steptime", "table_bytes"), f"{pool.service.id} has no embedding tables")
+        yield Complaint((*place, "steptime", "table_bytes"), Message("{id} has no embedding tables", pool.service.id))
     yield from batch_complaints(pool, place)
     try:
         one_pass_step_time(pool, catalog)
     except ValueError as error:
-        yield Complaint((*place, "quantization"), f"{error}: choose another quantization")
+        yield Complaint((*place, "quantization"), Message("{error}: choose another quantization", error))

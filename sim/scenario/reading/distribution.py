@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from sim.message import Message
 from sim.spec import Count, NonNegative, Number, Positive, Spec
 
 CUT = 4.0
@@ -30,7 +31,14 @@ class TriangularSpread(Spec):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not self.low <= self.mode <= self.high:
-            raise ValueError(f"low {self.low:g}, mode {self.mode:g} and high {self.high:g} must stand in rising order")
+            raise ValueError(
+                Message(
+                    "low {low:g}, mode {mode:g} and high {high:g} must stand in rising order",
+                    self.low,
+                    self.mode,
+                    self.high,
+                )
+            )
         return self
 
     @property
@@ -62,7 +70,7 @@ class UniformSpread(Spec):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.low > self.high:
-            raise ValueError(f"low {self.low:g} lies above high {self.high:g}")
+            raise ValueError(Message("low {low:g} lies above high {high:g}", self.low, self.high))
         return self
 
     @property
@@ -164,7 +172,7 @@ class LognormalSpread(Spec):
 
 def _check_mean(mean: float, low: float | None, high: float | None) -> None:
     if (low is not None and low > mean) or (high is not None and high < mean):
-        raise ValueError(f"the mean {mean:g} must lie between low and high")
+        raise ValueError(Message("the mean {mean:g} must lie between low and high", mean))
 
 
 def _cut_normal(u: Numbers, mean: float, sd: float, low: float, high: float) -> Numbers:
@@ -183,7 +191,7 @@ def _named(*names: str) -> BeforeValidator:
             return value
         if len(value) != len(names):
             count = f"{len(value)} value{'' if len(value) == 1 else 's'}"
-            raise ValueError(f"[{', '.join(names)}] is needed, not {count}")
+            raise ValueError(Message("[{names}] is needed, not {count}", ", ".join(names), count))
         return dict(zip(names, value, strict=True))
 
     return BeforeValidator(convert, json_schema_input_type=list[float] | dict[str, float])
@@ -209,7 +217,9 @@ class Uncertain(Spec):
     def _one_family(self) -> Self:
         given = [name for name in FAMILIES if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"one of {', '.join(FAMILIES)} is needed, not {len(given) or 'none'}")
+            raise ValueError(
+                Message("one of {families} is needed, not {len}", ", ".join(FAMILIES), len(given) or "none")
+            )
         return self
 
     @property

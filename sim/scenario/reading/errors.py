@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sim.language import retold
+from sim.message import Message
 from sim.registry import Registered, Registry
 
 Place = tuple[str | int, ...]
@@ -79,8 +80,8 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
     """`; did you mean X`, else the names there are, if they are few enough to help."""
     names = list(known)
     if near := nearest(wrong, names):
-        return f"; did you mean {near}?"
-    return f"; known here: {', '.join(names)}" if 0 < len(names) <= listed else ""
+        return Message("; did you mean {near}?", near)
+    return Message("; known here: {names}", ", ".join(names)) if 0 < len(names) <= listed else ""
 
 
 def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list[Complaint]:
@@ -109,21 +110,30 @@ def _of_the_matching_member(found: list[Complaint]) -> list[Complaint]:
 def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: ErrorDetails) -> Complaint:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return Complaint(place, f"unknown key{_meant_key(spec, place, kinds)}")
+        return Complaint(place, Message("unknown key{meant_key}", _meant_key(spec, place, kinds)))
     if kind == "union_tag_invalid":
         key = context["discriminator"].strip("'")
         builtin = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
         expected = list(dict.fromkeys([*builtin, *_tags(kinds, key)]))
         shown = _show(value.get(key) if isinstance(value, dict) else context["tag"])
-        return Complaint((*place, key), f"unknown {key} {shown}{did_you_mean(context['tag'], expected)}")
+        return Complaint(
+            (*place, key),
+            Message("unknown {key} {shown}{did_you_mean}", key, shown, did_you_mean(context["tag"], expected)),
+        )
     if kind == "union_tag_not_found":
         key = context["discriminator"].strip("'")
-        return Complaint(place, f"{key} is missing: one of {', '.join(_tags(kinds, key))}")
+        return Complaint(place, Message("{key} is missing: one of {tags}", key, ", ".join(_tags(kinds, key))))
     if kind == "literal_error":
         allowed = [str(choice) for choice in _choices(kinds)]
         near = did_you_mean(value, allowed)
         return Complaint(
-            place, f"must be one of {', '.join(allowed)}, not {_show(value)}{near if 'mean' in near else ''}"
+            place,
+            Message(
+                "must be one of {allowed}, not {show}{near}",
+                ", ".join(allowed),
+                _show(value),
+                near if "mean" in near else "",
+            ),
         )
     return Complaint(place, _sentence(kind, value, context, detail["msg"]))
 
@@ -137,13 +147,13 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
     swapped = [name for name in here if sorted(name) == sorted(wrong)]
     longer = [name for name in here if set(wrong.split("_")) < set(name.split("_")) or name.startswith(wrong)]
     if swapped or len(longer) == 1:
-        return f"; did you mean {(swapped or longer)[0]}?"
+        return Message("; did you mean {swapped}?", (swapped or longer)[0])
     if not get_close_matches(wrong, here, n=1, cutoff=ALMOST):
         known = _places_by_key(spec)
         elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
         if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
             near = sorted(elsewhere, key=lambda path: (-_together(path, place), _depth(path), dotted(path)))
-            return f"; did you mean {' or '.join(dotted(path) for path in near[:2])}?"
+            return Message("; did you mean {dotted}?", " or ".join(dotted(path) for path in near[:2]))
     return did_you_mean(wrong, here, listed=16)
 
 
@@ -181,41 +191,45 @@ def _sentence(kind: str, value: Any, context: dict[str, Any], message: str) -> s
         case "missing":
             return "is missing"
         case "greater_than":
-            return f"must be above {context['gt']:g}, not {shown}"
+            return Message("must be above {gt:g}, not {shown}", context["gt"], shown)
         case "greater_than_equal":
-            return f"must be {context['ge']:g} or more, not {shown}"
+            return Message("must be {ge:g} or more, not {shown}", context["ge"], shown)
         case "less_than":
-            return f"must be below {context['lt']:g}, not {shown}"
+            return Message("must be below {lt:g}, not {shown}", context["lt"], shown)
         case "less_than_equal":
-            return f"must be at most {context['le']:g}, not {shown}"
+            return Message("must be at most {le:g}, not {shown}", context["le"], shown)
         case "finite_number":
-            return f"must be a finite number, not {shown}"
+            return Message("must be a finite number, not {shown}", shown)
         case "int_from_float" | "int_type" | "int_parsing":
-            return f"a whole number is needed, not {shown}"
+            return Message("a whole number is needed, not {shown}", shown)
         case "float_type" | "float_parsing":
-            return f"a number is needed, not {shown}"
+            return Message("a number is needed, not {shown}", shown)
         case "bool_type" | "bool_parsing":
-            return f"true or false is needed, not {shown}"
+            return Message("true or false is needed, not {shown}", shown)
         case "string_type":
-            return f"text is needed, not {shown}" + (" (put it in quotes)" if isinstance(value, int | float) else "")
+            return Message("text is needed, not {shown}", shown) + (
+                " (put it in quotes)" if isinstance(value, int | float) else ""
+            )
         case "string_too_short":
             return "must not be empty"
         case "string_too_long":
-            return f"at most {context['max_length']} characters, not {len(value)}"
+            return Message("at most {max_length} characters, not {len}", context["max_length"], len(value))
         case "too_short":
             return (
-                "must not be empty" if context["min_length"] == 1 else f"needs at least {context['min_length']} items"
+                "must not be empty"
+                if context["min_length"] == 1
+                else Message("needs at least {min_length} items", context["min_length"])
             )
         case "too_long":
-            return f"has more than {context['max_length']} items"
+            return Message("has more than {max_length} items", context["max_length"])
         case "list_type" | "tuple_type":
-            return f"a list is needed, not {shown}"
+            return Message("a list is needed, not {shown}", shown)
         case "dict_type" | "model_type" | "model_attributes_type" | "mapping_type":
-            return f"a mapping (key: value) is needed, not {shown}"
+            return Message("a mapping (key: value) is needed, not {shown}", shown)
         case "value_error" | "assertion_error":
-            return message.partition(", ")[2]
+            return str(context["error"])
         case _:
-            return f"{message[:1].lower()}{message[1:]}, not {shown}"
+            return Message("{what}, not {shown}", message[:1].lower() + message[1:], shown)
 
 
 def _show(value: Any) -> str:

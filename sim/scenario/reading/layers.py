@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.catalog import Catalog, UnknownId
-from sim.infile import why_outside
+from sim.infile import status, why_outside
+from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES
 from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
@@ -150,10 +151,12 @@ def _rename(document: Document, place: Place) -> tuple[InputError, bool]:
     holder = value_at(document.data, place[:-1])
     if name in holder:
         del holder[old]
-        return InputError(document.path, line, dotted(place), f"is an earlier name of {name}: remove one of them"), True
+        return InputError(
+            document.path, line, dotted(place), Message("is an earlier name of {name}: remove one of them", name)
+        ), True
     rename_key(document, place, name)
     return InputError(
-        document.path, line, dotted(place), f"is called {name} now; the earlier name is read as well"
+        document.path, line, dotted(place), Message("is called {name} now; the earlier name is read as well", name)
     ), False
 
 
@@ -182,7 +185,7 @@ def _read_mapping(path: Path | str) -> Document:
         document = read(path, patient=True)
     except YamlError as error:
         hint = "" if is_there(Path(path)) else _meant(Path(path))
-        raise ScenarioErrors([replace(_as_input(error), message=f"{error.message}{hint}")]) from None
+        raise ScenarioErrors([replace(_as_input(error), message=error.message + hint)]) from None
     if not isinstance(document.data, dict):
         message = "is empty" if document.data is None else "a mapping (key: value) is needed"
         raise ScenarioErrors([InputError(document.path, 0 if document.data is None else 1, "", message)])
@@ -219,7 +222,9 @@ def _read_bases(file: Document) -> list[Document]:
         if reason := why_outside(path):
             raise ScenarioErrors([InputError(file.path, line, "base", reason)])
         if path.resolve() in chain:
-            message = f"{path} is this scenario itself, or one that rests on it: bases go round in a circle"
+            message = Message(
+                "{path} is this scenario itself, or one that rests on it: bases go round in a circle", path
+            )
             raise ScenarioErrors([InputError(file.path, line, "base", message)])
         file = _read_base(file, path, line)
         found.append(file)
@@ -230,7 +235,7 @@ def _read_bases(file: Document) -> list[Document]:
 def _read_base(file: Document, path: Path, line: int) -> Document:
     if not is_there(path) or path.is_dir():
         shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}..."
-        raise ScenarioErrors([InputError(file.path, line, "base", f"there is no file {shown}")])
+        raise ScenarioErrors([InputError(file.path, line, "base", Message("there is no file {shown}", shown))])
     return _read_mapping(path)
 
 
@@ -289,7 +294,7 @@ def place_of(data: Any, path: str) -> Place:
             step, _, rest = rest.partition(".")
             step = RENAMED.get((_above(place), step), step)
         else:
-            raise LookupError(f"{dotted(tuple(place))} is {data!r}: it has no keys")
+            raise LookupError(Message("{dotted} is {data!r}: it has no keys", dotted(tuple(place)), data))
         place.append(step)
     if not place:
         raise LookupError("a path is needed")
@@ -320,8 +325,10 @@ def _index(data: list[Any], rest: str, where: str) -> tuple[int, str]:
     if step.isdecimal() and int(step) < len(data):
         return int(step), rest
     if step.isdecimal():
-        raise LookupError(f"{where} has no item {step}, only {len(data)} counted from 0")
-    raise LookupError(f"{where} has no item named {step!r}{did_you_mean(step, names)}")
+        raise LookupError(Message("{where} has no item {step}, only {len} counted from 0", where, step, len(data)))
+    raise LookupError(
+        Message("{where} has no item named {step!r}{did_you_mean}", where, step, did_you_mean(step, names))
+    )
 
 
 def put(data: Any, place: Place, value: Any) -> None:
@@ -364,7 +371,9 @@ def given(data: Mapping[str, Any] | Spec) -> Document:
     """
     if not isinstance(data, Mapping | Spec):
         kind = type(data).__name__
-        raise TypeError(f"a scenario is a path, the name of a shipped one, a dict or a Scenario, not {kind}")
+        raise TypeError(
+            Message("a scenario is a path, the name of a shipped one, a dict or a Scenario, not {kind}", kind)
+        )
     try:
         return Document("", read_text(dump(plain(data)), "").data, None)
     except YamlError as error:
@@ -378,7 +387,7 @@ def options(values: Mapping[str, Any]) -> list[str]:
     ['workload.arrivals.rate_rps=0.5', 'engine=vllm', 'slo={ttft_s: 1}']
     """
     if not isinstance(values, Mapping):
-        raise TypeError(f"set is a dict of dotted paths to values, not {type(values).__name__}")
+        raise TypeError(Message("set is a dict of dotted paths to values, not {name}", type(values).__name__))
     return [f"{path}={dump_line(plain(value, (path,)))}" for path, value in values.items()]
 
 
@@ -402,7 +411,9 @@ def plain(value: Any, place: Place = ()) -> Any:
         return value
     if isinstance(value, Sequence | range) and not isinstance(value, bytes | bytearray):
         return [plain(item, (*place, index)) for index, item in enumerate(value)]
-    raise ScenarioErrors([InputError("", 0, dotted(place), f"{type(value).__name__} cannot stand in a scenario")])
+    raise ScenarioErrors(
+        [InputError("", 0, dotted(place), Message("{name} cannot stand in a scenario", type(value).__name__))]
+    )
 
 
 def entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
@@ -439,7 +450,8 @@ def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Compla
     for item in quotes if isinstance(quotes, dict) else ():
         if item not in known:
             yield Complaint(
-                (*place, "quotes", item), f"unknown gpu or server {item!r}{did_you_mean(item, sorted(known))}"
+                (*place, "quotes", item),
+                Message("unknown gpu or server {item!r}{did_you_mean}", item, did_you_mean(item, sorted(known))),
             )
 
 
@@ -454,3 +466,41 @@ def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[Compla
         prices = None if error.suggestions else catalog.prices(item)
         known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
         yield Complaint(place, str(error) + did_you_mean(name, known))
+
+
+FILE_KEYS = ("path", "calibration", "model")
+"""Keys of a scenario whose value may be the path of a file."""
+
+
+def files_of(data: Any) -> Iterator[Path]:
+    """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if (file := named_file(last, one)) is not None:
+                    yield file
+                else:
+                    yield from files_of(one)
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from files_of(value)
+
+
+def named_file(key: Any, value: Any) -> Path | None:
+    """The file that the *value* of *key* names; None if it names none."""
+    if key not in FILE_KEYS or not isinstance(value, str):
+        return None
+    path = Path(value)
+    try:
+        if key == "model" and path.is_dir():
+            path /= "config.json"
+        return path if path.is_file() else None
+    except OSError:  # a name that is too long for a path
+        return None
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when the content of the file *path* does, without reading it. Raises OSError."""
+    found = status(path)
+    return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.hf_config import is_config
 from sim.infile import STAGE, opened, why_outside
+from sim.message import Message
 from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.checks.services import with_one_service
@@ -54,8 +55,8 @@ def told_at_sweep(one: Complaint, sweep: Any, index: int, point: dict[str, Any],
         place = ("sweep", axis)
     else:
         place = ("sweep", axis, sweep[axis].index(point[axis]))
-    where = dotted(one.place)
-    return Complaint(place, one.message if axis.endswith(str(one.place[-1])) else f"{where}: {one.message}")
+    where = "" if axis.endswith(str(one.place[-1])) else f"{dotted(one.place)}: "
+    return Complaint(place, where + one.message)
 
 
 def follows(one: Complaint, mistakes: Sequence[Complaint], data: dict[str, Any]) -> bool:
@@ -341,7 +342,7 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     wrong = []
     unswept = data | {"sweep": None}  # not copied at each of its points
     for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
-        STAGE.set(f"checking point {number:,} of {len(found):,}")
+        STAGE.set(Message("checking point {number:,} of {len:,}", number, len(found)))
         values = with_values(unswept, {at[axis]: value for axis, value in point.items()})
         wrong.append(_complaints(values, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES, Uncertain
 from sim.scenario.reading.errors import Complaint, Place, complaints, did_you_mean, dotted, known_keys
 from sim.scenario.reading.layers import Layers, place_of, put, value_at, with_values
@@ -119,7 +120,7 @@ def _is_drawn(place: Place) -> bool:
 def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Taken) -> None:
     unknown = [key for key in value if key not in Uncertain.model_fields]
     if unknown:
-        text = f"unknown distribution {unknown[0]!r}{did_you_mean(unknown[0], FAMILIES)}"
+        text = Message("unknown distribution {unknown!r}{did_you_mean}", unknown[0], did_you_mean(unknown[0], FAMILIES))
         _refuse(data, Complaint((*place, unknown[0]), text), place, value, taken)
         return
     try:
@@ -132,8 +133,8 @@ def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Ta
     if _is_drawn(place):
         taken.inputs[place] = one
     else:
-        text = f"must be one value: only prices and terms ({', '.join(TERMS)}, cost of a fleet) and "
-        taken.found.append(Complaint(place, f"{text}{dotted(RATE)} may be distributions"))
+        text = Message("must be one value: only prices and terms ({terms}, cost of a fleet) and ", ", ".join(TERMS))
+        taken.found.append(Complaint(place, Message("{text}{dotted} may be distributions", text, dotted(RATE))))
 
 
 def _refuse(data: Any, complaint: Complaint, place: Place, value: Any, taken: Taken) -> None:
@@ -170,7 +171,9 @@ def futures_complaints(data: dict[str, Any], taken: Taken, check: Check) -> Iter
         if place == RATE:
             yield from _load_complaints(data, one, axis)
         elif axis is not None:
-            yield Complaint(place, f"is swept (sweep: {axis}): its points have its values, so none is drawn")
+            yield Complaint(
+                place, Message("is swept (sweep: {axis}): its points have its values, so none is drawn", axis)
+            )
         yield from _draw_complaints(data, place, one, standing, check)
     fleets = data.get("fleets")
     if taken.inputs and isinstance(fleets, list) and not any(isinstance(f, dict) and f.get("cost") for f in fleets):
@@ -186,17 +189,25 @@ def _draw_complaints(
         for wrong in check(with_values(data, {place: float(value)})):
             if wrong not in standing:
                 where = "" if wrong.place == place else f"{dotted(wrong.place)} "
-                yield Complaint(place, f"may be drawn as {value:g}: {where}{wrong.message}{closer}")
+                yield Complaint(
+                    place,
+                    Message("may be drawn as {value:g}: {where}{message}{closer}", value, where, wrong.message, closer),
+                )
                 return
 
 
 def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iterator[Complaint]:
     """Whether every load that may be drawn lies between simulated ones, at every setting of the other axes."""
     low, high = one.distribution.support
-    wanted = f"{low:g} to {high:g} requests/s may be drawn"
+    wanted = Message("{low:g} to {high:g} requests/s may be drawn", low, high)
     if axis is None:
-        text = f"{wanted}, and costs are interpolated between simulated loads: sweep: {{{dotted(RATE)}: [{low:g}, "
-        yield Complaint(RATE, f"{text}..., {high:g}]}}")
+        text = Message(
+            "{wanted}, and costs are interpolated between simulated loads: sweep: {{{dotted}: [{low:g}, ",
+            wanted,
+            dotted(RATE),
+            low,
+        )
+        yield Complaint(RATE, Message("{text}..., {high:g}]}}", text, high))
         return
     settings: dict[str, list[float]] = {}
     for point in points(data.get("sweep")):
@@ -206,6 +217,8 @@ def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> 
             settings.setdefault(others, []).append(rate)
     for rates in settings.values():
         if not min(rates) <= low <= high <= max(rates):
-            text = f"{wanted}, {min(rates):g} to {max(rates):g} are simulated: widen sweep.{axis}"
+            text = Message(
+                "{wanted}, {min:g} to {max:g} are simulated: widen sweep.{axis}", wanted, min(rates), max(rates), axis
+            )
             yield Complaint(RATE, text)
             return

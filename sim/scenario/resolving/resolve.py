@@ -1,9 +1,11 @@
 """From a fleet to its plan: every id a sourced value, memory laid out, step time built, prices found."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,10 +14,13 @@ from sim.batchtime import OnePass, unit_of
 from sim.catalogue.catalog import Catalog
 from sim.cost import CarbonPlan, Clock, CostPlan
 from sim.memory import MemoryFit, fit, slot_bytes, what_fits, which_slices
+from sim.message import joined
 from sim.records import ONLY_SERVICE, StepTime
+from sim.registry import versions
 from sim.rng import stream
 from sim.routing.kv_transfer import TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
+from sim.scenario.reading.layers import files_of, state_of
 from sim.scenario.resolving.bind import BoundPool, bind, one_pass_step_time
 from sim.scenario.resolving.facts import cost_facts, pool_facts, roofline_inputs
 from sim.scenario.resolving.hardware import (
@@ -36,6 +41,10 @@ from sim.steptime import Drafting, DraftModel, RegisteredStepTime, Roofline, Roo
 from sim.workload import Workload
 
 SAMPLED_REQUESTS = 1000
+NOT_OF_FLEETS = ("name", "question", "seed", "replications", "slo", "horizon_s", "warmup_s", "sweep")
+"""Keys of a scenario that no fleet's plan depends on; nor does it on the arrivals of the workload."""
+MOST_PLANS = 50
+"""Plans of fleets that are kept for each catalogue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +62,41 @@ class FleetPlan:
     kv_transfer: TransferPlan | None = None
 
 
-def resolve_fleet(scenario: Experiment, fleet: Fleet, catalog: Catalog) -> FleetPlan:
-    """Pools and costs of *fleet*. Raises CostError with every price that is missing."""
-    models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
+_PLANS: WeakKeyDictionary[Catalog, dict[str, FleetPlan]] = WeakKeyDictionary()
+
+
+def resolve_fleet(
+    scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None = None
+) -> FleetPlan:
+    """Return the plan of *fleet*, made once while all that it rests on stays the same: its scenario's keys, the files
+    that they name, and the *catalog*. A fleet with policies of the user's own is planned anew each time.
+
+    *models* are the bound models of each pool where the caller has them already. Raises CostError with every price
+    that is missing.
+    """
+    alone = scenario.model_copy(update={"fleets": (fleet,)})
+    said = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
+    if versions(said):
+        return _planned(scenario, fleet, catalog, models)
+    key = json.dumps([said, [state_of(file) for file in files_of(said)]])
+    plans = _PLANS.setdefault(catalog, {})
+    if key not in plans:
+        plan = _planned(scenario, fleet, catalog, models)
+        while len(plans) >= MOST_PLANS:
+            del plans[next(iter(plans))]
+        plans[key] = plan
+    return plans[key]
+
+
+_OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
+    "workload": {*Workload.model_fields} - {"arrivals"}
+}
+
+
+def _planned(
+    scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None
+) -> FleetPlan:
+    models = models or [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
     bound = [each[0] for each in models]
     names = pool_names(bound)
     slices = slices_of(bound, fleet, names)
@@ -219,7 +260,7 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
         advice = what_fits(pool.gpu, *wanted, **settings)
     else:
         advice = which_slices(pool.slicing.card, *wanted, pool.slicing.profile, **settings)
-    return f"{memory.reason}; {advice}" if advice else memory.reason
+    return joined("; ", [memory.reason, advice] if advice else [memory.reason])
 
 
 def _pool_plan(

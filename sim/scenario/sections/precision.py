@@ -36,7 +36,7 @@ class Limits(Spec):
 LIMITS: Section[Limits] = Section(effort=True)
 
 
-FEWEST = 5
+FIRST_REPLICATIONS = 5
 """Replications that a run with a precision begins with: an interval over fewer says little about its own width."""
 
 Metric = Literal[
@@ -79,7 +79,7 @@ class Precision(Spec):
     """A column of summary.csv, for `run`; left out: `run` adds no replications."""
     relative: Annotated[Positive, Field(lt=1)] = 0.1
     """0.05: plus or minus 5 %."""
-    max_replications: Annotated[Count, Field(ge=FEWEST)] = 100
+    max_replications: Annotated[Count, Field(ge=FIRST_REPLICATIONS)] = 100
     """Where to stop at a point that does not get there."""
     max_horizon_s: Positive | None = None
     """Longest horizon to which `capacity`, `breakeven` and `plan` lengthen `horizon_s` [s], which they do until no

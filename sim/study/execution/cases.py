@@ -13,20 +13,16 @@ from typing import Any, Protocol
 from sim.case import CaseResult, run_like, run_plan
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.registry import Registration, enter, entered
-from sim.scenario.resolving.case import Kept, Resolver, resolve
+from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
-from sim.study.execution.digest import SCENARIO, digest, quantities, rests_on
+from sim.study.execution.digest import digest, quantities, rests_on
 from sim.study.execution.durable import Damaged, warn_of
 from sim.study.execution.precision import key_of, next_cases
 from sim.study.execution.store import StoredCase, discard_unfinished, load_case, read_case, save_case, save_repriced
 from sim.study.metrics.case_metrics import measure, with_bill
-
-_FLEETS: Kept = {}
-"""Those of the last cases of this process: the next case often has one of them, at another load or draw."""
-MOST_FLEETS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +47,11 @@ class Job:
         command runs.
         """
         known = foundations or [job.foundations() for job in self.members]
-        plan = self._plan(known[0])
+        plan = resolve(self.scenario, self.case, self.catalog)
         outcome = run_plan(plan)
         self._store(outcome, known[0])
         for job, its in zip(self.beside, known[1:], strict=True):
-            other = job._plan(its)
+            other = resolve(job.scenario, job.case, job.catalog)
             alike = run_like(other, plan, outcome) if isinstance(outcome, CaseResult) else None
             if alike is None:
                 job._store(run_plan(other), its)
@@ -66,15 +62,6 @@ class Job:
     def _store(self, outcome: CaseResult | CasePlan, foundations: dict[str, str]) -> None:
         metrics = measure(outcome) if isinstance(outcome, CaseResult) else None
         save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations)
-
-    def _plan(self, foundations: dict[str, str]) -> CasePlan:
-        """Its fleet as the last case left it, where both rest on the same; a user's policies begin anew."""
-        if entered():
-            return resolve(self.scenario, self.case, self.catalog)
-        if len(_FLEETS) > MOST_FLEETS:
-            _FLEETS.clear()
-        beside = {one: content for one, content in foundations.items() if one != SCENARIO}
-        return Resolver(self.scenario, self.catalog, _FLEETS, (self.catalog, beside)).plan(self.case)
 
     def foundations(self) -> dict[str, str]:
         """What its quantities rest on, in words -> digest."""
@@ -246,11 +233,10 @@ def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: P
 def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:
     """What each fleet rests on, at every point where that differs from the point before."""
     plans: list[dict[str, object]] = []
-    resolver = Resolver(scenario, catalog)
     for case in cases(scenario):
         if case.replication:
             continue
-        plan = describe(resolver.plan(case), catalog)
+        plan = describe(resolve(scenario, case, catalog), catalog)
         if not any(_same(plan, other) for other in plans):
             plans.append({"at": case.axes, **plan})
     return plans

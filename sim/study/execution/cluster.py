@@ -27,10 +27,11 @@ from distributed import Client, Future, KilledWorker, get_worker
 
 from sim.catalogue.catalog import Catalog
 from sim.registry import Registration, enter, entered
+from sim.scenario.reading.layers import FILE_KEYS, files_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.study.execution.cases import Call, Job, catalog_of
-from sim.study.execution.digest import FILE_KEYS, files_of, program_digest
+from sim.study.execution.digest import program_digest
 from sim.study.execution.durable import whole_folder
 
 CONNECT_S, WORKERS_S = 10, 30

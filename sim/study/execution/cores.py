@@ -211,7 +211,12 @@ class _Helper(threading.Thread):
 
 
 def _process() -> Any:
-    """An executor of one process, which starts with the first task."""
+    """Return an executor of one process, which starts with the first task.
+
+    It is joblib's: a process of concurrent.futures runs the user's script once more, which a script without a guard
+    and a notebook do not survive, and it cannot take a policy that a notebook defines. It has one process, since a
+    process that is killed breaks its whole executor and does not say at which task.
+    """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 
     return ProcessPoolExecutor(1, timeout=KEPT_S, initializer=_ignore_interrupt)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sim.catalogue.catalog import Catalog
-from sim.infile import status
 from sim.registry import versions
+from sim.scenario.reading.layers import FILE_KEYS, files_of, named_file, state_of
 from sim.scenario.schema import SECTIONS, TERMS, Fleet, Scenario
 from sim.scenario.sweep import Case, as_data, at_point
 from sim.scenario.year import load_by_hour
@@ -26,8 +25,6 @@ CATALOGUE_OF_REPORTS = ("fidelity",)
 """Parts of the catalogue that no case depends on: how far predictions are from measurements stands in reports only."""
 SCENARIO = "the scenario"
 """Name, among the inputs of a case, of its own part of the scenario."""
-FILE_KEYS = ("path", "calibration", "model")
-"""Keys of a scenario whose value may be the path of a file."""
 
 
 def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
@@ -99,35 +96,10 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def files_of(data: Any) -> Iterator[Path]:
-    """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
-    if isinstance(data, dict):
-        for key, value in data.items():
-            last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
-            for one in value if isinstance(value, list | tuple) else [value]:
-                if (file := named_file(last, one)) is not None:
-                    yield file
-                else:
-                    yield from files_of(one)
-    elif isinstance(data, list | tuple):
-        for value in data:
-            yield from files_of(value)
-
-
 def files_outside(scenario: Scenario, folder: Path) -> list[Path]:
     """The files that *scenario* reads, at any point of its sweep, and that do not lie below *folder*."""
     files = dict.fromkeys(files_of(as_data(scenario)))
     return [file for file in files if not file.resolve().is_relative_to(folder.resolve())]
-
-
-def named_file(key: Any, value: Any) -> Path | None:
-    """The file that the *value* of *key* names; None if it names none."""
-    if key not in FILE_KEYS or not isinstance(value, str):
-        return None
-    path = Path(value)
-    if key == "model" and path.is_dir():
-        path /= "config.json"
-    return path if path.is_file() else None
 
 
 def placeless(data: Any, with_content: bool = False) -> Any:
@@ -171,8 +143,7 @@ def catalogue_digests(catalog: Catalog) -> dict[str, str]:
 
 def _content(path: Path) -> str:
     """The digest of a file's content. A trace may be large: it is read again only when its state has changed."""
-    found = status(path)
-    state = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last
+    state = state_of(path)
     known = _FILES.get(path)
     if known is None or known[0] != state:
         known = _FILES[path] = (state, file_digest(path))

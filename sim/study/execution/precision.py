@@ -13,12 +13,12 @@ from itertools import count
 from math import ceil, inf, isfinite
 
 from sim.scenario.schema import Scenario
-from sim.scenario.sections.precision import FEWEST, Precision
+from sim.scenario.sections.precision import FIRST_REPLICATIONS, Precision
 from sim.scenario.sweep import Case, at_point, cases, is_deterministic
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.columns import column
 from sim.study.metrics.service_level import cases_overloaded
-from sim.study.metrics.statistics import FEWEST as FEWEST_OF_INTERVAL
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 
 Key = tuple[str, str, int]
 """Fleet, sweep point, replication."""
@@ -111,12 +111,12 @@ def replications_next(precision: Precision, relatives: Sequence[float | None], h
     them, None where there is nothing to be precise about.
     """
     wanted = max(replications_wanted(precision.relative, one, have) for one in relatives)
-    return min(precision.max_replications, max(FEWEST, min(wanted, 2 * have)))
+    return min(precision.max_replications, max(FIRST_REPLICATIONS, min(wanted, 2 * have)))
 
 
 def replications_wanted(asked: float, relative: float | None, have: int) -> int:
     """Replications that make the interval narrow enough if the spread stays what it is."""
-    if relative is None or (relative <= asked and have >= FEWEST):
+    if relative is None or (relative <= asked and have >= FIRST_REPLICATIONS):
         return have
     if not isfinite(relative):
         return 2 * have
@@ -127,7 +127,7 @@ def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | No
     """Half-width over mean; inf below three runs; None where there is no steady value to be precise about."""
     if any(case.status != "ok" for case in members) or cases_overloaded([case.metrics for case in members]):
         return None
-    if len(members) < FEWEST_OF_INTERVAL:
+    if len(members) < LEAST_FOR_INTERVAL:
         return inf
     assert precision.metric is not None
     metrics, average = [case.metrics for case in members], column(precision.metric).average

@@ -17,8 +17,8 @@ from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.execution.durable import Damaged, check_folder, warn_of, whole_folder
-from sim.study.metrics.case_metrics import CaseMetrics, good_requests
-from sim.study.metrics.cohort import Cohort
+from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.cohort import Cohort, good_requests
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"

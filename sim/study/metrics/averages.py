@@ -1,19 +1,31 @@
 """How a column of summary.csv comes from the replications of a point: a value and half of its 95 % interval."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.statistics import FEWEST, half_width, half_width_within, mean, ratio, share_interval
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, half_width_within, mean, ratio, share_interval
 from sim.units import SECONDS_PER_HOUR
 
 HOURS, UNITS = "window_h", "units"
 TOKENS = ("output_tokens", "total_tokens", "good_output_tokens")
 PER_MILLION, PER_THOUSAND = 1e6, 1e3
-Cases = Sequence[CaseMetrics]
+
+
+class Case(Protocol):
+    """Figures of one replication by name, and those of each service where a fleet has several."""
+
+    @property
+    def services(self) -> Mapping[str, "Case"]:
+        """Service -> its part of the figures."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the figure *name*; None where the replication has none."""
+
+
+Cases = Sequence[Case]
 
 
 class Figure(NamedTuple):
@@ -36,22 +48,22 @@ class Figure(NamedTuple):
 NOTHING = Figure(None)
 
 
-class Average(Protocol):
+@dataclass(frozen=True, slots=True)
+class Average:
     """Method to average figures over replications."""
 
-    @property
-    def words(self) -> str:
-        """For the documentation."""
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether summary.csv has half of the 95 % interval beside it."""
+    words: ClassVar[str] = "mean"
+    """Name of the method, for the documentation."""
+    has_interval: ClassVar[bool] = True
+    """Whether summary.csv has half of the 95 % interval beside the column."""
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """Figures of a case that the column *name* rests on."""
+        """Return the figures of a case that the column *name* rests on: that of the same name."""
+        return (name,)
 
     def of(self, name: str, cases: Cases) -> Figure:
-        """The column *name* over the replications *cases*, at least one."""
+        """Return the column *name* over the replications *cases*, at least one."""
+        raise NotImplementedError
 
 
 def numbers(cases: Cases, name: str) -> list[float]:
@@ -61,19 +73,12 @@ def numbers(cases: Cases, name: str) -> list[float]:
 
 def within_runs(cases: Cases, name: str) -> float | None:
     """Half-width of the mean of *name* by batch means inside each run; None where a run has none."""
-    return half_width_within([one.samples.batch_ci95.get(name) for one in cases])
+    return half_width_within([(one["batch_ci95"] or {}).get(name) for one in cases])
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(Average):
     """The mean of the replications that have it; of one or two runs the interval by batch means."""
-
-    words: str = "mean"
-    has_interval: bool = True
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """The figure of the same name."""
-        return (name,)
 
     def of(self, name: str, cases: Cases) -> Figure:
         """Equal values stay what they are, whole numbers too."""
@@ -81,7 +86,7 @@ class Mean:
         if not values:
             return NOTHING
         same = all(value == values[0] for value in values)
-        half = half_width(values) if len(cases) >= FEWEST else within_runs(cases, name)
+        half = half_width(values) if len(cases) >= LEAST_FOR_INTERVAL else within_runs(cases, name)
         return Figure(values[0] if same else mean(values), half)
 
 
@@ -100,12 +105,18 @@ class Share(Mean):
         return Figure(value) if ends is None else Figure(value, (ends[1] - ends[0]) / 2, ends)
 
 
-PLANNED = Mean("the same in every replication", has_interval=False)
-"""What a plan sets."""
+class Planned(Mean):
+    """Mean of what a plan sets."""
+
+    words = "the same in every replication"
+    has_interval = False
+
+
+PLANNED = Planned()
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Average):
     """The sum of the figures *tops* over that of *bottom*, over all replications.
 
     Tokens count in millions, a service's units of work in thousands.
@@ -113,8 +124,7 @@ class Ratio:
 
     tops: tuple[str, ...]
     bottom: str
-    words: str = "ratio of sums"
-    has_interval: bool = True
+    words: ClassVar[str] = "ratio of sums"
 
     def parts(self, name: str) -> tuple[str, ...]:
         """What is divided, and by what."""
@@ -126,16 +136,16 @@ class Ratio:
         if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
             return NOTHING
         value, half = ratio(amounts, [self.below(one) for one in cases])
-        if len(cases) < FEWEST and self.bottom in TOKENS:
+        if len(cases) < LEAST_FOR_INTERVAL and self.bottom in TOKENS:
             half = self._within_runs(cases, value)
         return Figure(value, half)
 
-    def top(self, case: CaseMetrics) -> float | None:
+    def top(self, case: Case) -> float | None:
         """What is divided, of one replication; None where it lacks a part."""
         amounts = [case[top] for top in self.tops]
         return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
 
-    def below(self, case: CaseMetrics) -> float:
+    def below(self, case: Case) -> float:
         """What it is divided by: hours, thousands of units of work, or millions of tokens."""
         amount: float = case[self.bottom]
         if self.bottom == UNITS:
@@ -147,21 +157,19 @@ class Ratio:
 
         Too wide rather than too narrow: energy grows with the tokens.
         """
-        rates = [one.samples.batch_ci95.get(f"{self.bottom}_per_s") for one in cases]
-        seconds = [one.machines.window_h * SECONDS_PER_HOUR for one in cases]
+        rates = [(one["batch_ci95"] or {}).get(f"{self.bottom}_per_s") for one in cases]
+        seconds = [one["window_h"] * SECONDS_PER_HOUR for one in cases]
         half = half_width_within([rate and rate * span for rate, span in zip(rates, seconds, strict=True)])
         made = sum(one[self.bottom] for one in cases)
         return value * half * len(cases) / made if half and made else None
 
 
 @dataclass(frozen=True, slots=True)
-class MeanRate:
+class MeanRate(Average):
     """The mean over replications of the figure *top* over the hours of the window, times *factor*."""
 
     top: str
     factor: float = 1.0
-    words: str = "mean"
-    has_interval: bool = True
 
     def parts(self, name: str) -> tuple[str, ...]:
         """What is divided, and by what."""
@@ -176,15 +184,11 @@ class MeanRate:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class First(Average):
     """The figure of the first replication: what does not depend on chance."""
 
-    words: str = "the same in every replication"
-    has_interval: bool = False
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """The figure of the same name."""
-        return (name,)
+    words: ClassVar[str] = "the same in every replication"
+    has_interval: ClassVar[bool] = False
 
     def of(self, name: str, cases: Cases) -> Figure:
         """Of the first."""
@@ -192,15 +196,11 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class Usual(Average):
     """What most replications say."""
 
-    words: str = "the most frequent"
-    has_interval: bool = False
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """The figure of the same name."""
-        return (name,)
+    words: ClassVar[str] = "the most frequent"
+    has_interval: ClassVar[bool] = False
 
     def of(self, name: str, cases: Cases) -> Figure:
         """Of equally many the first."""
@@ -208,12 +208,12 @@ class Usual:
 
 
 @dataclass(frozen=True, slots=True)
-class OfAll:
+class OfAll(Average):
     """A function of all replications together."""
 
     function: Callable[[Cases], Any]
-    words: str = "over all replications"
-    has_interval: bool = False
+    words: ClassVar[str] = "over all replications"
+    has_interval: ClassVar[bool] = False
 
     def parts(self, name: str) -> tuple[str, ...]:
         """None that have a name of their own."""
@@ -224,17 +224,5 @@ class OfAll:
         return Figure(self.function(cases))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What `sim.study.points` says of a point: it knows the service level."""
-
-    words: str = "over all replications"
-    has_interval: bool = False
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """None that have a name of their own."""
-        return ()
-
-    def of(self, name: str, cases: Cases) -> Figure:
-        """Nothing from the figures alone."""
-        return NOTHING
+JUDGED = OfAll(lambda cases: None)
+"""Column that `sim.study.points` fills: it knows the service level."""

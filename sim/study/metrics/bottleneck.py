@@ -4,15 +4,13 @@ requests wait, or what its steps spend their time on.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import fsum, isnan
+from math import fsum
 
 import numpy as np
 
 from sim.case import CaseResult, of_services
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
-from sim.study.metrics.cohort import Cohort, percentile
 
 SHORTAGE_SHARE = 0.05
 """A shortage that kept requests waiting in less of the busy time than this is not what limits."""
@@ -30,17 +28,6 @@ LABELS = {
     "budget_blocked_s": "token budget",
     "adapters_blocked_s": "adapter slots",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KvTransfers:
-    """Transfers of the window's requests."""
-
-    kv_transfer_s_p50: float | None
-    """From the first token to the arrival of the KV; None where nothing moved."""
-    kv_transfer_s_p95: float | None
-    kv_port_busy_fraction: float
-    """Part of what the ports could carry that they carried in the window."""
 
 
 def limited_by(result: CaseResult) -> str:
@@ -83,16 +70,6 @@ def _reading_fraction(result: CaseResult) -> float:
         read.update(pool_of[hop.replica] for hop in request.hops if start_s <= hop.came_s < end_s)
     asked = [place for place, pool in enumerate(pools) if pool.role != "decode"]  # answers come past the API server
     return max(each_s[place] * read[place] / replicas[place] for place in asked) / (end_s - start_s)
-
-
-def kv_transfers(result: CaseResult, cohort: Cohort) -> KvTransfers | None:
-    """None where pools have no roles."""
-    if result.plan.kv_transfer is None:
-        return None
-    measured = zip(result.log.requests, cohort.measured, strict=True)
-    took_s = [one.kv_transfer_s for one, inside in measured if inside and not isnan(one.kv_transfer_s)]
-    p50, p95 = (percentile(np.array(took_s), percent) if took_s else None for percent in (50, 95))
-    return KvTransfers(p50, p95, kv_port_busy_fraction(result))
 
 
 def kv_port_busy_fraction(result: CaseResult) -> float:

@@ -26,18 +26,6 @@ COLUMNS: dict[str, type] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Endings:
-    """How the requests of the window ended that got no answer, where clients give up or ask again."""
-
-    timed_out: int
-    lost: int
-    attempts_per_request: float | None
-    """Mean over the requests of the window; None without any."""
-    clients_ask: bool
-    """Clients ask again; else only the router does, for what failed replicas lose."""
-
-
-@dataclass(frozen=True, slots=True)
 class PrefixHits:
     """Shares of the prompt tokens of the window's requests."""
 
@@ -141,12 +129,9 @@ class Cohort:
         every = int(self.output_tokens[served].sum())
         return int(self.output_tokens[served & good].sum()) / every if every else 0.0
 
-    def endings(self, requests: Sequence[Request], clients_ask: bool) -> Endings:
-        """Return how *requests*, those of the cohort, ended."""
-        chosen = [request for request, measured in zip(requests, self.measured.tolist(), strict=True) if measured]
-        ways = Counter(request.gave_up for request in chosen)
-        attempts = sum(request.attempts for request in chosen)
-        return Endings(ways["timed_out"], ways["lost"], attempts / len(chosen) if chosen else None, clients_ask)
+    def endings(self, requests: Sequence[Request]) -> Counter[str]:
+        """Return the number of measured requests by how they ended without an answer, of *requests* of the cohort."""
+        return Counter(one.gave_up for one, measured in zip(requests, self.measured.tolist(), strict=True) if measured)
 
     def queue_growth(self) -> Growth:
         """How many more are in the system at the end; a load that ends by itself overloads nothing."""
@@ -159,6 +144,18 @@ class Cohort:
 
 def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
     return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
+
+
+def good_requests(result: CaseResult, cohort: Cohort) -> NDArray[np.bool_]:
+    """Return which requests finished within all limits, those of their own service where there are several."""
+    plan = result.plan
+    if not plan.services:
+        return cohort.good(plan.slo)
+    names = np.array([request.service for request in result.log.requests])
+    good = np.zeros(len(names), bool)
+    for one in plan.services:
+        good |= cohort.good(one.slo) & (names == one.name)
+    return good
 
 
 def percentile(values: Floats, percent: float) -> float:

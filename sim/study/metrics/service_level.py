@@ -9,13 +9,12 @@ certain or the queue grows without end. Without an interval the value itself dec
 where the queue seems to grow: the window is then too short to tell, and the verdict inconclusive.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sim.scenario.slo import Goal, Level, Slo
-from sim.study.metrics.averages import Figure, Mean, Share
-from sim.study.metrics.case_metrics import CaseMetrics
+from sim.study.metrics.averages import Case, Cases, Figure, Mean, Share
 from sim.study.metrics.overload import likely_growing, overloaded
 from sim.study.metrics.statistics import half_width, mean, share_interval
 
@@ -97,7 +96,7 @@ class Standing:
         return "inconclusive" if self.doubts or self.outgrown else "met" if self.good else "missed"
 
 
-def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
+def standing(slo: Slo, metrics: Cases) -> Standing:
     """Return the standing over the *metrics* of all replications of a point; several services are judged together, each
     by its own service level.
     """
@@ -112,41 +111,39 @@ def standing(slo: Slo, metrics: Sequence[CaseMetrics]) -> Standing:
     return Standing(all(met_ones) if met_ones else None, over, tuple(together), cases_growing(metrics))
 
 
-def _services(metrics: Sequence[CaseMetrics]) -> list[tuple[str, Slo, list[CaseMetrics]]]:
+def _services(metrics: Cases) -> list[tuple[str, Slo, list[Case]]]:
     """Return each of several services with its service level and its part of the *metrics*."""
     names = metrics[0].services if metrics else {}
     parts = ((name, [one.services[name] for one in metrics]) for name in names)
-    return [(name, Slo.model_validate(own[0].level.slo), own) for name, own in parts]
+    return [(name, Slo.model_validate(own[0]["slo"] or {}), own) for name, own in parts]
 
 
-def cases_overloaded(metrics: Sequence[CaseMetrics]) -> bool:
+def cases_overloaded(metrics: Cases) -> bool:
     """Return whether the queue grows without end, over the *metrics* of all replications of a point."""
-    traffic = [one.traffic for one in metrics]
     return overloaded(
-        [one.queue_growth or 0 for one in traffic],
-        [one.waiting_growth or 0 for one in traffic],
-        [one.requests for one in traffic],
-        [one.overloaded for one in traffic],
+        [one["queue_growth"] or 0 for one in metrics],
+        [one["waiting_growth"] or 0 for one in metrics],
+        [one["requests"] for one in metrics],
+        [one["overloaded"] for one in metrics],
     )
 
 
-def cases_growing(metrics: Sequence[CaseMetrics]) -> bool:
+def cases_growing(metrics: Cases) -> bool:
     """Whether the queue seems to grow, over the *metrics* of all replications of a point; of several services,
     of one of them.
     """
     if services := _services(metrics):
         return any(cases_growing(own) for _, _, own in services)
-    traffic = [one.traffic for one in metrics]
     return likely_growing(
-        [one.late_growth or 0.0 for one in traffic],
-        [one.late_growth_error or 0.0 for one in traffic],
-        [one.requests or 0 for one in traffic],
+        [one["late_growth"] or 0.0 for one in metrics],
+        [one["late_growth_error"] or 0.0 for one in metrics],
+        [one["requests"] or 0 for one in metrics],
     )
 
 
-def _readings(slo: Slo, metrics: Sequence[CaseMetrics]) -> Iterator[Reading]:
+def _readings(slo: Slo, metrics: Cases) -> Iterator[Reading]:
     """Yield the attained value of each goal; none where no request was measured."""
-    asked = [one for one in metrics if one.traffic.slo_attainment is not None]
+    asked = [one for one in metrics if one["slo_attainment"] is not None]
     if slo.tenants:
         yield from _shares_read(slo, asked)
         for name in slo.tenants:
@@ -159,7 +156,7 @@ def _readings(slo: Slo, metrics: Sequence[CaseMetrics]) -> Iterator[Reading]:
             yield Reading(goal, Mean().of(goal.percentile.column, asked), by_share=False)
 
 
-def _shares_read(level: Level, metrics: Sequence[CaseMetrics], tenant: str = "") -> Iterator[Reading]:
+def _shares_read(level: Level, metrics: Cases, tenant: str = "") -> Iterator[Reading]:
     """Yield the attained share of each goal of *level*, over the requests of a *tenant* or of all others."""
     for goal, values in _shares(level, metrics, tenant):
         half = half_width(values)
@@ -167,7 +164,7 @@ def _shares_read(level: Level, metrics: Sequence[CaseMetrics], tenant: str = "")
         yield Reading(goal, Figure(mean(values), half, ends), by_share=True, of=tenant)
 
 
-def tenants_met(slo: Slo, metrics: Sequence[CaseMetrics]) -> dict[str, bool]:
+def tenants_met(slo: Slo, metrics: Cases) -> dict[str, bool]:
     """Return whether each tenant with limits of its own meets them; tenants without measured requests are absent."""
     found = {}
     for name, level in (slo.tenants or {}).items():
@@ -177,35 +174,35 @@ def tenants_met(slo: Slo, metrics: Sequence[CaseMetrics]) -> dict[str, bool]:
     return found
 
 
-def values_of(metrics: Sequence[CaseMetrics], name: str) -> list[float]:
+def values_of(metrics: Cases, name: str) -> list[float]:
     """Return the metric *name* of every replication that has it."""
     return [value for one in metrics if (value := one[name]) is not None]
 
 
-def slack(slo: Slo, metrics: Sequence[CaseMetrics]) -> float:
+def slack(slo: Slo, metrics: Cases) -> float:
     """Return the share of requests within the limits less the share asked for, of the goal with the smallest margin.
 
     A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
     """
     if services := _services(metrics):
         return min(slack(level, own) for _, level, own in services)
-    if not any(one.traffic.requests for one in metrics):
+    if not any(one["requests"] for one in metrics):
         return -1.0
     return min(_gaps(slo, metrics), default=0.0)
 
 
-def _gaps(slo: Slo, metrics: Sequence[CaseMetrics]) -> list[float]:
+def _gaps(slo: Slo, metrics: Cases) -> list[float]:
     """Return the share within each goal less the share asked for, of tenants with own limits and of all others."""
-    asked = [one for one in metrics if one.traffic.requests]
+    asked = [one for one in metrics if one["requests"]]
     levels: dict[str, Level] = {"": slo, **(slo.tenants or {})}
     every = (pair for name, level in levels.items() for pair in _shares(level, asked, name))
     return [mean(values) - goal.share for goal, values in every]
 
 
-def _shares(level: Level, metrics: Sequence[CaseMetrics], tenant: str) -> Iterator[tuple[Goal, list[float]]]:
+def _shares(level: Level, metrics: Cases, tenant: str) -> Iterator[tuple[Goal, list[float]]]:
     """Yield each goal of *level* with the share of requests within it in every replication that has one."""
-    own = [one.level for one in metrics]
-    rows = [each[tenant] for one in own if (each := one.tenant_shares)] if tenant else [one.slo_shares for one in own]
+    tenants = [each for one in metrics if (each := one["tenant_shares"])]
+    rows = [each[tenant] for each in tenants] if tenant else [one["slo_shares"] for one in metrics]
     for goal, column in zip(level.goals, zip(*rows, strict=True), strict=True) if rows else ():
         if known := [share for share in column if share is not None]:
             yield goal, known

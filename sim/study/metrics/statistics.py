@@ -5,7 +5,7 @@ from math import hypot, inf, isfinite, nan, sqrt
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
-FEWEST = 3
+LEAST_FOR_INTERVAL = 3
 """Replications from which their spread gives an interval: t is 12.7 for two, 4.3 for three."""
 
 
@@ -31,9 +31,9 @@ def mean(values: Sequence[float]) -> float:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Return half of the 95 % interval of the mean; None below FEWEST values, or where one is infinite."""
+    """Return half of the 95 % interval of the mean; None below LEAST_FOR_INTERVAL values, or where one is infinite."""
     count = len(values)
-    if count < FEWEST or not all(map(isfinite, values)):
+    if count < LEAST_FOR_INTERVAL or not all(map(isfinite, values)):
         return None
     centre = mean(values)
     variance = sum((value - centre) ** 2 for value in values) / (count - 1)
@@ -102,7 +102,9 @@ def _difference(first: float, second: float) -> float:
 
 
 def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Return whether paired replications (same seeds, so same requests) differ at 95 %; None below FEWEST pairs."""
+    """Return whether paired replications (same seeds, so same requests) differ at 95 %; None where pairs are too
+    few (LEAST_FOR_INTERVAL).
+    """
     differences = [a - b for a, b in zip(first, second, strict=False)]
     spread = half_width(differences)
     return None if spread is None else abs(mean(differences)) > spread

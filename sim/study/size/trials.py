@@ -141,14 +141,14 @@ class Trial:
         """Mean cost over the year: of the hours of the load profile, else of the simulated load at the mean prices."""
         if self.year_usd_per_h is not None:
             return self.year_usd_per_h
-        costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics.machines.window_h for case in self.cases]
+        costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics["window_h"] for case in self.cases]
         return mean(costs)
 
     @property
     def rounding_usd_per_h(self) -> float:
         """How far that may be off: a ledger rounds each component to the nearest nano-dollar, once a window."""
         metrics = [case.metrics for case in self.cases]
-        counts = [len(one.money.component_usd_per_h) / one.machines.window_h if one.money else 0.0 for one in metrics]
+        counts = [len(one["component_usd_per_h"] or ()) / one["window_h"] for one in metrics]
         return 0.5 / NANO_PER_USD * mean(counts)
 
 

@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from sim.cli import app
 from sim.report.export.stored_answer import RECEIVED, StoredAnswer
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """\
 # Buy or rent?
 name: small
@@ -103,7 +105,6 @@ def by_name(path: Path, column: str, **where: str) -> dict[str, float]:
     }
 
 
-@pytest.mark.slow
 def test_the_sheets_are_those_that_were_promised(answers: Path) -> None:
     names = {name: openpyxl.load_workbook(answers / f"{name}.xlsx").sheetnames for name in ("run", "plan", "breakeven")}
     assert names["run"] == ["Summary", "Monthly bill", "Requests", "Assumptions"]
@@ -111,7 +112,6 @@ def test_the_sheets_are_those_that_were_promised(answers: Path) -> None:
         assert {"Summary", "Monthly bill", "Cash flow", "Assumptions"} <= set(names[name])
 
 
-@pytest.mark.slow
 def test_months_of_a_plan_are_numbers_and_dates(answers: Path) -> None:
     book = openpyxl.load_workbook(answers / "plan.xlsx")
     rows = list(book["Months"].iter_rows(values_only=True))

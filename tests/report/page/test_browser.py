@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
-from sim.report.page.page import Mark, Table, render_page
+from sim.report.charts.picture import Mark
+from sim.report.page.page import Table, render_page
 
 pytestmark = pytest.mark.slow
 

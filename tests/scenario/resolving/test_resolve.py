@@ -1,5 +1,6 @@
 """What a case comes to: memory, limits, power, prices, and the facts that it rests on."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from sim.batching.policies import PrefillFirst
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.jobs.load import load_job
 from sim.scenario.reading.load import has_job, load
-from sim.scenario.resolving.case import Resolver, resolve
+from sim.scenario.resolving import resolve as planning
+from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
@@ -66,12 +68,47 @@ def swept(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Scenari
     return load(path, catalog=catalog)
 
 
+def planned_fleets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list to which the name of each fleet is added that is planned from here on, not taken from before."""
+    names: list[str] = []
+    plan_fleet = planning._planned
+    monkeypatch.setattr(planning, "_planned", lambda *asked: names.append(asked[1].name) or plan_fleet(*asked))
+    return names
+
+
 def test_plans_along_a_sweep_are_those_of_its_cases_one_by_one(swept: Scenario, catalog: Catalog) -> None:
-    resolver = Resolver(swept, catalog)
     for case in cases(swept)[::5]:
-        alone = resolve(swept, case, catalog)
-        assert describe(resolver.plan(case), catalog) == describe(alone, catalog)
-        assert resolver.fleet(case).machines == Resolver(swept, catalog).fleet(case).machines
+        alone = load_catalog(catalog.root)
+        assert describe(resolve(swept, case, catalog), catalog) == describe(resolve(swept, case, alone), alone)
+        assert fleet_of(swept, case, catalog).machines == fleet_of(swept, case, alone).machines
+
+
+def test_a_fleet_is_planned_once_by_the_checks_and_for_all_loads(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, catalog = planned_fleets(monkeypatch), load_catalog(root / "data")
+    (tmp_path / "s.yaml").write_text(dump(scenario_data() | {"sweep": {"workload.arrivals.rate_rps": [1, 2]}}))
+    scenario = load(tmp_path / "s.yaml", catalog=catalog)
+    for case in cases(scenario):
+        resolve(scenario, case, catalog)
+    assert names == ["f"]
+
+
+def test_a_fleet_is_planned_again_when_a_file_that_it_names_has_changed(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, catalog = planned_fleets(monkeypatch), load_catalog(root / "data")
+    model = tmp_path / "own" / "config.json"
+    model.parent.mkdir()
+    keys = {"hidden_size": 1024, "intermediate_size": 2048, "num_attention_heads": 8, "num_hidden_layers": 4}
+    keys |= {"num_key_value_heads": 8, "vocab_size": 1000, "max_position_embeddings": 4096}
+    held = []
+    for layers in (4, 8):
+        config = {"model_type": "llama", "torch_dtype": "bfloat16", **keys, "num_hidden_layers": layers}
+        model.write_text(json.dumps(config))
+        held += [plan_of(tmp_path, catalog, scenario_data() | {"model": str(model.parent)}).pools[0].memory]
+    assert held[1].weights_bytes > 1.5 * held[0].weights_bytes
+    assert names == ["f", "f"]
 
 
 def test_a_point_shares_what_the_sweep_does_not_reach(swept: Scenario) -> None:

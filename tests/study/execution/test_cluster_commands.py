@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 from dask_machines import START_S, Machines, contents
 from distributed import Client
+from small_scenario import TWO_OR_ONE, variant
 from typer.testing import CliRunner
 from warm import Started
 
@@ -23,35 +24,24 @@ from sim.study.execution.cores import Cores
 pytestmark = pytest.mark.slow
 
 CATALOG = load_catalog()
-SCENARIO = """\
-name: spread
-model: llama3.1-8b
-workload:
-  arrivals: {process: poisson, rate_rps: 4}
-  lengths:
-    prompt: {distribution: fixed, value: 200}
-    output: {distribution: lognormal, mean: 50, cv: 0.5}
-horizon_s: 5
-replications: 2
-slo: {ttft_s: 1, tpot_s: 0.04}
-fleets:
-  - name: two
-    pools:
-      - {gpu: rtx-4090, tensor_parallel_size: 2, server: workstation-2x4090, batching: {max_num_seqs: 4}}
-    cost: {acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}
-  - name: one
-    pools: [{gpu: a100-80gb-pcie, batching: {max_num_seqs: 4}}]
-    cost: {acquisition: rent, quotes: {a100-80gb-pcie: 1.5}}
-site: {electricity_usd_per_kwh: 0.2, pue: 1.4, hosting: none}
-finance: {method: straight_line, life_years: 4, residual_fraction: 0}
-size:
-  gpus: [rtx-4090, l40s]
-  max_replicas: 3
-  spare_replicas: 1
-  costs: {rented: {acquisition: rent, quotes: {rtx-4090: 0.5, l40s: 0.9}}}
-plan: {years: 1, starts: 2026-01}
-"""
-TRACE = "workload: {trace: {path: requests.csv, format: csv}}"
+SCENARIO = variant(
+    TWO_OR_ONE,
+    {
+        "name": "spread",
+        "workload.arrivals.rate_rps": 4,
+        "horizon_s": 5,
+        "replications": 2,
+        "slo": {"ttft_s": 1, "tpot_s": 0.04},
+        "size": {
+            "gpus": ["rtx-4090", "l40s"],
+            "max_replicas": 3,
+            "spare_replicas": 1,
+            "costs": {"rented": {"acquisition": "rent", "quotes": {"rtx-4090": 0.5, "l40s": 0.9}}},
+        },
+        "plan": {"years": 1, "starts": "2026-01"},
+    },
+)
+TRACED = {"trace": {"path": "requests.csv", "format": "csv"}}
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +124,7 @@ def test_a_search_outlives_a_worker(machines: Machines, tmp_path: Path) -> None:
 
 
 def test_hybrids_are_simulated_there_with_the_trace_that_they_need(machines: Machines, tmp_path: Path) -> None:
-    workload = SCENARIO[SCENARIO.index("workload:") : SCENARIO.index("horizon_s:")]
-    (tmp_path / "s.yaml").write_text(SCENARIO.replace(workload, f"{TRACE}\n"))
+    (tmp_path / "s.yaml").write_text(variant(SCENARIO, {"workload": TRACED}))
     rows = [f"{0.1 * i:.1f},{100 + i},{20 + i}" for i in range(30)]
     (tmp_path / "requests.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n")
     assert there_and_here(["sensitivity"], tmp_path, machines) == ["gap.csv", "sensitivity.csv"]

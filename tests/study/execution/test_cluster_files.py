@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
+from sim.scenario.reading.layers import files_of
 from sim.scenario.reading.load import load
 from sim.study.execution.cluster import _relocated, packed
-from sim.study.execution.digest import files_of
 
 SCENARIO = variant(
     REFEREE,

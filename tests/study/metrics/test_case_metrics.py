@@ -14,7 +14,7 @@ from sim.report.run.page_tables import glance
 from sim.report.run.terminal import terminal_table
 from sim.scenario.slo import Slo
 from sim.study.execution.store import load_case
-from sim.study.metrics.case_metrics import Level
+from sim.study.metrics.machines import Level
 from sim.study.points import Point, summarize, sweep_of
 
 LONGER = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200")

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from small_scenario import TINY, ran
 
+from sim.report.run.key_figures import Shown
 from sim.scenario.sections.precision import Metric
 from sim.scenario.sections.sensitivity import SensitivityMetric
-from sim.study.metrics.case_metrics import GROUP_OF, LATENCY_NAMES, CaseMetrics
+from sim.study.metrics.case_metrics import LATENCY_NAMES, CaseMetrics, measure
 from sim.study.metrics.columns import BY_NAME, COLUMNS, IN_REPORT, PAIRED, column, named_percentiles
+from sim.study.metrics.metric import FIGURES, FORMATS, REGISTERED, Column, Figure, Format, metric
 from sim.study.size.trials import METRICS
 
 
@@ -20,7 +23,7 @@ def test_names_are_told_once_and_every_column_has_a_meaning() -> None:
 
 def test_every_column_rests_on_figures_that_a_case_has() -> None:
     parts = {part for one in COLUMNS for part in one.average.parts(one.name)}
-    assert not [part for part in parts if part not in GROUP_OF and not part.startswith(LATENCY_NAMES)]
+    assert not [part for part in parts if part not in FIGURES and not part.startswith(LATENCY_NAMES)]
 
 
 def test_a_cost_is_moved_by_prices_and_a_latency_is_not() -> None:
@@ -34,6 +37,33 @@ def test_whoever_asks_for_a_column_finds_it() -> None:
     assert {*get_args(Metric), *get_args(SensitivityMetric), *METRICS, *PAIRED} <= BY_NAME.keys()
     assert all(BY_NAME[name].average.has_interval for name in get_args(Metric))
     assert all(BY_NAME[name].head for name in IN_REPORT)
+
+
+def test_a_unit_without_a_format_is_an_error_at_registration() -> None:
+    with pytest.raises(ValueError, match="column 'energy_j': unit 'J' has no format: give format="):
+        metric("energy_j", "J", "energy", "power", heading="energy")
+    assert "energy_j" not in REGISTERED
+    assert FORMATS["kWh"].unit == "kWh"
+
+
+def test_a_registered_column_has_its_heading_format_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: dict[str, Column] = {}
+    monkeypatch.setattr("sim.study.metrics.metric.REGISTERED", added)
+    monkeypatch.setattr("sim.study.metrics.metric.FIGURES", {})
+    in_mj = Format("MJ", 3.6, "steady")
+    metric("it_kwh", "kWh", "energy of the servers", "power", heading="IT energy", format=in_mj)(lambda run: 2.0)
+    shown = Shown.of(added["it_kwh"])
+    assert (shown.head, shown.unit, shown.show(2.0), shown.scale) == ("IT energy", "MJ", "7.20", 3.6)
+    with pytest.raises(ValueError, match="registered already"):
+        metric("it_kwh", "kWh", "energy of the servers", "power")
+    with pytest.raises(ValueError, match="group 'energy'"):
+        metric("it_gwh", "kWh", "energy of the servers", "energy")
+
+
+def test_a_metric_that_prices_move_cannot_rest_on_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(FIGURES, "energy_kwh", Figure(lambda run: run.requests, "site", False))
+    with pytest.raises(ValueError, match="a case priced anew has no requests"):
+        measure(ran(tmp_path, TINY))
 
 
 def test_a_percentile_that_a_service_level_names_is_a_column() -> None:

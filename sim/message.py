@@ -1,0 +1,77 @@
+"""English sentences that keep the template and the values that they were made of."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache, reduce
+from string import Formatter
+from typing import Any, Self
+
+
+class Message(str):
+    """An English sentence that can be said in another language: *template* with *values* in its places.
+
+    The values come in the order in which the template first names them, as in calls of a logger. To all that compare,
+    write or pickle it, a message is its text. A value that is a message keeps its own template, and so do the parts of
+    a sum.
+
+    Examples
+    --------
+    >>> told = Message("must be above {low:g}, not {given}", 1.0, "'a'")
+    >>> told
+    "must be above 1, not 'a'"
+    >>> told.template, told.values
+    ('must be above {low}, not {given}', {'low': '1', 'given': "'a'"})
+    >>> ("fleets.0: " + told).values["then"].template
+    'must be above {low}, not {given}'
+
+    """
+
+    __slots__ = ("template", "values")
+    template: str
+    """Text with named places, without formats: the key of catalogues."""
+    values: Mapping[str, str]
+    """Text in each place."""
+
+    def __new__(cls, template: str, /, *values: Any) -> Self:
+        """Fill the places of *template*, in the order of their first appearance, with *values*."""
+        key, places = parsed(template)
+        texts = {name: _text(value, how) for (name, how), value in zip(places.items(), values, strict=True)}
+        self = super().__new__(cls, key.format_map(texts))
+        self.template, self.values = key, texts
+        return self
+
+    def __getnewargs__(self) -> Any:
+        return self.template, *self.values.values()
+
+    def __str__(self) -> str:
+        return self  # the text of an exception stays a message
+
+    def __add__(self, then: str) -> "Message":
+        return Message("{first}{then}", self, then) if then else self
+
+    def __radd__(self, first: str) -> "Message":
+        return Message("{first}{then}", first, self) if first else self
+
+
+def joined(mark: str, parts: Sequence[str]) -> str:
+    """Return *parts* with *mark* between them; each remains a message."""
+    return reduce(lambda done, part: Message("{done}{mark}{part}", done, mark, part), parts) if parts else ""
+
+
+@cache
+def parsed(template: str) -> tuple[str, Mapping[str, str]]:
+    """Return *template* without formats, and for each of its places a template of the value alone.
+
+    >>> parsed("{low:g} lies above {high!r}")
+    ('{low} lies above {high}', {'low': '{:g}', 'high': '{!r}'})
+    """
+    key, places = "", dict[str, str]()
+    for literal, name, how, conversion in Formatter().parse(template):
+        key += literal.replace("{", "{{").replace("}", "}}")
+        if name is not None:
+            key += f"{{{name}}}"
+            places.setdefault(name, f"{{{f'!{conversion}' if conversion else ''}{f':{how}' if how else ''}}}")
+    return key, places
+
+
+def _text(value: Any, how: str) -> str:
+    return str(value) if how == "{}" else how.format(value)

@@ -1,0 +1,322 @@
+"""Pictures: the charts of an answer under its question, its verdict and a key, composed as one Vega-Lite specification.
+
+vl-convert draws them without a browser. The charts are those of pages, without what answers to a pointer.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.language import _
+from sim.report.charts.fonts import FAMILY, WIDE, converter, glyphs, lines_of, report_missing
+from sim.report.charts.panels import DASHES, GLYPHS, Panel, dashes, style
+from sim.report.charts.vega_bars import TEXT_SHARE
+from sim.report.charts.vega_lite import (
+    CROSS,
+    SHAPES,
+    SIZES,
+    SMALL,
+    USUAL,
+    PageFigure,
+    Spec,
+    config,
+    dash_lengths,
+    panel_figures,
+    params,
+)
+from sim.report.words.money import symbol
+from sim.study.points import Sweep
+
+LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
+"""Line styles as characters."""
+SOFT = "#666666"
+"""Colour of what stands for no fleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One entry of the key: a marker, a line, both, or an area."""
+
+    name: str
+    color: str
+    marker: str = ""
+    dash: Any = ""
+    area: float = 0.0
+    """Opacity of the area."""
+    stands_for: bool = True
+    """Whether it names what a colour stands for, such as a fleet; else it explains a marker or a line, which is hollow
+    or gray.
+    """
+
+    @property
+    def glyph(self) -> str:
+        """The mark as a character: its marker, else its line."""
+        if self.marker:
+            return GLYPHS[self.marker]
+        return LINES.get(next((name for name, dash in DASHES.items() if dash == self.dash), ""), LINES["solid"])
+
+
+COLUMNS = 2
+PLOT = SIZES["wide"][0]
+"""Width of a plot area beside another; as in pages, so that texts lie where there is room for them [px]."""
+LEFT, RIGHT = 44.0, 16.0
+"""Room for numbers left of a plot area, and for the ends of marks and numbers right of it [px]."""
+CELL = LEFT + PLOT + RIGHT
+ABOVE = 10.0
+"""Room for marks and labels that reach above a plot area, so that headings of a row are level [px]."""
+GAP, BETWEEN_ROWS, PADDING = 16.0, 26.0, 20.0
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SCALE = 1.5
+"""Pixels of a PNG for each pixel of the specification."""
+QUESTION, ANSWER, TITLE = 19.0, 14.0, 15.0
+LEADING = 1.3
+"""Height of a line of text, in units of the font size."""
+LETTER = 0.5
+"""Mean width of a character of Fleet Sans in units of the font size; in bold print `BOLDER` times that."""
+BOLDER = 1.12
+MOST_LABEL = 190.0
+"""Width of the widest label left of a bar [px]."""
+WIDER = 0.55
+"""Share of a plot area that texts beside bars may take: more than in a page, where all is seen under the pointer."""
+MARK_STEP, MARK_LINE = 24.0, 22.0
+"""Room for the mark before an entry of the key, and the height of its lines [px]."""
+
+
+EDGE: Spec = {"width": 0, "height": 0, "data": {"values": []}, "mark": "point", "encoding": {}}
+"""First view of each row: Vega aligns rows at the plot area of their first view, whatever stands left of it."""
+
+
+class Chart:
+    """A picture as a Vega-Lite specification. A notebook shows it, and `save` writes it for a page or a paper.
+
+    The same answer gives the same bytes in PNG and SVG.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.spec: Mapping[str, Any] = spec
+        """Vega-Lite specification, which Altair and the Vega editor read."""
+
+    def save(self, path: str | Path, scale: float = SCALE) -> None:
+        """Write the picture to *path* in the form of its suffix: .png, .svg or .pdf.
+
+        *scale* is the number of pixels of a PNG for each pixel of the specification, which is some 1,100 pixels wide.
+        Raises ValueError for another suffix.
+        """
+        form = Path(path).suffix.lower().removeprefix(".")
+        if form not in ("png", "svg", "pdf"):
+            raise ValueError(f"{path}: a picture is saved as .png, .svg or .pdf")
+        Path(path).write_bytes(self._drawn(form, **({"scale": scale} if form == "png" else {})))
+
+    def _drawn(self, form: str, **options: Any) -> bytes:
+        text = json.dumps(self.spec, ensure_ascii=False)
+        report_missing(text)
+        drawn = getattr(converter(), f"vegalite_to_{form}")(text, **options)
+        return drawn.encode() if isinstance(drawn, str) else _packed(drawn) if form == "png" else bytes(drawn)
+
+    def _repr_png_(self) -> bytes:
+        return self._drawn("png", scale=SCALE)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"image/png": self._repr_png_(), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return "<Chart: save(path) writes .png, .svg or .pdf>"
+
+
+def _packed(png: bytes) -> bytes:
+    """Return the same picture *png* in a third of the bytes: vl-convert compresses for speed."""
+    chunks, at = [], len(SIGNATURE)
+    while at < len(png):
+        length = int.from_bytes(png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
+        at += 12 + length
+    data = zlib.compress(zlib.decompress(b"".join(part for kind, part in chunks if kind == b"IDAT")), 9)
+    kept = [*((kind, part) for kind, part in chunks if kind not in (b"IDAT", b"IEND")), (b"IDAT", data), (b"IEND", b"")]
+    parts = (len(part).to_bytes(4) + kind + part + zlib.crc32(kind + part).to_bytes(4) for kind, part in kept)
+    return SIGNATURE + b"".join(parts)
+
+
+def panel_picture(panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()) -> Chart:
+    """Return the picture of *panels*, two abreast, under the *question*, the *answers* and the *key*."""
+    return picture(panel_figures(panels), question, answers, key)
+
+
+def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
+    """Return the picture of the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
+    key = [Mark(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
+    key.append(Mark(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
+    key.append(Mark(_("off the chart"), SOFT, "^", stands_for=False))
+    if len(sweep.settings) > 1:
+        key += [Mark(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
+    return picture(panel_figures(panels), question, [answer], key, note)
+
+
+def picture(
+    figures: Sequence[PageFigure], question: str, answers: Sequence[str], key: Sequence[Mark] = (), note: str = ""
+) -> Chart:
+    """Return the picture of *figures*, two abreast, under the *question*, the *answers*, a *note* on the charts and the
+    *key*.
+    """
+    alone = len(figures) == 1
+    width = CELL if alone else COLUMNS * CELL + GAP
+    rows = [[_cell(one, width if one.wide else CELL) for one in row] for row in _rows(figures)]
+    look = config() | {"font": FAMILY, "background": "white", "aria": False}
+    look |= {"title": {"anchor": "start", "frame": "group", "fontSize": TITLE, "subtitleFontSize": SMALL + 0.5,
+                       "color": {"expr": "ink"}, "subtitleColor": {"expr": "soft"}, "offset": 14 - ABOVE}}  # fmt: skip
+    head = _head(width, question, answers, note, key)
+    drawn = [{"hconcat": [EDGE, *row], "spacing": GAP} for row in (head, *rows) if row]
+    return Chart(
+        {
+            "$schema": f"https://vega.github.io/schema/vega-lite/v{converter().get_vegalite_versions()[-1]}.json",
+            "params": params(),
+            "padding": {"left": PADDING - GAP, "right": PADDING, "top": PADDING, "bottom": PADDING},
+            "vconcat": drawn,
+            "spacing": BETWEEN_ROWS,
+            "config": look,
+        }
+    )
+
+
+def _rows(figures: Sequence[PageFigure]) -> list[list[PageFigure]]:
+    """Return *figures* in rows of two; a wide one has a row of its own."""
+    rows: list[list[PageFigure]] = []
+    for one in figures:
+        if one.wide or not rows or len(rows[-1]) == COLUMNS or rows[-1][0].wide:
+            rows.append([])
+        rows[-1].append(one)
+    return rows
+
+
+def _cell(figure: PageFigure, width: float) -> Spec:
+    """Return the chart of *figure* with its heading, *width* pixels wide in all."""
+    spec = {name: part for name, part in figure.spec.items() if name in ("height", "encoding", "layer")}
+    left = _left(spec)
+    plot = width - left - RIGHT
+    frame = {"data": {"values": [{}]}, "mark": {"type": "rect", "opacity": 0, "tooltip": None}}
+    ends = {"x": {"value": -left}, "x2": {"value": plot + RIGHT}, "y": {"value": -ABOVE}, "y2": {"value": 0}}
+    layers = [{**frame, "encoding": ends}, *filter(None, map(_still, spec["layer"]))]
+    title = {"text": figure.title, "subtitle": figure.subtitle, "dx": -left, "limit": width}
+    fixed: Spec = _with_width({**spec, "layer": layers}, plot)
+    return {"title": title, "width": plot, **fixed}
+
+
+def _left(spec: Spec) -> float:
+    """Return the room for the labels left of the plot area of *spec* [px]."""
+    axis = spec["encoding"]["y"]
+    if axis["type"] == "nominal":
+        return max(
+            LEFT, 10 + min(MOST_LABEL, 1.1 * LETTER * SMALL * max(map(glyphs, axis["scale"]["domain"]), default=0.0))
+        )
+    longest = f"{symbol()}{round(axis['scale']['domain'][-1]):,}"
+    return max(LEFT, 10 + 1.1 * LETTER * SMALL * len(longest))
+
+
+def _still(layer: Spec) -> Spec:
+    """Return *layer* without what is seen under a pointer only, and without texts of narrow pages."""
+    if str(layer["mark"].get("opacity", "")).startswith("{'expr': 'hovered"):
+        return {}
+    rows = [row for row in layer["data"]["values"] if row.get("layout") != "narrow" and row.get("shape") != ""]
+    rows = [{name: row[name] for name in row if name not in ("said", "key", "name")} for row in rows]
+    mark = {name: part for name, part in layer["mark"].items() if name != "cursor"}
+    encoding = {name: part for name, part in layer.get("encoding", {}).items() if part.get("field") != "key"}
+    return {"data": {"values": rows}, "mark": mark, "encoding": encoding} if rows else {}
+
+
+def _with_width(part: Any, width: float) -> Any:
+    """Return *part* of a specification with *width* in the expressions that name the width of a page's chart."""
+    if isinstance(part, dict):
+        found = {name: _with_width(one, width) for name, one in part.items()}
+        if isinstance(found.get("expr"), str):
+            told = found["expr"].replace(TEXT_SHARE, f"{WIDER * width:g}")
+            found["expr"] = re.sub(r"\bwidth\b", f"{width:g}", told)
+        return found
+    return [_with_width(one, width) for one in part] if isinstance(part, list) else part
+
+
+def _head(width: float, question: str, answers: Sequence[str], note: str, key: Sequence[Mark]) -> list[Spec]:
+    """Return the view above the charts, at fixed places; empty without texts and key."""
+    texts: list[Spec] = []
+    y = 0.0
+    for text, size, color in [(question, QUESTION, "ink"), *((one, ANSWER, "soft") for one in answers),
+                              (note, ANSWER, "ink")]:  # fmt: skip
+        for line in lines_of(text, int(width / (_letter(text) * size))) if text else ():
+            texts.append({"x": 0, "y": y, "t": line, "size": size, "tone": color, "weight": "normal"})
+            y += LEADING * size
+        y += 4 if text else 0
+    marks, named, y = _key(width, y + 4, key)
+    if not texts and not marks:
+        return []
+    layers = [*marks, _texts([*texts, *named])]
+    place = {name: {"field": name, "type": "quantitative", "scale": None, "axis": None} for name in ("x", "y")}
+    return [{"width": width, "height": y, "encoding": place, "layer": layers}]
+
+
+def _texts(rows: list[Spec]) -> Spec:
+    """Return the layer of texts at places in pixels."""
+    mark = {"type": "text", "align": "left", "baseline": "top", "text": {"expr": "datum.t"}, "tooltip": None}
+    mark |= {"fontSize": {"expr": "datum.size"}, "fontWeight": {"expr": "datum.weight"}}
+    mark["color"] = {"expr": "datum.tone == 'ink' ? ink : datum.tone == 'soft' ? soft : words[datum.tone]"}
+    return {"data": {"values": rows}, "mark": mark}
+
+
+def _letter(text: str) -> float:
+    """Return the mean width of a glyph of *text* in units of the font size; East Asian characters are square."""
+    return LETTER if glyphs(text) == len(text) else 1 / WIDE
+
+
+def _key(width: float, top: float, key: Sequence[Mark]) -> tuple[list[Spec], list[Spec], float]:
+    """Return layers of the marks of the *key*, rows of their names, and the lower edge of both."""
+    points: list[Spec] = []
+    rules: list[Spec] = []
+    areas: list[Spec] = []
+    names: list[Spec] = []
+    x, y = 0.0, top
+    for one in key:
+        letter = _letter(one.name) * (BOLDER * USUAL if one.stands_for else SMALL)
+        line = 30.0 if one.dash or one.area else 0.0
+        size = line + MARK_STEP + letter * glyphs(one.name)
+        if x and x + size > width:
+            x, y = 0.0, y + MARK_LINE
+        middle, look = y + MARK_LINE / 2, {"color": one.color}
+        if one.dash:
+            rules.append({"x": x + 2, "x2": x + line, "y": middle, "dash": dash_lengths(one.dash), **look})
+        if one.area:
+            areas.append({"x": x, "x2": x + line, "y": middle - 6, "y2": middle + 6, "opacity": one.area, **look})
+        if one.marker:
+            shape = SHAPES.get(one.marker, CROSS)
+            points.append({"x": x + 6, "y": middle, "shape": shape, "good": one.stands_for, **look})
+        font, weight, tone = (USUAL, "bold", one.color) if one.stands_for else (SMALL, "normal", "soft")
+        start, told = x + (line + 8 if line else 16), {"t": one.name, "weight": weight, "tone": tone}
+        names.append({"x": start, "y": middle - 0.5 * font, "size": font, **told})
+        x += size
+    return list(filter(None, (_areas(areas), _rules(rules), _points(points)))), names, y + MARK_LINE * bool(key)
+
+
+COLOR = {"expr": "palette[datum.color] || datum.color"}
+
+
+def _points(rows: list[Spec]) -> Spec:
+    mark = {"type": "point", "filled": False, "size": 62, "strokeWidth": 1.8, "opacity": 1}
+    mark |= {
+        "shape": {"expr": "datum.shape"},
+        "stroke": COLOR,
+        "fill": {"expr": f"datum.good ? {COLOR['expr']} : paper"},
+        "tooltip": None,
+    }
+    return {"data": {"values": rows}, "mark": mark} if rows else {}
+
+
+def _rules(rows: list[Spec]) -> Spec:
+    mark = {"type": "rule", "strokeWidth": 2.2, "color": COLOR, "strokeDash": {"expr": "datum.dash"}, "tooltip": None}
+    ends = {"x2": {"field": "x2"}}
+    return {"data": {"values": rows}, "mark": mark, "encoding": ends} if rows else {}
+
+
+def _areas(rows: list[Spec]) -> Spec:
+    mark = {"type": "rect", "color": COLOR, "opacity": {"expr": "datum.opacity"}, "tooltip": None}
+    ends = {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
+    return {"data": {"values": rows}, "mark": mark, "encoding": ends} if rows else {}

@@ -1,0 +1,185 @@
+"""Metrics of money, site energy and greenhouse gases: all that follows from a case's quantities, prices and terms.
+
+No function here needs the simulation: the same functions price a stored case anew.
+"""
+
+from functools import partial
+from math import fsum
+from typing import Any
+
+import numpy as np
+
+from sim.cost.charge import amount_usd
+from sim.cost.metering import Window
+from sim.study.metrics.averages import PLANNED, First, MeanRate, Ratio
+from sim.study.metrics.metric import MeasuredRun, figure, metric
+from sim.study.metrics.requests import PERCENTILES
+from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
+
+KWH = "kWh"
+IDLE = ("idle", "unused", "unused commitment")
+"""Phases of the ledger that the idle tax sums."""
+OF_GHG = ("operational_kg_co2e", "embodied_kg_co2e")
+
+
+def _facility_w(run: MeasuredRun) -> float | None:
+    """Return the mean power at the site's meter [W]; None where a GPU's power is not known."""
+    if not run.powered:
+        return None
+    return sum(one.server_energy_j for one in run.inside) / run.window_s * run.plan.pue
+
+
+site = partial(metric, group="site power", part="site")
+site("facility_power_w_mean", "W", "mean power at the site's meter: that of the servers times PUE",
+     heading="power", brief="power [kW]", paired=True)(_facility_w)  # fmt: skip
+
+
+@site("energy_kwh", "kWh", "energy at the site's meter in the window")
+def _energy_kwh(run: MeasuredRun) -> float | None:
+    watts, window_s = _facility_w(run), run.end_s - run.start_s
+    return watts * window_s / JOULES_PER_KWH if watts is not None and window_s > 0 else None
+
+
+def _by_phase(run: MeasuredRun) -> dict[str, int]:
+    return run.ledger.by_phase()
+
+
+def _usd(run: MeasuredRun, *phases: str) -> float:
+    """Return the cost of *phases* in the window [USD]."""
+    return sum(run.once(_by_phase).get(name, 0) for name in phases) / NANO_PER_USD
+
+
+cost = partial(metric, group="cost", part="money")
+of_money = partial(figure, part="money")
+cost("capex_usd", "USD", "purchase money up front; 0 for rented hardware", average=PLANNED)(
+    lambda run: run.ledger.capex_usd
+)
+of_money("cost_usd")(lambda run: run.ledger.total_nano_usd / NANO_PER_USD)
+cost("cost_usd_per_h", "USD/h", "all cost, capital included", average=MeanRate("cost_usd"),
+     heading="cost per hour", brief="cost [USD/h]")  # fmt: skip
+cost("cost_usd_per_month", "USD/month", "all cost of 730 hours", average=MeanRate("cost_usd", HOURS_PER_MONTH))(
+    lambda run: run.ledger.usd_per_h * HOURS_PER_MONTH
+)
+cost(
+    "usd_per_million_output_tokens", "USD", "all cost over output tokens",
+    average=Ratio(("cost_usd",), "output_tokens"),
+    heading="per million output tokens", brief="USD per million output tokens", paired=True,
+)  # fmt: skip
+cost("usd_per_million_tokens", "USD", "all cost over prompt and output tokens",
+     average=Ratio(("cost_usd",), "total_tokens"))  # fmt: skip
+cost("usd_per_million_good_tokens", "USD",
+     "all cost over the output tokens of requests within all limits of each request alone",
+     average=Ratio(("cost_usd",), "good_output_tokens"), heading="per million goodput tokens", paired=True)  # fmt: skip
+of_money("component_usd_per_h")(lambda run: run.ledger.component_usd_per_h())
+
+
+@of_money("phase_usd_per_h")
+def _phase_usd_per_h(run: MeasuredRun) -> dict[str, float]:
+    return {name: amount / NANO_PER_USD / run.ledger.window_h for name, amount in run.once(_by_phase).items()}
+
+
+@of_money("energy_usd")
+def _energy_usd(run: MeasuredRun) -> dict[str, float]:
+    """Return what is paid per kWh, by phase [USD]."""
+    at_tariff = {row.component for row in run.ledger.rows if row.unit == KWH}
+    return {name: amount / NANO_PER_USD for name, amount in run.ledger.by_phase(at_tariff).items()}
+
+
+waste = partial(metric, group="waste", part="money")
+of_money("idle_tax_usd")(lambda run: _usd(run, *IDLE))
+waste("idle_tax_usd_per_h", "USD/h",
+      "the part of the cost that runs while GPUs have nothing to do, unused GPUs and commitments included",
+      average=Ratio(("idle_tax_usd",), "window_h"))  # fmt: skip
+of_money("preemption_waste_usd")(lambda run: _usd(run, "recompute"))
+waste("preemption_waste_usd_per_h", "USD/h", "the part that goes into computing again what was preempted",
+      average=Ratio(("preemption_waste_usd",), "window_h"))  # fmt: skip
+
+
+@of_money("peak_usd", optional=True)
+def _peak_usd(run: MeasuredRun) -> float | None:
+    """Return what is paid for the month's peak [USD], where anything is: a year pays it for its highest load."""
+    if not run.costs.by_peak:
+        return None
+    by_component = run.ledger.by_component()
+    return (
+        sum(by_component[name] for name in {one.component for one in run.costs.charges if one.by_peak}) / NANO_PER_USD
+    )
+
+
+@of_money("api_usd")
+def _api_usd(run: MeasuredRun) -> float | None:
+    """Return what the tokens of the window would have cost at the API that the scenario compares with [USD]."""
+    api = run.costs.api
+    if api is None:
+        return None
+    return api.usd(run.total("prompt_tokens"), run.total("cached_tokens"), run.total("output_tokens"))
+
+
+@of_money("calendar_usd", optional=True)
+def _calendar_usd(run: MeasuredRun) -> float | None:
+    """Return the cost at the mean prices of the year [USD]; None where prices do not differ by the hour."""
+    if run.plan.service:  # what depends on the peak of all services cannot be taken from one
+        return None
+    averaged = run.costs.averaged(by_hour=run.plan.load_by_hour)
+    if all(one is other for one, other in zip(averaged.charges, run.costs.charges, strict=True)):
+        return None
+    window = Window.of(run.log.intervals, run.start_s, run.end_s)
+    return fsum(amount_usd(charge, window) for charge in averaged.charges)
+
+
+def _in_currency(name: str, run: MeasuredRun) -> Any:
+    """Return what *name* is of the report's currency; None where that is the US dollar."""
+    return None if run.costs.currency == "USD" else getattr(run.costs, name)
+
+
+currency = partial(metric, group="currency", part="money", average=First(), optional=True)
+currency("currency", "", "the currency of the report, where it is not the US dollar")(partial(_in_currency, "currency"))
+currency("usd_per_currency", "USD", "US dollars per unit of it")(partial(_in_currency, "usd_per_currency"))
+
+
+def _request_usd(run: MeasuredRun) -> list[float]:
+    """Return the cost of each request that ran from arrival to last token inside the window [USD]."""
+    return [
+        amount / NANO_PER_USD
+        for request, amount in zip(run.log.requests, run.result.request_nano_usd or (), strict=False)
+        if run.start_s <= request.arrived_s and request.finished_s <= run.end_s
+    ]
+
+
+def _request_percentile_usd(percent: float, run: MeasuredRun) -> float | None:
+    usd = run.once(_request_usd)
+    return float(np.percentile(usd, percent)) if usd else None
+
+
+for _p in PERCENTILES:
+    metric(f"usd_per_request_p{_p}", "USD", f"{_p}th percentile of what a request costs (`requests_cost`)",
+           "request cost", "money", optional=True)(partial(_request_percentile_usd, _p))  # fmt: skip
+metric("usd_per_thousand_units", "USD", "all cost over a service's units of work", "cost per unit",
+       average=Ratio(("cost_usd",), "units"))  # fmt: skip
+of_api = partial(metric, group="api")
+of_api("api_usd_per_h", "USD/h", "what the same tokens cost at the API that the scenario compares with",
+    average=Ratio(("api_usd",), "window_h"))  # fmt: skip
+of_api("api_usd_per_million_output_tokens", "USD", "the same over output tokens",
+    average=Ratio(("api_usd",), "output_tokens"),
+    heading="the same tokens by API", brief="API, USD per million")  # fmt: skip
+
+carbon = partial(metric, group="carbon", part="carbon")
+
+
+@carbon("operational_kg_co2e", "kg", "greenhouse gases of the electricity used in the window")
+def _operational_kg(run: MeasuredRun) -> float | None:
+    assert run.plan.carbon is not None
+    return run.plan.carbon.operational_kg(run.inside) if run.powered else None
+
+
+@carbon("embodied_kg_co2e", "kg", "greenhouse gases of the hardware's making, the window's part")
+def _embodied_kg(run: MeasuredRun) -> float:
+    assert run.plan.carbon is not None
+    return run.plan.carbon.embodied_kg_per_h * (run.end_s - run.start_s) / SECONDS_PER_HOUR
+
+
+carbon("kg_co2e_per_h", "kg/h", "both per hour", average=Ratio(OF_GHG, "window_h"))
+carbon("kg_co2e_per_million_output_tokens", "kg", "both over output tokens", average=Ratio(OF_GHG, "output_tokens"),
+       heading="CO2e per million output tokens", brief="CO2e [kg per million]")  # fmt: skip
+carbon("kg_co2e_per_million_tokens", "kg", "both over prompt and output tokens",
+       average=Ratio(OF_GHG, "total_tokens"))  # fmt: skip

@@ -1,0 +1,193 @@
+"""Metrics of a fleet's machines in the window: what limits them, their use, number, power and KV transfers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from math import ceil, fsum, isnan
+
+import numpy as np
+
+from sim.cost.charge import Paid
+from sim.cost.metering import NOT_RENTED
+from sim.fleet.pool import engines_per_replica
+from sim.fleet.replica import State
+from sim.records import Interval
+from sim.scenario.resolving.resolved import PoolPlan, gpus_of
+from sim.study.metrics.averages import PLANNED, First, Share, Usual
+from sim.study.metrics.bottleneck import availability, kv_port_busy_fraction, limited_by, step_share
+from sim.study.metrics.cohort import percentile
+from sim.study.metrics.metric import MeasuredRun, figure, metric
+from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
+
+SHARE = Share()
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A number over the window, weighted by time."""
+
+    mean: float
+    p95: float
+    """Least number that is not exceeded in 95 % of the time."""
+    highest: float
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[float, float, float]]) -> "Level":
+        """Return the level of the sum of *spans* (start [s], end [s], amount), over the time that any of them covers.
+
+        >>> Level.of([(0.0, 10.0, 1.0), (6.0, 10.0, 2.0)])
+        Level(mean=1.8, p95=3.0, highest=3.0)
+        """
+        steps: dict[float, float] = {}
+        for start_s, end_s, amount in spans:
+            steps[start_s] = steps.get(start_s, 0.0) + amount
+            steps[end_s] = steps.get(end_s, 0.0) - amount
+        times = sorted(steps)
+        levels = [round(level, 9) for level in accumulate(steps[time] for time in times)]
+        lasted = sorted((level, end - start) for level, start, end in zip(levels, times, times[1:], strict=False))
+        whole_s = fsum(length for _, length in lasted)
+        if not whole_s:
+            return cls(0.0, 0.0, 0.0)
+        reached = accumulate(length for _, length in lasted)
+        least_s = 0.95 * whole_s * EXACT
+        p95 = next(level for (level, _), so_far in zip(lasted, reached, strict=True) if so_far >= least_s)
+        return cls(fsum(level * length for level, length in lasted) / whole_s, p95, lasted[-1][0])
+
+
+EXACT = 1 - 1e-12
+"""A sum of lengths that is 95 % of the window may be a rounding error short of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """GPUs and servers of the fleet in the window."""
+
+    gpus: float
+    """GPUs of the fleet, spares included; of replicas that are paid while they are switched on the most at a time."""
+    servers: int
+    """Servers that these GPUs fill."""
+    gpu_hours_per_day: float
+
+
+def serving(run: MeasuredRun) -> Level:
+    """Return the number of serving replicas of all pools together."""
+    of_pool = {pool.name: pool for pool in run.plan.pools}
+    return Level.of(
+        (one.start_s, one.end_s, _part(one, of_pool[one.pool]) if one.state == State.SERVING else 0.0)
+        for one in _inside(run)
+    )
+
+
+def _part(interval: Interval, pool: PoolPlan) -> float:
+    """Return what part of a replica *interval* is of: one of several engines, or what one of several services has."""
+    if not pool.gpus_per_replica:
+        return 1 / engines_per_replica(pool)
+    return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
+
+
+def held(run: MeasuredRun) -> Held:
+    """Return what is held for the fleet: what is bought or reserved all the time, else while it is switched on."""
+    plan, inside = run.plan, _inside(run)
+    charges = () if plan.costs is None else plan.costs.charges
+    by_time = {charge.pool for charge in charges if charge.paid is Paid.SWITCHED_ON}
+    on = [one for one in inside if one.state not in NOT_RENTED or (plan.costs is not None and one.pool not in by_time)]
+    gpu_h = fsum(one.gpu_s for one in on) / SECONDS_PER_HOUR
+    switched = {pool.name for pool in plan.pools if pool.scaled and (plan.costs is None or pool.name in by_time)}
+    whole = gpus_of(plan.pools)
+    gpus = whole
+    if switched:
+        spans = ((one.start_s, one.end_s, one.gpu_s / (one.end_s - one.start_s)) for one in on if one.pool in switched)
+        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + Level.of(spans).highest
+        gpus = int(gpus) if gpus == int(gpus) else gpus
+    servers = ceil(plan.servers * gpus / whole - 1e-9) if whole else plan.servers
+    hours = (run.end_s - run.start_s) / SECONDS_PER_HOUR
+    return Held(gpus, servers, HOURS_PER_DAY * gpu_h / hours if hours else 0.0)
+
+
+def _inside(run: MeasuredRun) -> list[Interval]:
+    return [one for one in run.inside if one.end_s > one.start_s]
+
+
+metric(
+    "limited_by", "",
+    "what to improve first: a shortage that keeps requests waiting, or what the steps spend their time on",
+    "bottleneck", average=Usual(),
+)(lambda run: limited_by(run.result))  # fmt: skip
+of_machines = partial(figure, part="machines")
+of_machines("step_share")(lambda run: step_share(run.result))
+use = partial(metric, group="use")
+use("batch_mean", "", "sequences in a step, over busy time")(
+    lambda run: run.total("sequence_s") / busy_s if (busy_s := run.total("busy_s")) else 0.0
+)
+use("gpu_busy_fraction", "share", "time in which the GPUs compute", average=SHARE, heading="GPU busy", paired=True)(
+    lambda run: run.total("busy_s") / (len(run.meters) * run.window_s)
+)
+
+
+@metric("kv_used_peak_fraction", "share", "the fullest that any replica's KV cache has been", "memory",
+        average=SHARE, heading="KV peak", brief="KV peak [%]")  # fmt: skip
+def _kv_peak(run: MeasuredRun) -> float:
+    blocks = [(pool.batching.num_gpu_blocks or 1) - 1 for pool in run.plan.pools]
+    each = zip(run.meters, run.log.pool_of_replica, strict=True)
+    return max((meters.kv_peak_blocks / max(1, blocks[pool]) for meters, pool in each), default=0.0)
+
+
+size = partial(metric, group="size", average=PLANNED)
+size(
+    "gpus", "",
+    "GPUs of the fleet, spares included; of rented replicas that are started and stopped the most at a time",
+)(lambda run: run.once(held).gpus)  # fmt: skip
+size("servers", "", "servers that they stand in")(lambda run: run.once(held).servers)
+
+
+def _mean_w(energy: str, run: MeasuredRun) -> float | None:
+    return sum(getattr(one, energy) for one in run.inside) / run.window_s if run.powered else None
+
+
+power = partial(metric, group="power")
+power("gpu_power_w_mean", "W", "mean power of the GPUs")(partial(_mean_w, "gpu_energy_j"))
+power("it_power_w_mean", "W", "mean power at the servers' plugs")(partial(_mean_w, "server_energy_j"))
+of_machines("window_h")(lambda run: (run.end_s - run.start_s) / SECONDS_PER_HOUR)
+of_machines("units", optional=True)(lambda run: run.total("output_tokens") if run.plan.unit else None)
+metric("unit", "", "noun for a service's unit of work, such as image or sequence", "unit", average=First(),
+       optional=True)(lambda run: run.plan.unit or None)  # fmt: skip
+metric(
+    "availability", "share",
+    "time that replicas are neither broken nor under repair, where they break down (`failures`)", "availability",
+    average=SHARE, heading="available", brief="available [%]", optional=True,
+)(lambda run: availability(run.plan, run.inside))  # fmt: skip
+scaling = partial(metric, group="scaling")
+scaling("replicas_mean", "", "serving replicas over the window, all pools together",
+        heading="replicas, mean", brief="replicas, mean")(lambda run: run.once(serving).mean)  # fmt: skip
+scaling("replicas_p95", "", "serving replicas that are not exceeded in 95 % of the time",
+        heading="replicas, p95", brief="p95")(lambda run: run.once(serving).p95)  # fmt: skip
+scaling("replicas_max", "", "most replicas that serve at a time",
+        heading="replicas, highest", brief="highest")(lambda run: run.once(serving).highest)  # fmt: skip
+scaling(
+    "gpu_hours_per_day", "h/day",
+    "GPU-hours a day of the GPUs that are held: bought or reserved all the time, else while switched on",
+    heading="GPU-hours a day", brief="GPU-hours a day",
+)(lambda run: run.once(held).gpu_hours_per_day)  # fmt: skip
+# whether replicas are started and stopped while the fleet runs
+of_machines("scaled", optional=True)(lambda run: any(pool.scaled for pool in run.plan.pools) or None)
+
+
+def _kv_transfer_s(percent: float, run: MeasuredRun) -> float | None:
+    measured = zip(run.log.requests, run.cohort.measured, strict=True)
+    took_s = [one.kv_transfer_s for one, inside in measured if inside and not isnan(one.kv_transfer_s)]
+    return percentile(np.array(took_s), percent) if took_s else None
+
+
+transfers = partial(metric, group="transfers", part="transfers")
+transfers(
+    "kv_transfer_s_p50", "s",
+    "median of the time from a request's first token to the arrival of its KV where the answer is made",
+)(partial(_kv_transfer_s, 50))  # fmt: skip
+transfers("kv_transfer_s_p95", "s", "95th percentile of the same", heading="KV transfer p95",
+          brief="KV transfer p95 [s]")(partial(_kv_transfer_s, 95))  # fmt: skip
+transfers(
+    "kv_port_busy_fraction", "share",
+    "KV that crossed the network, over what the ports of those who send, of those who receive, or the network between "
+    "can carry, whichever is least", average=SHARE, heading="KV ports busy",
+)(lambda run: kv_port_busy_fraction(run.result))  # fmt: skip

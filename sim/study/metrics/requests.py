@@ -1,0 +1,291 @@
+"""Metrics of the requests that arrived in the window: counts, rates, latencies, service level, endings, prefixes."""
+
+from collections import Counter
+from collections.abc import Container
+from functools import partial
+
+from sim.routing import PowerOfTwo, Random
+from sim.scenario.slo import LATENCIES, Slo
+from sim.study.metrics.averages import JUDGED, Cases, Mean, OfAll, Share, numbers, within_runs
+from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
+from sim.study.metrics.cohort import Cohort, percentile
+from sim.study.metrics.metric import FORMATS, REGISTERED, Column, Format, MeasuredRun, figure, metric
+from sim.study.metrics.service_level import ATTAINED, cases_overloaded
+from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
+
+PERCENTILES = (50, 95, 99)
+THIN_TAIL = 20
+"""A percentile with fewer requests than this beyond it is marked."""
+SHARE = Share()
+
+
+def _total_tokens(run: MeasuredRun) -> int:
+    return sum(one.prompt_tokens + one.cached_tokens + one.output_tokens for one in run.meters)
+
+
+state = partial(metric, group="state", average=JUDGED)
+state("status", "", "`ok`, or `infeasible` where the fleet cannot run")
+state("reason", "", "why it cannot")
+state("replications", "", "replications that the row rests on")
+
+traffic = partial(metric, group="traffic", part="traffic")
+of_traffic = partial(figure, part="traffic")
+traffic("requests", "", "requests that arrived in the window")(lambda run: run.requests)
+traffic("completed", "", "of them those that were answered")(lambda run: run.count(run.cohort.finished))
+traffic("rejected", "", "of them those that can never fit and were refused")(lambda run: run.count(run.cohort.rejected))
+
+
+@traffic("unfinished", "", "of them those without a complete answer when the run ended")
+def _unfinished(run: MeasuredRun) -> int:
+    cohort = run.cohort
+    return run.requests - run.count(cohort.finished) - run.count(cohort.rejected) - run.count(cohort.given_up)
+
+
+traffic("offered_rps", "1/s", "requests that arrived per second")(lambda run: run.requests / run.window_s)
+traffic("requests_per_s", "1/s", "requests that were answered per second")(
+    lambda run: float(run.cohort.served().sum()) / run.window_s
+)
+traffic(
+    "output_tokens_per_s", "tokens/s", "output tokens per second",
+    heading="output tokens", brief="output [tokens/s]", paired=True,
+)(lambda run: run.total("output_tokens") / run.window_s)  # fmt: skip
+traffic("total_tokens_per_s", "tokens/s", "prompt and output tokens per second")(
+    lambda run: _total_tokens(run) / run.window_s
+)
+traffic(
+    "goodput_rps", "1/s",
+    "requests per second that keep to all limits of each request in the SLO; with limits on percentiles alone: that "
+    "are answered", group="goodput", paired=True,
+)(lambda run: run.good / run.window_s)  # fmt: skip
+traffic(
+    "slo_attainment", "share",
+    "requests within all limits of each request in the SLO: limits on percentiles have no part in it",
+    group="service level", average=ATTAINED, heading="within SLO", brief="within SLO [%]", paired=True,
+)(lambda run: run.good / run.requests if run.requests else None)  # fmt: skip
+metric(
+    "meets_slo", "",
+    "`slo_attainment` reaches `attainment` (where requests have limits), and every percentile with a limit keeps to "
+    "it; empty without an SLO", "service level", average=JUDGED,
+)  # fmt: skip
+traffic(
+    "overloaded", "", "the queue grows through the whole run: the load is more than the fleet can serve",
+    group="service level", average=OfAll(cases_overloaded),
+)(lambda run: run.growth.certain)  # fmt: skip
+of_traffic("queue_growth")(lambda run: run.growth.requests)
+of_traffic("waiting_growth")(lambda run: run.growth.waiting)
+
+
+def _unsteady(cases: Cases) -> int | None:
+    """Return the number of replications without a steady part; None where the warm-up was given."""
+    steady = [one["warmup_steady"] for one in cases]
+    return None if any(one is None for one in steady) else steady.count(False)
+
+
+def _warmup_found_s(cases: Cases) -> float | None:
+    """Return the mean of the warm-ups that were found [s]; None where the warm-up was given."""
+    return None if _unsteady(cases) is None else mean(numbers(cases, "warmup_s"))
+
+
+warm_up = partial(traffic, group="warm-up")
+warm_up("warmup_s", "s", "the automatic warm-up, which is not measured", average=OfAll(_warmup_found_s))(
+    lambda run: run.plan.warmup_s
+)
+warm_up("warmup_unsteady", "", "replications in which no steady part was found behind it", average=OfAll(_unsteady))
+# whether a steady part was found behind an automatic warm-up; None for a given one
+of_traffic("warmup_steady")(lambda run: run.plan.warmup_steady if run.plan.warmup_auto else None)
+of_traffic("output_tokens")(lambda run: run.total("output_tokens"))
+
+
+of_traffic("total_tokens")(_total_tokens)
+traffic(
+    "preemptions", "", "sequences that gave up their KV cache to others and were computed again", group="preemption"
+)(lambda run: run.total("preemptions"))
+# mean number of requests in the system in the last quarter of the window minus that before its middle, and its error
+of_traffic("late_growth")(lambda run: run.growth.late)
+of_traffic("late_growth_error")(lambda run: run.growth.late_error)
+
+WORDS = {"ttft_s": "time to first token, queueing included", "tpot_s": "time per output token after the first",
+         "e2e_s": "time from arrival to last token"}  # fmt: skip
+HEADED = {"ttft_s_p50": "", "ttft_s_p95": "TTFT p95 [s]", "ttft_s_p99": "", "tpot_s_p50": "",
+          "tpot_s_p95": "TPOT p95 [ms]", "e2e_s_p95": ""}  # fmt: skip
+"""Latencies in the tables of report.html -> heading in the terminal."""
+OF_LATENCY = {"ttft_s": FORMATS["s"], "tpot_s": Format("ms", 1e3, "steady"), "e2e_s": FORMATS["s"]}
+
+
+def latency_column(latency: str, part: str) -> Column:
+    """Return the column of a mean or percentile: *latency* ttft_s, tpot_s or e2e_s, *part* mean or p95."""
+    name, short = f"{latency}_{part}", latency.removesuffix("_s").upper()
+    words = f"{'mean' if part == 'mean' else f'{part[1:]}th percentile'} of the {WORDS[latency]}"
+    head, brief = (f"{short} {part}", HEADED[name]) if name in HEADED else ("", "")
+    paired = part in ("mean", "p95") or name in ("ttft_s_p50", "ttft_s_p99")
+    return Column(name, "s", words, "latency", Mean(), head, brief, paired, format=OF_LATENCY[latency])
+
+
+LATENCY_COLUMNS = tuple(
+    latency_column(latency, part) for latency in LATENCIES for part in ("mean", *(f"p{p}" for p in PERCENTILES))
+)
+REGISTERED |= {one.name: one for one in LATENCY_COLUMNS}
+metric("queue_s_p95", "s", "95th percentile of the wait from arrival until the first step that works on the request",
+       "queue")  # fmt: skip
+
+
+def percents(slo: Slo, latency: str) -> list[float]:
+    """Return the percentiles of one latency that are measured: the usual ones, and those that *slo* names."""
+    return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
+
+
+def thin_percentiles(slo: Slo, cohort: Cohort) -> list[str]:
+    """Return the columns of the percentiles with fewer than THIN_TAIL requests beyond them."""
+    sizes = {name: int(cohort.members(name).sum()) for name in LATENCIES}
+    return [
+        f"{name}_p{percent:g}"
+        for name, size in sizes.items()
+        for percent in percents(slo, name)
+        if size * min(percent, 100 - percent) / 100 < THIN_TAIL
+    ]
+
+
+def percentiles_s(slo: Slo, cohort: Cohort, latency: str, known: Container[str] = ()) -> dict[str, float | None]:
+    """Return the percentiles of *latency* by column [s], without those *known*: inf where a request never got an
+    answer, None without a request.
+    """
+    chosen = getattr(cohort, latency)[cohort.members(latency)]
+    wanted = {f"{latency}_p{percent:g}": percent for percent in percents(slo, latency)}
+    return {
+        name: percentile(chosen, percent) if chosen.size else None
+        for name, percent in wanted.items()
+        if name not in known
+    }
+
+
+def _thin(cases: Cases) -> str:
+    """Return the names of the percentiles with a thin tail in some replication."""
+    return " ".join(dict.fromkeys(name for one in cases for name in one["thin_percentiles"]))
+
+
+mark = partial(metric, group="marks")
+mark(
+    "slo_verdict", "",
+    "`met`, `missed`, or `inconclusive` where the 95 % interval of what is attained contains the limit or the queue "
+    "seems to grow; empty without an SLO", average=JUDGED,
+)  # fmt: skip
+metric("thin_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
+       average=OfAll(_thin))(lambda run: thin_percentiles(run.plan.slo, run.cohort))  # fmt: skip
+
+
+@figure("latencies", "latencies")
+def _latencies(run: MeasuredRun) -> dict[str, float | None]:
+    """Return means and percentiles by column [s]."""
+    cohort = run.cohort
+    found: dict[str, float | None] = {}
+    for name in LATENCIES:
+        answered = getattr(cohort, name)[cohort.members(name) & cohort.finished]
+        found[f"{name}_mean"] = float(answered.mean()) if answered.size else None
+        found |= percentiles_s(run.plan.slo, cohort, name)
+    queued = cohort.queue_s[cohort.measured]
+    return found | {"queue_s_p95": percentile(queued, 95) if queued.size else None}
+
+
+def goal_shares(slo: Slo, cohort: Cohort) -> list[float | None]:
+    """Return the share of the measured requests within each goal of *slo*, of tenants without limits of their own."""
+    return cohort.shares(slo, ~cohort.of_tenants(slo.tenants or ()))
+
+
+def tenant_shares(slo: Slo, cohort: Cohort) -> dict[str, list[float | None]] | None:
+    """Return the same by tenant with limits of its own; None without such tenants."""
+    levels = slo.tenants or {}
+    return {name: cohort.shares(level, cohort.of_tenants((name,))) for name, level in levels.items()} or None
+
+
+figure("slo", "level")(lambda run: run.plan.slo.model_dump(exclude_none=True))
+figure("slo_shares", "level")(lambda run: goal_shares(run.plan.slo, run.cohort))
+figure("tenant_shares", "level", optional=True)(lambda run: tenant_shares(run.plan.slo, run.cohort))
+figure("good_output_tokens", "samples")(
+    lambda run: run.total("output_tokens") * run.cohort.good_share_of_tokens(run.kept)
+)
+
+
+@figure("batch_ci95", "samples")
+def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
+    """Return half-widths of 95 % intervals that the run alone gives, by column, for what is counted by request.
+
+    None for a load without chance or without a steady state, for a queue that grows, and for replicas that come and
+    go: failures and starts are too few for the parts of a run to stand for runs.
+    """
+    workload, cohort = run.plan.workload, run.cohort
+    if any(pool.switched for pool in run.plan.pools) or cohort.open_end:
+        return {}
+    if workload.deterministic or not workload.stationary or run.growth.certain:
+        return {}
+    found: dict[str, float | None] = {}
+    for name in LATENCIES:
+        values = getattr(cohort, name)[cohort.members(name)]
+        found[f"{name}_mean"] = mean_half_width(values)
+        measured = percents(run.plan.slo, name)
+        found |= {f"{name}_p{percent:g}": percentile_half_width(values, percent) for percent in measured}
+    found["queue_s_p95"] = percentile_half_width(cohort.queue_s[cohort.measured], 95)
+    found["slo_attainment"] = mean_half_width(run.kept[cohort.measured].astype(float))
+    found |= rate_intervals(cohort, run.kept)
+    return {name: half for name, half in found.items() if half is not None}
+
+
+# whether another seed gives another run
+figure("chance", "samples")(
+    lambda run: not run.plan.workload.deterministic or isinstance(run.plan.routing, Random | PowerOfTwo)
+)
+
+REPLICATIONS, BATCH_MEANS, NO_INTERVAL = "replications", "batch means", "none"
+
+
+def _basis(cases: Cases) -> str:
+    """Return what the intervals rest on."""
+    if len(cases) >= LEAST_FOR_INTERVAL:
+        return REPLICATIONS
+    if any(within_runs(cases, name) is not None for name in cases[0]["batch_ci95"] or ()):
+        return BATCH_MEANS
+    return "" if cases[0]["chance"] is False else NO_INTERVAL
+
+
+mark("horizon_dependent", "", "columns that would be others with another horizon, because the queue grows",
+     average=JUDGED)  # fmt: skip
+mark(
+    "intervals", "",
+    "what the `_ci95` rest on: `replications` (three or more), of one or two `batch means`, or `none` where a run "
+    "alone gives none; empty where nothing depends on chance", average=OfAll(_basis),
+)  # fmt: skip
+
+
+def _endings(run: MeasuredRun) -> Counter[str]:
+    return run.cohort.endings(run.log.requests)
+
+
+ending = partial(metric, group="endings", part="endings")
+ending("timed_out", "", "requests of the window whose clients gave up waiting (`client`)")(
+    lambda run: run.once(_endings)["timed_out"]
+)
+ending("lost", "", "requests of the window that were lost with their replicas, and not asked for again")(
+    lambda run: run.once(_endings)["lost"]
+)
+
+
+@ending(
+    "attempts_per_request", "",
+    "how often a request of the window was sent: the load of the fleet over the load offered",
+)  # fmt: skip
+def _attempts_per_request(run: MeasuredRun) -> float | None:
+    inside = run.cohort.measured.tolist()
+    attempts = [one.attempts for one, measured in zip(run.log.requests, inside, strict=True) if measured]
+    return sum(attempts) / len(attempts) if attempts else None
+
+
+# clients ask again; else only the router does, for what failed replicas lose
+figure("clients_ask", "endings")(lambda run: run.plan.client is not None)
+
+prefix = partial(metric, group="prefixes", part="prefixes", average=SHARE)
+prefix("prefix_hit_rate", "share", "prompt tokens that the prefix cache of the chosen replica had")(
+    lambda run: run.prefixes and run.prefixes.prefix_hit_rate
+)
+prefix(
+    "prefix_hit_bound", "share",
+    "those that one cache would have had that never forgets, for requests in the order of arrival",
+)(lambda run: run.prefixes and run.prefixes.prefix_hit_bound)  # fmt: skip

@@ -1,0 +1,46 @@
+"""Components that fail: times to failure and of repair by their laws, and the replicas that need each."""
+
+import numpy as np
+import pytest
+
+from sim.failures import Law, Layout, domains_of
+
+LAWS = [
+    Law(100, 10),
+    Law(100, 10, shape=3),
+    Law(100, 10, shape=0.7, repair="lognormal", repair_cv=0.5),
+    Law(100, 10, repair="fixed", part_share=0.25, part_s=40),
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_outages_have_the_means_that_availability_rests_on(law: Law) -> None:
+    rng = np.random.default_rng(1)
+    up, down = np.array([law.outage(rng) for _ in range(20_000)]).T
+    assert up.mean() == pytest.approx(100, abs=4 * up.std() / 20_000**0.5)
+    # a share of repairs waits for a part
+    expected = 10 + law.part_share * law.part_s
+    assert down.mean() == pytest.approx(expected, abs=max(1e-9, 4 * down.std() / 20_000**0.5))
+    assert law.availability == pytest.approx(100 / (100 + expected))
+
+
+def test_another_law_meets_the_same_luck() -> None:
+    once, twice = (Law(mtbf, 10).outage(np.random.default_rng(7)) for mtbf in (100, 200))
+    assert (2 * once[0], once[1]) == pytest.approx(twice)
+    longer, later = np.random.default_rng(7), np.random.default_rng(7)
+    Law(100, 10).outage(longer)
+    Law(100, 10, repair="fixed", part_share=1, part_s=5).outage(later)
+    assert longer.random() == later.random()
+
+
+def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
+    law = Law(1, 1)
+    layout = Layout(5, 4, replicas_per_server=2)
+    held = {one.name: one.replicas for one in domains_of({"server": law, "rack": law, "site": law}, layout, 2)}
+    assert held == {
+        "server 0": (0, 1), "server 1": (2, 3), "server 2": (4,),
+        "rack 0": (0, 1, 2, 3), "rack 1": (4,), "site 0": (0, 1, 2, 3, 4),
+    }  # fmt: skip
+    assert [one.replicas for one in domains_of({"gpu": law}, Layout(2, 3), 1)] == [(0,)] * 3 + [(1,)] * 3
+    wide = Layout(2, 16, servers_per_replica=2)
+    assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]

@@ -1,0 +1,77 @@
+"""Pictures of charts: the same bytes on every machine, in every form, with nothing that only a page needs."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from sim.report.charts.fonts import converter
+from sim.report.charts.panels import ChartCurve, Panel
+from sim.report.charts.picture import Chart, Mark, panel_picture, picture
+from sim.report.charts.tornado import TornadoBar, side_bars
+from sim.report.charts.vega_bars import bar_figure
+
+NO_FONTS = '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir>/nowhere</dir></fontconfig>'
+
+
+def chart() -> Chart:
+    curve = ChartCurve("a fleet", "#0072B2", (1e6, 9e6), (1e6, 3e6), "o", good=(True, False), fleet="a fleet")
+    told = "IDR {:,.0f}".format
+    panel = Panel("Cost", "IDR per day", "load", (curve,), told, told, x_anchored=False, kind="cost")
+    return panel_picture([panel], "Which is cheaper?", ["This one."], [Mark("a fleet", "#0072B2", "o")])
+
+
+def texts(one: Chart, tmp_path: Path) -> list[str]:
+    one.save(tmp_path / "picture.svg")
+    root = ElementTree.parse(tmp_path / "picture.svg").getroot()
+    return [element.text for element in root.iter("{http://www.w3.org/2000/svg}text") if element.text]
+
+
+def test_a_picture_says_what_its_chart_says_once(tmp_path: Path) -> None:
+    found = texts(chart(), tmp_path)
+    for text in ("Which is cheaper?", "This one.", "Cost", "IDR per day", "load"):
+        assert found.count(text) == 1
+    assert found.count("a fleet") == 2, "in the key and beside its curve; texts of narrow pages are left out"
+
+
+def test_each_suffix_has_its_form_and_others_are_refused(tmp_path: Path) -> None:
+    for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<svg"), (".pdf", b"%PDF")):
+        chart().save(tmp_path / f"picture{suffix}")
+        assert (tmp_path / f"picture{suffix}").read_bytes().startswith(start)
+    with pytest.raises(ValueError, match=r"saved as .png, .svg or .pdf"):
+        chart().save(tmp_path / "picture.gif")
+
+
+def test_packing_changes_no_pixel() -> None:
+    shown = chart()._repr_png_()
+    plain = converter().vegalite_to_png(dict(chart().spec), scale=1.5)
+    assert len(shown) < len(plain)
+    with Image.open(BytesIO(shown)) as one, Image.open(BytesIO(plain)) as other:
+        assert one.tobytes() == other.tobytes()
+
+
+def test_the_bytes_are_the_same_on_a_machine_without_fonts(tmp_path: Path) -> None:
+    (tmp_path / "fonts.conf").write_text(NO_FONTS)
+    code = (
+        "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from test_picture import chart;"
+        "print(hashlib.sha256(chart()._repr_png_()).hexdigest())"
+    )
+    bare = {**os.environ, "FONTCONFIG_FILE": str(tmp_path / "fonts.conf"), "HOME": str(tmp_path)}
+    bare["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-c", code, str(Path(__file__).parent)]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == hashlib.sha256(chart()._repr_png_()).hexdigest()
+
+
+def test_expressions_on_the_width_of_a_page_have_a_width_in_a_picture() -> None:
+    bars = side_bars(10.0, [TornadoBar("input", 9, 11, "low", "high")])
+    figure = bar_figure("Tornado", "", bars, "USD", 10.0)
+    assert "width" in str(figure.spec["encoding"]["x"]["scale"])
+
+    assert "width" not in str(picture([figure], "", []).spec["vconcat"][0]["hconcat"][1]["encoding"]["x"]["scale"])
