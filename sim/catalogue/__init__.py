@@ -1,0 +1,15 @@
+"""Sourced data on hardware, models, engines and prices, and how they are looked up.
+
+Each entry is a YAML file below data/, read when it is first asked for. Modules in reading order:
+
+    value           a number with its source and the kind of statement it is
+    gpu, link, server, failure_rate, market
+                    accelerators, links, chassis, failure rates, price offers and electricity grids
+    model           language models and one-pass networks: weight matrices, parameters, KV cache bytes
+    quantization, kernel, drafter
+                    weight formats, matrix kernels, acceptance rates of drafted tokens
+    engine          serving engines by version: overheads, memory, limits, offloading
+    hf_config/      a model's dimensions from its Hugging Face config.json
+    data_folder     where data/ is, and the errors of a look-up
+    catalog         the look-up by id, alias or path: `load_catalog().gpu("h100-80gb-sxm")`
+"""

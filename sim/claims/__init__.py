@@ -1,1 +1,8 @@
-"""Claims of articles, checked by `gpufleet claims`: figures of every kind, rules, verdicts, tables and a page."""
+"""Claims of articles, checked by `gpufleet claims`.
+
+files           from the file of a claim to the claim
+figures, formulas
+                the figures that check a claim, and the formulas that it may name
+verdict         from figures to verdicts
+report          claims.csv, parts.csv, claims.html and claims.md
+"""

@@ -1,1 +1,16 @@
-"""Scenario files: what they may say (`schema`), how they are read (`load`), and what they come to (`resolve`)."""
+"""Scenario files: what they may say, how they are read and checked, and the plans that they resolve to.
+
+Modules in reading order:
+
+    experiment      keys of every scenario: workload, services, fleets, pools, terms
+    slo             the service level objective
+    sections/       optional sections that ask about an experiment, with their checks
+    claim           the section `claim`
+    schema          `Scenario`: the experiment and all sections
+    sweep           cases: fleets x sweep points x replications
+    year            hours of a year under a load profile
+    reading/        from YAML to a `Scenario`, or to all its mistakes with their lines
+    checks/         mistakes that the types cannot see
+    resolving/      from a `Scenario` to a plan in which every id is a sourced value
+    template        what `gpufleet init` writes, and the JSON schema for editors
+"""

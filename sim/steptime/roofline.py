@@ -7,7 +7,7 @@
 
 The host's time adds to the GPU's, but where the engine forms a step while one runs (vLLM 0.14 and later, SGLang,
 TensorRT-LLM 1.x): there the longer of both counts, and a fifth of the shorter. Launching the kernels of prompts one by
-one hides behind the GPU's work everywhere, or the reverse (host.py). With pipeline parallelism the time is that of
+one hides behind the GPU's work everywhere, or the reverse (`Launches`). With pipeline parallelism the time is that of
 the mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to
 the next stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others
 wait for while several batches are in flight.

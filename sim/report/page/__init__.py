@@ -1,1 +1,1 @@
-"""What pages and tables share: layout, numbers, money, the SLO in words."""
+"""Pages: `template` has the jinja2 environment, `page` the small self-contained page of an answer."""

@@ -1,1 +1,8 @@
-"""Numbers, money, the SLO and notes in words."""
+"""Numbers, money and service levels in words.
+
+text            numbers, places and names
+units           nouns for the work of one-pass services
+money           amounts in the currency of the scenario
+service_level   load, routing and service level
+precision       warm-up, and whether the wanted precision was reached
+"""
