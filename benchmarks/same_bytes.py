@@ -1,11 +1,11 @@
-"""Whether a change of the program's structure changed anything that it writes.
+"""Compare everything that the program writes before and after a change of its structure.
 
     python benchmarks/same_bytes.py /tmp/before              # on the commit before: every shipped scenario
     python benchmarks/same_bytes.py /tmp/after /tmp/before   # on the commit after: the same, then what differs
 
-Each command runs with one replication. Kept are a digest of each file that it wrote, and what it printed; of times,
-paths and the program's own version nothing is kept. The exit status is 1 where anything differs. It takes 15 minutes of
-CPU; the source must not change meanwhile.
+Each command runs with one replication. The folder keeps the files that the commands wrote, and in same_bytes.json
+what they printed and a digest of each file. Times, paths and the program's own version are not compared. The exit
+status is 1 if anything differs. A run takes 15 minutes of CPU; the source must not change meanwhile.
 """
 
 import hashlib
@@ -25,14 +25,15 @@ ROOT = Path(__file__).parents[1]
 CHANGES_BY_NATURE = re.compile(
     rb"\(([0-9a-f]{12})\)|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(?:\+00:00|Z)?|\"(?:wall_s|point)\": *[^,]+"
 )
-"""The program's digest, the point's which contains it, moments, and seconds that a command took."""
+"""Text that differs between runs: digests of program and points, dates with times, and seconds that a command took."""
 QUESTIONS = ("size", "sensitivity", "breakeven", "plan")
-"""Commands that a scenario asks for by a section of that name."""
+"""Commands that run for each scenario with a section of that name."""
 SHORT = ("--replications", "1")
+"""Options that keep a run short."""
 
 
 def commands(out: Path) -> Iterator[list[list[str]]]:
-    """Groups of commands; within a group each may read what the one before it wrote."""
+    """Yield groups of commands. Within a group, a command may read files of the command before it."""
     for scenario in sorted((ROOT / "scenarios").glob("*.yaml")):
         text, name = scenario.read_text(), scenario.stem
         folder = out / name
@@ -64,7 +65,7 @@ def commands(out: Path) -> Iterator[list[list[str]]]:
 
 
 def execute(group: list[list[str]], folder: Path, out: Path) -> dict[str, str]:
-    """What each command of a *group* printed, under its words."""
+    """Run the commands of a *group*; return exit status and output of each, keyed by the command line."""
     said = {}
     for words in group:
         environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
@@ -79,7 +80,7 @@ def execute(group: list[list[str]], folder: Path, out: Path) -> dict[str, str]:
 
 
 def digest(file: Path, out: Path) -> str:
-    """A digest of what a file holds; of a workbook, of the files inside."""
+    """Return a digest of the content of *file*; for a workbook, of the files inside."""
     if file.suffix == ".xlsx":
         with zipfile.ZipFile(file) as book:
             content = b"".join(book.read(name) for name in book.namelist())
@@ -94,12 +95,12 @@ def main(kept: Path, before: Path | None) -> int:
     out = work / "out"
     out.mkdir()
     said: dict[str, str] = {}
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for found in pool.map(lambda group: execute(group, work, out), commands(out)):
             said |= found
     files: dict[str, list[str]] = {}
     for file in sorted(path for path in out.rglob("*") if path.is_file() and path.name != "SHA256SUMS"):
-        # the digest of a point rests on the program's
+        # the name of a point's folder is a digest that contains the program's
         name = re.sub(r"\b[0-9a-f]{16,64}\b", "*", str(file.relative_to(out)))
         files.setdefault(name, []).append(digest(file, out))
     kept.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""English sentences that keep the template and the values that they were made of."""
+"""Messages: English sentences that keep their template and values, so that they can be translated."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache, reduce
@@ -7,11 +7,10 @@ from typing import Any, Self
 
 
 class Message(str):
-    """An English sentence that can be said in another language: *template* with *values* in its places.
+    """English sentence that can be translated: *template* with *values* in its places.
 
-    The values come in the order in which the template first names them, as in calls of a logger. To all that compare,
-    write or pickle it, a message is its text. A value that is a message keeps its own template, and so do the parts of
-    a sum.
+    The values come in the order in which the template first names them, as in calls of a logger. A message compares
+    and is written as its text. A value that is a message keeps its own template, and so do the parts of a sum.
 
     Examples
     --------
@@ -29,7 +28,7 @@ class Message(str):
     template: str
     """Text with named places, without formats: the key of catalogues."""
     values: Mapping[str, str]
-    """Text in each place."""
+    """Name of a place -> text in it."""
 
     def __new__(cls, template: str, /, *values: Any) -> Self:
         """Fill the places of *template*, in the order of their first appearance, with *values*."""

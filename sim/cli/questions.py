@@ -46,25 +46,25 @@ from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
 LONGEST = 100
-"""Of what was set, in characters."""
+"""Length of the part of a folder's name that says what was set, at most [characters]."""
 
 
 def default_folder(scenario: Any, suffix: str, sets: Sequence[str] | None, **options: Any) -> Path:
-    """outputs/<scenario's name><suffix>, and what was set on the command line.
+    """Return outputs/<scenario's name><suffix>, followed by what was set on the command line.
 
-    So the answer to one question never lies where that to another does: 4x4090-vs-2xa100--rate_rps=0.5--seed=3.
-    *options* that are None were not given.
+    Different settings give different folders, such as 4x4090-vs-2xa100--rate_rps=0.5--seed=3. *options* that are None
+    were not given.
     """
     return Path("outputs") / f"{scenario.name}{suffix}{_settings_in_name(scenario, sets or (), options)}"
 
 
 def repriced_folder(run: Path, scenario: Any, sets: Sequence[str] | None) -> Path:
-    """Beside the *run*, with the prices that were set."""
+    """Return the folder beside the *run* that is named after the prices that were set."""
     return run.with_name(f"{run.name}-repriced{_settings_in_name(scenario, sets or (), {})}")
 
 
 def _settings_in_name(scenario: Any, sets: Sequence[str], options: dict[str, Any]) -> str:
-    """--key=value of everything, with a digest where names of files cannot hold it all."""
+    """Return --key=value for each setting, shortened and with a digest where a file name cannot hold them."""
     given = [(path.strip(), value.strip()) for path, _, value in (item.partition("=") for item in sets)]
     short = _short([path for path, _ in given], scenario)
     named = sorted({short[path]: value for path, value in given}.items())
@@ -80,12 +80,12 @@ def _settings_in_name(scenario: Any, sets: Sequence[str], options: dict[str, Any
 
 
 def _safe(text: str) -> str:
-    """In characters that every file system and shell takes as they are."""
+    """Return *text* in characters that need no quoting in any file system or shell."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-.")
 
 
 def _short(paths: Sequence[str], scenario: Any) -> dict[str, str]:
-    """Each path's shortest suffix that no other place of the scenario ends in."""
+    """Return, for each of *paths*, the shortest suffix that no other place of the scenario ends in."""
     from sim.scenario.reading.errors import dotted
     from sim.scenario.reading.layers import place_of
     from sim.scenario.sweep import shortest_label
@@ -129,7 +129,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as it was typed, with its scenario read and the folder of its answer known to be usable."""
+    """A command as it was typed: its scenario, read, and the folder for its answer, checked to be usable."""
 
     command: str
     path: Path
@@ -137,20 +137,20 @@ class Asked:
     catalog: Any
     folder: Path
     given: dict[str, Any]
-    """Option -> value."""
+    """Option of the command line -> value."""
 
     def refuse(self, *reasons: str) -> None:
-        """Ends the command with those *reasons* that are not empty, each after the scenario's path."""
+        """End the command with those *reasons* that are not empty, each after the scenario's path."""
         if told := [f"{self.path}: {reason}" for reason in reasons if reason]:
             fail("\n".join(dict.fromkeys(told)))
 
     def refuse_unable(self, reasons: Mapping[str, str]) -> None:
-        """Ends the command where no fleet can run: *reasons* has, for each fleet, why it cannot, or an empty text."""
+        """End the command if no fleet can run: *reasons* maps each fleet to why it cannot, or to an empty text."""
         if all(reasons.values()):
             self.refuse(*(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items()))
 
     def delivered(self, deliver: Callable[..., Any]) -> Any:
-        """What *deliver*, a function of sim.deliver, returns: it simulates, and writes the folder."""
+        """Call *deliver*, a function of sim.deliver that simulates and writes the folder; return its result."""
         given = self.given
         with workplace(
             given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path
@@ -167,7 +167,7 @@ class Asked:
             )
 
     def show(self, document: Callable[[str], Mapping[str, Any]], told: Callable[[], Iterable[Any]]) -> None:
-        """Prints the answer: by --format json the *document* of a folder, else tables and lines, unless --quiet."""
+        """Print the answer: with --format json its *document*, else the tables and lines of *told*, unless --quiet."""
         from sim.report.json_document import as_json
 
         if self.given["format"] == "json":
@@ -177,14 +177,14 @@ class Asked:
             show_all(*told(), *self._next())
 
     def _next(self) -> list[str]:
-        """The next useful command, for somebody at a terminal."""
+        """Return the command to try next, as a list of one, if the output is a terminal; else an empty list."""
         if not shown_to_people():
             return []
         found = next_command(self.command, self.path, self.folder, self.scenario)
         return [found] if found else []
 
     def notes(self, over_failures: bool = False) -> list[str]:
-        """Sentences about hosts that the bill leaves out and, unless *over_failures*, on an availability not judged."""
+        """Return remarks on hosts that are left out and, unless *over_failures*, on an availability not judged."""
         from sim.report.words.service_level import unjudged
         from sim.scenario.checks.hardware import hostless_notes
 
@@ -194,13 +194,13 @@ class Asked:
 
 Answer = Callable[[Asked], None]
 Reader = Callable[..., Any]
-"""(path, what is set, numbers) -> scenario."""
+"""Function of the scenario's path, the values of --set and, by name, catalogue, seed and replications."""
 
 
 def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answer, relative: bool = False) -> None:
     """Make *answer* the command *name* with the help *text* and all options; --relative only where it is *relative*.
 
-    *suffix* ends the name of the usual folder.
+    *suffix* ends the name of the default folder.
     """
     names = [option for option in OPTIONS if relative or option != "relative"]
 
@@ -278,7 +278,7 @@ def run(asked: Asked) -> None:
         _run_work(asked)
         return
     cases = asked.delivered(run_scenario)
-    told = (cases, axes(scenario), limits(scenario))
+    shown = (cases, axes(scenario), limits(scenario))
 
     def notes() -> list[str]:
         far = extrapolated_note(scenario, asked.catalog)
@@ -287,14 +287,14 @@ def run(asked: Asked) -> None:
         return [*settled, *far, *aged, *asked.notes(), *futures_told(folder)]
 
     def verdict() -> Verdict:
-        return verdict_of(scenario, asked.catalog, summarize(*told), disputes=stored_disputes(folder))
+        return verdict_of(scenario, asked.catalog, summarize(*shown), disputes=stored_disputes(folder))
 
     asked.show(
         lambda out: run_document(scenario, asked.catalog, cases, notes(), out),
         lambda: [
             *headed(verdict(), scenario),
-            terminal_table(*told),
-            *terminal_differences(*told, models_of(scenario, scenario.compare)),
+            terminal_table(*shown),
+            *terminal_differences(*shown, models_of(scenario, scenario.compare)),
             *notes(),
             f"results in {folder}",
         ],
@@ -304,7 +304,7 @@ def run(asked: Asked) -> None:
 
 
 def _run_work(asked: Asked) -> None:
-    """A job, or a queue of jobs, in place of a service."""
+    """Answer `run` for a training job or a queue of jobs."""
     from sim.deliver.jobs import run_work
     from sim.jobs.kinds import kind_of
 
@@ -320,4 +320,4 @@ def _run_work(asked: Asked) -> None:
 
 command("run", run.__doc__, "", _read_run, run)
 for one in QUESTIONS.values():
-    command(one.name, one.__doc__, f"-{one.name}", one.read, partial(answered, one), one.relative)
+    command(one.name, one.__doc__, f"-{one.name}", one.read, partial(answered, one), one.relative_option)

@@ -1,4 +1,4 @@
-"""From a question about a scenario to the folder of its answer: compute, then tables, pictures and page."""
+"""Delivery of an answer to a folder: compute the answer to a question, then write its tables, pictures and page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,12 +28,12 @@ def deliver(
     command: Sequence[str] = ("gpufleet",),
     force: bool = False,
 ) -> Answered:
-    """Answer the *question*, and leave tables and, with *report*, pictures and page in *out*.
+    """Answer the *question*, and write tables and, with *report*, pictures and page to *out*.
 
     Points are kept in `out/points` as they are simulated; the other files are replaced together at the end. Each
     capacity is found to within the fraction *relative*.
     """
-    options = {"relative": relative} if question.relative else {}
+    options = {"relative": relative} if question.relative_option else {}
     told = begin(out, scenario, command, question.name, force, **options)
     remarks = [*question.remarks(scenario), *hostless_notes(scenario, catalog)]
     settled = question.settled(scenario)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Charts = tuple[Sequence[str], Callable[[str], Any]]
-"""Kinds of charts, and a function that can be pickled and draws those of one kind; all kinds for an empty name."""
+"""Kinds of charts, and a picklable function that draws the charts of one kind (of all kinds for an empty name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Task:
 
     @property
     def place(self) -> tuple[Any, Path, Any]:
-        """Catalogue, folder and workplace: what every study takes after the scenario."""
+        """Catalogue, folder and workplace: arguments of every study after the scenario."""
         return self.catalog, self.out, self.workplace
 
 
@@ -43,6 +43,7 @@ class Answered:
     found: Any
     """Return value of the question's `compute`."""
     relative: float
+    """Width of the last bracket in the search for a capacity, as a fraction of the capacity."""
     remarks: Sequence[str] = ()
     """Sentences that the page has beside the findings."""
     resolved: Sequence[Mapping[str, Any]] = ()
@@ -61,8 +62,8 @@ class Question(ABC):
     """Name of the main table, without `.csv`."""
     sheets: Sequence[tuple[str, str]] = ()
     """Further tables that an exported workbook has: (sheet, name of the table)."""
-    relative = False
-    """Whether the width of the search for a capacity can be set."""
+    relative_option = False
+    """Whether the command has --relative, the width of the last bracket in the search for a capacity."""
     fleets_optional = False
     """Whether a scenario with a section `size` needs no fleets of its own."""
     yearly = False
@@ -78,16 +79,16 @@ class Question(ABC):
 
     @abstractmethod
     def why_not(self, scenario: Any) -> Iterable[str]:
-        """Return the reasons why *scenario* has no answer; empty texts do not count."""
+        """Return the reasons why *scenario* has no answer; empty texts are no reasons."""
 
     def ignored(self, scenario: Any, relative: float) -> str:
-        """Return the sentence on sections of *scenario* that are left aside; empty if there are none."""
+        """Return a sentence on the sections of *scenario* that this question ignores; empty if there are none."""
         from sim.report.words.precision import ignored
 
         return ignored(self.name, scenario, self.yearly)
 
     def settled(self, scenario: Any) -> Any:
-        """Return *scenario* as it is simulated and kept."""
+        """Return *scenario* with the changes that this question makes before it is simulated and written."""
         return scenario
 
     @abstractmethod
@@ -99,7 +100,7 @@ class Question(ABC):
         return {}
 
     def fleets(self, found: Any) -> Sequence[Any] | None:
-        """Return the fleets of resolved.yaml; None for those of the scenario."""
+        """Return the fleets of resolved.yaml; None for all fleets of the scenario."""
         return None
 
     def remarks(self, scenario: Any) -> Sequence[str]:
@@ -123,7 +124,7 @@ class Question(ABC):
         """Return the tables and sentences of the terminal, among them *notes*; all results are in *folder*."""
 
     def caveats(self, answer: Answered) -> Sequence[str]:
-        """Return the sentences that the findings of `sim` have beside those of the document."""
+        """Return the sentences that the Python API adds to the findings of the document."""
         return ()
 
     @abstractmethod
@@ -131,7 +132,7 @@ class Question(ABC):
         """Return the charts under the *question* and its answer."""
 
     def unable(self, found: Any) -> Mapping[str, str]:
-        """Return, for each fleet, why it cannot run, or an empty text; nothing where that is part of the answer."""
+        """Return fleet -> reason why it cannot run, empty if it can; {} where the answer itself has the reasons."""
         return {}
 
 
@@ -140,7 +141,7 @@ class _Capacity(Question):
 
     name = main = "capacity"
     sheets = (("Search", "search"),)
-    relative = over_failures = True
+    relative_option = over_failures = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:
         from sim.study.capacity import why_no_capacity
@@ -442,7 +443,7 @@ class _Plan(Question):
     name = "plan"
     main = "summary"
     sheets = (("Months", "plan"),)
-    relative = yearly = True
+    relative_option = yearly = True
 
     def why_not(self, scenario: Any) -> Iterable[str]:
         from sim.study.capacity import why_no_capacity
@@ -509,17 +510,17 @@ class _Plan(Question):
 QUESTIONS: dict[str, Question] = {
     one.name: one for one in (_Capacity(), _Sensitivity(), _Size(), _Breakeven(), _Plan())
 }
-"""Name -> question. A new question: a record here."""
+"""Name -> question, in the order of the commands. A new question gets a record here."""
 
 
-def _charts_of(panels: Sequence[Any], question: str, headline: str, marks: Any) -> Charts:
-    return [one.kind for one in panels], partial(_panels_drawn, panels, question, headline, marks)
+def _charts_of(panels: Sequence[Any], question: str, headline: str, key: Any) -> Charts:
+    return [one.kind for one in panels], partial(_panels_drawn, panels, question, headline, key)
 
 
-def _panels_drawn(panels: Sequence[Any], question: str, headline: str, marks: Any, name: str) -> Any:
+def _panels_drawn(panels: Sequence[Any], question: str, headline: str, key: Any, name: str) -> Any:
     from sim.report.charts.picture import panel_picture
 
-    return panel_picture([one for one in panels if name in ("", one.kind)], question, [headline], marks)
+    return panel_picture([one for one in panels if name in ("", one.kind)], question, [headline], key)
 
 
 def _capacity_drawn(found: Any, rows: Any, axis: Any, slo: Any, question: str, headline: str, _name: str) -> Any:

@@ -15,7 +15,7 @@ from sim.language import N_, _
 from sim.report.charts.layout import Scale
 from sim.report.charts.panels import style
 from sim.report.charts.picture import Mark, picture
-from sim.report.charts.vega_lite import CROSS, SHAPES, PageFigure, expression
+from sim.report.charts.vega_lite import CROSS, MARK_COLOR, SHAPES, PageFigure, expression
 from sim.report.words.text import plain
 
 Marks = Mapping[str, tuple[str, str]]
@@ -55,7 +55,7 @@ def scatter(title: str, subtitle: str, x_label: str, points: Points, marks: Mark
     line = {"type": "line", "strokeWidth": 1, "color": {"expr": "soft"}}
     diagonal = {"data": {"values": [{"x": end, "y": end} for end in ends]}, "mark": line}
     look = {"type": "point", "filled": True, "size": 22, "opacity": 0.5, "shape": {"expr": "datum.shape"}}
-    look |= {"color": {"expr": "palette[datum.color] || datum.color"}, "clip": True}
+    look |= {"color": {"expr": MARK_COLOR}, "clip": True}
     drawn = {"data": {"values": rows}, "mark": look}
     missing = {"type": "text", "text": _("not measured"), "fontSize": 14, "color": {"expr": "soft"}}
     empty = {"data": {"values": [{"x": (low * high) ** 0.5, "y": (low * high) ** 0.5}]}, "mark": missing}

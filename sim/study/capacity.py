@@ -1,4 +1,4 @@
-"""Capacity of a fleet: the highest rate, or number of clients, at which it still meets its service level.
+"""Search for the capacity of a fleet: the highest load at which it still meets its service level.
 
 Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every
 level, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
@@ -51,8 +51,9 @@ ONLY_RAISED = (
 
 
 def precision_of(scenario: Scenario, relative: float) -> Precision:
-    """How exactly `capacity` finds the capacities: as the scenario says, else by default, which is no more exact than
-    the search of one replication, to within the fraction *relative*.
+    """Return the precision of `capacity`: that of the scenario, else the default, which is no finer than *relative*.
+
+    *relative* is the width of the last bracket in the search of one replication, as a fraction of the capacity.
     """
     if scenario.precision is not None:
         return scenario.precision
@@ -62,29 +63,29 @@ def precision_of(scenario: Scenario, relative: float) -> Precision:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The service level, and what there is to meet it with."""
+    """Service level, and the fleet that has to meet it."""
 
     slo: Slo
     fleet: Fleet
     states: ServingStates | None = None
-    """What the fleet has to serve with; None where failures are not asked for."""
+    """States of the fleet under failures; None where failures are not part of the service level."""
 
     @classmethod
     def of(cls, scenario: Scenario, fleet: Fleet, catalog: Catalog) -> "Goal":
-        """That of *fleet*; with `availability` its failures are simulated alone."""
+        """Return the goal of *fleet*. With `slo.availability`, its states under failures are found from its plan."""
         if scenario.slo.availability is None:
             return cls(scenario.slo, fleet)
         plan = resolve(scenario, Case(fleet.name, {}, {}, 0), catalog)
         return cls(scenario.slo, fleet, None if plan.infeasible else serving_states(plan))
 
     def undisturbed(self, case: Case) -> Case:
-        """*case* as it is judged first: with all replicas, which never fail where failures are looked at by state."""
+        """Return *case* as it is judged first: with all replicas, which do not fail if the goal has states."""
         return case if self.states is None else self._in_state(case, self.states.full)
 
     def in_all_states(
         self, case: Case, whole: StoredCase, states: ServingStates
     ) -> Generator[Case, StoredCase, OverFailures]:
-        """Asks for *case* in one state after the other; *whole* is the undisturbed one."""
+        """Yield *case* in one state after the other, and return the attainment; *whole* is the undisturbed case."""
         search = over_failures(states, self.slo.availability or 0.0)
         try:
             counts = next(search)
@@ -107,17 +108,17 @@ MOST_REQUESTS = 20_000
 LEAST_IN_TAIL = 25
 """Requests beyond the percentile, or outside the SLO, that a window must have room for."""
 WARMUP = 0.1
-"""Share of a lengthened horizon that is not measured, at least."""
+"""Smallest share of a lengthened horizon that is not measured."""
 SINGLE_RUN = 0.7
-"""Largest change of a run's capacity with its horizon, over the precision asked for: with five runs that vary by more,
-replications would have to be added that are all too short.
+"""Largest change of a run's capacity with its horizon, over the precision asked for. Five runs that vary by more would
+miss the precision, and further replications would have the same horizon, too short.
 """
 FINEST, COARSEST = 0.05, 0.1
-"""Precision beyond which the horizon is judged no more strictly, and no less: what is left of the bias grows with the
-square of the change.
+"""Bounds of the precision by which a horizon is judged: a finer or coarser one changes nothing, because the remaining
+bias grows with the square of the change.
 """
 LONGEST_STRIDE = 8
-"""Factor by which a horizon is lengthened at once, at most."""
+"""Largest factor by which a horizon is lengthened at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +145,12 @@ class HorizonCheck:
 
     @property
     def _short_by(self) -> float:
-        """Requests that the window needs over those in it [1]."""
+        """Ratio of the requests that the window needs to those in it [1]."""
         return self.least_requests / self.requests if self.requests else float(LONGEST_STRIDE)
 
     @property
     def stride(self) -> int:
-        """Factor to lengthen the horizon by: what noise that falls with its root asks for, a power of two."""
+        """Factor to lengthen the horizon by, a power of two: noise falls with the square root of the horizon."""
         factor = self._short_by
         if isfinite(self.change) and self.allowed:
             factor = max(factor, (self.change / self.allowed) ** 2)
@@ -164,17 +165,17 @@ class HorizonCheck:
         return float(ceil(longer_s / digits) * digits)
 
 
-Runs = Sequence[tuple[float, Sequence[float]]]
-"""(horizon [s], capacity of every run), from the shortest horizon on."""
+HorizonRuns = tuple[float, Sequence[float]]
+"""(horizon [s], capacity of every run)."""
 
 
 def horizon_check(
-    runs: Runs, requests: float | None, levels: Sequence[Slo], tolerance: float, random: bool
+    runs: Sequence[HorizonRuns], requests: float | None, levels: Sequence[Slo], tolerance: float, random: bool
 ) -> HorizonCheck:
-    """Judge the longest of the horizons in *runs*, with *requests* in its window, by the SLOs *levels*.
+    """Judge the last and longest of the horizons in *runs*, with *requests* in its window, by the SLOs *levels*.
 
-    The capacity stands if one run changes by at most the fraction *tolerance*, by less where there are so few runs that
-    their mean is no better known; a fleet without chance has nothing but its bias.
+    The capacity stands if that of one run changes by at most the fraction *tolerance*; with *random* events, by at most
+    SINGLE_RUN times a bounded *tolerance*, and by less below four runs. Without random events the change is bias alone.
     """
     (horizon_s, last), changes = runs[-1], []
     for (shorter_s, before), (longer_s, after) in list(pairwise(runs))[-2:]:
@@ -208,9 +209,12 @@ def _change(before: float, after: float) -> float:
 
 def can_be_lengthened(scenario: Scenario) -> bool:
     """Return whether a longer horizon shows more of the same: not for a trace, a burst, a profile or a schedule."""
-    workload = scenario.workload
-    scheduled = any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
+    workload, scheduled = scenario.workload, _has_schedule(scenario)
     return scenario.horizon_s is not None and workload.stationary and workload.needs_horizon and not scheduled
+
+
+def _has_schedule(scenario: Scenario) -> bool:
+    return any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
 
 
 def at_horizon(scenario: Scenario, horizon_s: float | None) -> Scenario:
@@ -234,7 +238,7 @@ def longest_s(scenario: Scenario, precision: Precision | None, horizon_s: float,
 
 
 WIDEST = 4096.0
-"""The search leaves the load at which it begins by at most this factor either way."""
+"""Largest factor between the first load of a search and any other, up or down."""
 STEP = 2.0
 """Factor between the first loads of a search."""
 NEAR_STEP = 1.15
@@ -262,17 +266,19 @@ class Found:
     fleet: str
     replication: int
     capacity: float
-    """Load between the highest that met the service level and the lowest that did not, a small fraction apart; of
-    neighbouring numbers of clients the former. 0 if the lowest load tried did not meet it, inf if the highest did."""
+    """Load between the highest that met the service level and the lowest that did not, which are a small fraction
+    apart; of neighbouring numbers of clients, the lower. 0 if no load tried met the service level, inf if all did.
+    """
     at: StoredCase | None
-    """Simulated case at that load."""
+    """Simulated case at the load `met`, or a case that cannot run; None if no load met the service level."""
     simulated: int
+    """Number of loads tried."""
     tried: tuple[TriedLoad, ...] = ()
     """Loads simulated during the search, in ascending order."""
     met: float = 0.0
     """Highest load tried that met the service level."""
     over: OverFailures | None = None
-    """Attainment over failures at that load, where the service level asks for it."""
+    """Attainment over failures at the load `met`, if the service level asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,17 +291,17 @@ class Capacity:
     """Half of the 95 % interval, plus the bias left by the finite horizon; None below three replications."""
     found: tuple[Found, ...]
     reason: str = ""
-    """Reason where the fleet has no capacity: the model does not fit."""
+    """Reason why the fleet cannot run; empty if it can."""
     random: bool = True
     """Whether replications differ; without chance there is a single one."""
     check: HorizonCheck | None = None
-    """Check of the horizon; None where the load does not go on for ever."""
+    """Check of the horizon; None where a longer horizon would not show more of the same load."""
     horizon_s: float | None = None
     """Horizon of the runs [s]; None where the scenario has none."""
 
     @property
     def stands(self) -> bool:
-        """Whether the horizon is long enough, as far as one can tell."""
+        """Whether the horizon is long enough; true if it was not checked."""
         return self.check is None or self.check.stands
 
     @property
@@ -320,12 +326,7 @@ class Capacity:
 
 def why_no_capacity(scenario: Scenario) -> str:
     """Return the reason why the scenario has no capacity, with the key to change; empty if it has one."""
-    levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)]
-    return _why_no_load(scenario, levels or [("", scenario.slo)])
-
-
-def _why_no_load(scenario: Scenario, levels: Sequence[tuple[str, Slo]]) -> str:
-    """*levels* are the service levels, each with what stands before its key."""
+    levels = [(f"services.{i}.", one.slo) for i, one in enumerate(scenario.services)] or [("", scenario.slo)]
     try:
         LoadAxis.of(scenario)
     except ValueError as error:
@@ -358,11 +359,13 @@ def why_not_its_mean(scenario: Scenario) -> str:
 
 
 def _sees_whole_days(scenario: Scenario) -> bool:
-    scheduled = any(pool.schedule is not None for fleet in scenario.fleets for pool in fleet.pools)
-    if not scheduled or scenario.horizon_s is None:
-        return not scheduled
-    measured_s = scenario.horizon_s - (0.0 if scenario.warmup_s == "auto" else scenario.warmup_s)
-    return scenario.warmup_s != "auto" and measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
+    """Return whether the window consists of whole days; true for fleets without a schedule."""
+    if not _has_schedule(scenario):
+        return True
+    if scenario.horizon_s is None or scenario.warmup_s == "auto":
+        return False
+    measured_s = scenario.horizon_s - scenario.warmup_s
+    return measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
 
 
 FoundByFleet = dict[str, list[Found]]
@@ -383,8 +386,8 @@ def capacities(
     """Return the capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
 
     The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
-    The scenario's replications, and with a *precision* as many more as it takes, the same number for every fleet that
-    chance has a part in. *progress* counts the searches, one per fleet, replication and horizon.
+    The scenario's replications are searched, and with a *precision* as many more as it needs. Every fleet has the same
+    number; a fleet without random events has one. *progress* counts searches: one per fleet, replication and horizon.
     """
     search = _Search(scenario, catalog, out, workplace, relative, progress, precision)
     try:
@@ -402,7 +405,7 @@ def capacities(
 
 
 def _next_target(precision: Precision | None, known: Sequence[Capacity], have: int) -> int:
-    # replications make no answer better whose horizon is too short
+    # further replications do not improve a capacity whose horizon is too short
     relatives = [one.relative if one.stands else None for one in known]
     if precision is None or all(one is None for one in relatives):
         return have
@@ -426,7 +429,7 @@ class _Search:
         """Scenario at the horizon searched last."""
         self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
         self._relative, self._progress, self._precision = relative, progress, precision
-        # brackets wider than the change that is looked for would hide it, or show one of their own
+        # a bracket wider than the change with the horizon would hide that change, or look like one
         self._bracket = min(relative, FINEST) if can_be_lengthened(scenario) else relative
         self._axis = LoadAxis.of(scenario)
         self._goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
@@ -434,7 +437,7 @@ class _Search:
         self._done = self._total = 0
 
     def run(self, at: Scenario, replications: Iterable[int], near: Mapping[str, Sequence[Found]]) -> FoundByFleet:
-        """Search in *replications* of *at*, each fleet around the capacities that it was *near*."""
+        """Search in *replications* of *at*; the search of a fleet begins at the capacities found before, *near*."""
         self.at = at
         members = [(name, one) for one in replications for name in self._random if one == 0 or self._random[name]]
         starts = {name: _middle([one.capacity for one in found]) for name, found in near.items()}
@@ -451,14 +454,14 @@ class _Search:
         return {name: sorted(found[name], key=lambda one: one.replication) for name in self._random if name in found}
 
     def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
-        """Lengthen the horizon; return what the last one gave, and how much each capacity still changes with it."""
+        """Lengthen the horizon until the capacities stand. Return those of the last horizon, and its checks."""
         scenario = self._scenario
         count = scenario.replications if self._precision is None else max(scenario.replications, FIRST_REPLICATIONS)
         own_s = scenario.horizon_s
         if own_s is None or not can_be_lengthened(scenario):
             return self.run(scenario, range(count), {}), dict.fromkeys(self._random)
         at, found = at_horizon(scenario, own_s / 2), FoundByFleet()
-        runs: dict[str, list[tuple[float, Sequence[float]]]] = {name: [] for name in self._random}
+        runs: dict[str, list[HorizonRuns]] = {name: [] for name in self._random}
         while True:
             found = self.run(at, range(count), found)
             horizon_s = at.horizon_s or own_s
@@ -473,7 +476,7 @@ class _Search:
                 return found, checks
             at = at_horizon(scenario, longer_s)
 
-    def _check(self, fleet: str, runs: Sequence[tuple[float, Sequence[float]]], found: Sequence[Found]) -> HorizonCheck:
+    def _check(self, fleet: str, runs: Sequence[HorizonRuns], found: Sequence[Found]) -> HorizonCheck:
         precision = self._precision
         tolerance = precision.relative if precision else max(Precision().relative, self._relative)
         requests = [one.at.metrics["requests"] for one in found if one.at is not None and one.at.status == "ok"]
@@ -505,7 +508,7 @@ class _Search:
 
 
 def _middle(capacities: Sequence[float]) -> float | None:
-    """Return the median of the *capacities* that are neither 0 nor infinite; None without any."""
+    """Return the median, on a log scale, of the *capacities* that are neither 0 nor infinite; None without any."""
     known = sorted(one for one in capacities if 0 < one < inf)
     return sqrt(known[(len(known) - 1) // 2] * known[len(known) // 2]) if known else None
 
@@ -513,7 +516,7 @@ def _middle(capacities: Sequence[float]) -> float | None:
 def _side_by_side(
     searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
 ) -> Iterator[Found]:
-    """Yield the results of the *searches*, in any order; each goes on as soon as its case is simulated."""
+    """Yield the results of the *searches*, in any order. Each search continues as soon as its case is simulated."""
     waiting: dict[Path, Steps] = {}
     found: list[Found] = []
 
@@ -547,8 +550,9 @@ def _side_by_side(
 def _search(
     axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float, near: float | None = None
 ) -> Steps:
-    """Double or halve the load until the service level is bracketed, then bisect on the logarithm; begin with small
-    steps where the capacity is known to be *near* a load.
+    """Double or halve the load until the capacity is bracketed, then bisect on the logarithm of the load.
+
+    The first steps are small where the capacity is expected *near* a load.
     """
     tried: dict[float, TriedLoad] = {}
     over: dict[float, OverFailures] = {}
@@ -556,12 +560,13 @@ def _search(
 
     def meets(case: StoredCase) -> bool:
         found = over.get(case.axes[axis.label])
-        good = standing(slo, [case.metrics]).good  # where no requests arrive, too
+        good = standing(slo, [case.metrics]).good  # true, too, where no requests arrive
         return good and (found is None or found.meets)
 
     def attempt(load: float) -> Generator[Case, StoredCase, StoredCase]:
         value = axis.value(load)
-        stored = yield goal.undisturbed(case := Case(fleet, {axis.label: value}, axis.overrides(value), replication))
+        case = Case(fleet, {axis.label: value}, axis.overrides(value), replication)
+        stored = yield goal.undisturbed(case)
         if stored.status == "ok":
             if goal.states is not None and standing(slo, [stored.metrics]).good:
                 over[value] = yield from goal.in_all_states(case, stored, goal.states)
@@ -571,7 +576,7 @@ def _search(
             tried[value] = TriedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
         return stored
 
-    # on one grid of loads whatever the scenario's own load is, so the capacity does not depend on it
+    # the grid of loads does not depend on the scenario's own load, so neither does the capacity
     step = STEP if near is None else NEAR_STEP
     start = (near or STEP ** round(log2(axis.start))) * step ** _offset(replication)
     best = yield from attempt(start)
@@ -593,8 +598,9 @@ def _search(
 
 
 def _offset(replication: int) -> float:
-    """Return an offset of the grid of loads between -1/2 and 1/2 by the golden ratio, 0 for the first replication:
-    replications on the same grid would agree by more than their traffic does.
+    """Return the offset of a replication's grid of loads [steps of the grid], between -1/2 and 1/2.
+
+    Multiples of the golden ratio spread the grids: on one grid, capacities would agree more than the traffic does.
     """
     return (replication * (sqrt(5) - 1) / 2 + 0.5) % 1 - 0.5
 

@@ -11,25 +11,27 @@ from sim.workload.tenants import Tenant
 
 @dataclass(frozen=True, slots=True)
 class LoadAxis:
-    """What is raised until the service level breaks."""
+    """Load that the search raises until the fleet misses its service level."""
 
     path: str
-    """Of the load in the scenario; empty where several are raised together."""
+    """Path of the load in the scenario; empty where several loads are raised together."""
     label: str
+    """Name of the load in tables, and the axis of its cases."""
     start: float
     """The scenario's own load; the search begins at the power of two that is nearest to it."""
     whole: bool
-    """Clients come in whole numbers."""
+    """Whether the load is a whole number: of clients."""
     moves: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Where several numbers of the scenario follow the load: path -> (its value at no load, gain per load)."""
+    """Numbers of the scenario that follow the load, if several do: path -> (value at load 0, gain per unit load)."""
     whose: str = ""
-    """The service or tenant whose load it is while the others hold theirs; empty: everybody's."""
+    """Service or tenant whose load is raised while all others keep theirs; empty: the load of all."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> "LoadAxis":
-        """Rate of arrivals, number of clients, or speed of a trace; of several services the chosen one's, else those of
-        all in proportion; of several tenants the chosen one's rate, else that of all. Raises ValueError for a burst,
-        which has no rate.
+        """Return the axis of *scenario*: rate of arrivals, number of clients, or speed of a trace.
+
+        With services or tenants, it is the load of the one that the scenario chooses, else the load of all in
+        proportion. Raises ValueError for a load that cannot be raised, such as a burst, which has no rate.
         """
         if not scenario.services:
             return cls._of(scenario.workload, "", scenario.tenant)
@@ -48,7 +50,7 @@ class LoadAxis:
 
     @classmethod
     def _of(cls, workload: Workload, before: str, tenant: str | None) -> "LoadAxis":
-        """*before* stands before the workload's key."""
+        """Return the axis of *workload*, whose key in the scenario follows the prefix *before*."""
         if workload.trace is not None:
             return cls(f"{before}workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
         loop = workload.closed_loop()
@@ -62,7 +64,7 @@ class LoadAxis:
         return whole if tenant is None else whole._of_tenant(workload.tenants, tenant, before)
 
     def _of_tenant(self, tenants: Sequence[Tenant], name: str, before: str) -> "LoadAxis":
-        """The rate of one of the *tenants*: that of all grows by as much, its share so that the others keep theirs."""
+        """Return the axis of tenant *name*: total rate and shares change so that the other tenants keep their rates."""
         place = next(i for i, one in enumerate(tenants) if one.name == name)
         others = sum(one.share for one in tenants if one.name != name)
         own = self.start * tenants[place].share / (others + tenants[place].share)
@@ -73,11 +75,11 @@ class LoadAxis:
         return LoadAxis("", self.label, own, False, moves, name)
 
     def value(self, load: float) -> float | int:
-        """*load* as the scenario says it."""
+        """Return *load* as the scenario states it: a number of clients is whole and at least 1."""
         return max(1, round(load)) if self.whole else load
 
     def overrides(self, value: float) -> dict[str, float]:
-        """Path -> load of the scenario at *value*."""
+        """Return the overrides of the scenario at the load *value*: path -> number."""
         if self.moves:
             return {path: still + each * value for path, (still, each) in self.moves.items()}
         return {self.path: value}

@@ -20,7 +20,7 @@ def test_a_question_is_a_command_and_a_function(question: Question) -> None:
     assert result._asks is question
     assert inspect.signature(function).return_annotation is result
     has_width = {option.name for option in command.params}, inspect.signature(function).parameters
-    assert ["relative" in names for names in has_width] == [question.relative] * 2
+    assert ["relative" in names for names in has_width] == [question.relative_option] * 2
 
 
 def test_the_help_lists_the_commands_in_order_and_others_last() -> None:

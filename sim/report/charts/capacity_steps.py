@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.language import _
-from sim.report.charts.vega_lite import HEIGHT, PageFigure, config, expression, params
+from sim.report.charts.vega_lite import HEIGHT, MARK_COLOR, PageFigure, config, expression, params
 from sim.report.words.text import plain
 
 
@@ -76,7 +76,7 @@ def _spec(chart: StepChart) -> Spec:
     if chart.elsewhere or chart.short:
         color, opacity = (chart.color, ELSEWHERE) if chart.elsewhere else (SHORT, MISSING)
         areas.append(_area(chart, opacity, [(step.capacity, step.peak) for step in chart.steps], color))
-    fleet, ink = "palette[datum.color] || datum.color", "ink"
+    fleet, ink = MARK_COLOR, "ink"
     lines = [
         _line(chart, [step.capacity for step in chart.steps], fleet, 2.0),
         _line(chart, [step.peak for step in chart.steps], ink, 1.7),
@@ -112,7 +112,7 @@ def _area(chart: StepChart, opacity: float, ends: list[tuple[float, float]], col
         for month, (low, high) in enumerate([*ends, ends[-1]])
     ]
     mark = {"type": "area", "interpolate": "step-after", "clip": True, "opacity": opacity}
-    mark["color"] = {"expr": "palette[datum.color] || datum.color"}
+    mark["color"] = {"expr": MARK_COLOR}
     return {"data": {"values": rows}, "mark": mark, "encoding": {"y2": {"field": "y2"}}}
 
 

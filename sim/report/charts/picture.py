@@ -1,6 +1,6 @@
 """Pictures: the charts of an answer under its question, its verdict and a key, composed as one Vega-Lite specification.
 
-vl-convert draws them without a browser. The charts are those of pages, without what answers to a pointer.
+vl-convert draws them without a browser. The charts are those of pages, without the parts that react to a pointer.
 """
 
 import json
@@ -16,6 +16,7 @@ from sim.report.charts.panels import DASHES, GLYPHS, Panel
 from sim.report.charts.vega_bars import TEXT_SHARE
 from sim.report.charts.vega_lite import (
     CROSS,
+    MARK_COLOR,
     SHAPES,
     SIZES,
     SMALL,
@@ -32,12 +33,12 @@ from sim.report.words.money import symbol
 LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
 """Line styles as characters."""
 SOFT = "#666666"
-"""Colour of what stands for no fleet."""
+"""Colour of marks that stand for no fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One entry of the key: a marker, a line, both, or an area."""
+    """Entry of the key: a marker, a line, both, or an area."""
 
     name: str
     color: str
@@ -46,8 +47,8 @@ class Mark:
     area: float = 0.0
     """Opacity of the area."""
     stands_for: bool = True
-    """Whether it names what a colour stands for, such as a fleet; else it explains a marker or a line, which is hollow
-    or gray.
+    """Whether the entry names the meaning of a colour, such as a fleet. Other entries explain a marker or a line style,
+    with a hollow marker or a gray line.
     """
 
     @property
@@ -59,33 +60,37 @@ class Mark:
 
 
 COLUMNS = 2
+"""Charts side by side, at most."""
 PLOT = SIZES["wide"][0]
-"""Width of a plot area beside another; as in pages, so that texts lie where there is room for them [px]."""
+"""Width of one of two plot areas side by side [px]: that of pages, for which the texts in charts are placed."""
 LEFT, RIGHT = 44.0, 16.0
 """Room for numbers left of a plot area, and for the ends of marks and numbers right of it [px]."""
 CELL = LEFT + PLOT + RIGHT
+"""Width of one of two charts side by side [px]."""
 ABOVE = 10.0
 """Room for marks and labels that reach above a plot area, so that headings of a row are level [px]."""
 GAP, BETWEEN_ROWS, PADDING = 16.0, 26.0, 20.0
+"""Space between charts of a row, between rows, and around the picture [px]."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+"""First bytes of every PNG file."""
 SCALE = 1.5
 """Pixels of a PNG for each pixel of the specification."""
 QUESTION, ANSWER, TITLE = 19.0, 14.0, 15.0
+"""Font sizes of the question, of the answers and of a chart's title [px]."""
 LEADING = 1.3
 """Height of a line of text, in units of the font size."""
 LETTER = 0.5
-"""Mean width of a character of Liberation Sans in units of the font size; in bold print `BOLDER` times that."""
+"""Mean width of a character of Liberation Sans, in units of the font size."""
 BOLDER = 1.12
+"""Width of bold text over that of regular text."""
 MOST_LABEL = 190.0
 """Width of the widest label left of a bar [px]."""
 WIDER = 0.55
-"""Share of a plot area that texts beside bars may take: more than in a page, where all is seen under the pointer."""
+"""Share of a plot area for texts beside bars; larger than in a page, where a tooltip shows a text in full."""
 MARK_STEP, MARK_LINE = 24.0, 22.0
 """Room for the mark before an entry of the key, and the height of its lines [px]."""
-
-
 EDGE: Spec = {"width": 0, "height": 0, "data": {"values": []}, "mark": "point", "encoding": {}}
-"""First view of each row: Vega aligns rows at the plot area of their first view, whatever stands left of it."""
+"""Empty first view of each row: Vega aligns rows at the plot areas of their first views, whatever their labels."""
 
 
 class Chart:
@@ -99,21 +104,21 @@ class Chart:
         """Vega-Lite specification, which Altair and the Vega editor read."""
 
     def save(self, path: str | Path, scale: float = SCALE) -> None:
-        """Write the picture to *path* in the form of its suffix: .png, .svg or .pdf.
+        """Write the picture to *path* in the format of its suffix: .png, .svg or .pdf.
 
         *scale* is the number of pixels of a PNG for each pixel of the specification, which is some 1,100 pixels wide.
         Raises ValueError for another suffix.
         """
-        form = Path(path).suffix.lower().removeprefix(".")
-        if form not in ("png", "svg", "pdf"):
+        format = Path(path).suffix.lower().removeprefix(".")
+        if format not in ("png", "svg", "pdf"):
             raise ValueError(f"{path}: a picture is saved as .png, .svg or .pdf")
-        Path(path).write_bytes(self._drawn(form, **({"scale": scale} if form == "png" else {})))
+        Path(path).write_bytes(self._drawn(format, **({"scale": scale} if format == "png" else {})))
 
-    def _drawn(self, form: str, **options: Any) -> bytes:
+    def _drawn(self, format: str, **options: Any) -> bytes:
         text = json.dumps(self.spec, ensure_ascii=False)
         report_missing(text)
-        drawn = getattr(converter(), f"vegalite_to_{form}")(text, **options)
-        return drawn.encode() if isinstance(drawn, str) else _packed(drawn) if form == "png" else bytes(drawn)
+        drawn = getattr(converter(), f"vegalite_to_{format}")(text, **options)
+        return drawn.encode() if isinstance(drawn, str) else _packed(drawn) if format == "png" else bytes(drawn)
 
     def _repr_png_(self) -> bytes:
         return self._drawn("png", scale=SCALE)
@@ -126,7 +131,7 @@ class Chart:
 
 
 def _packed(png: bytes) -> bytes:
-    """Return the same picture *png* in a third of the bytes: vl-convert compresses for speed."""
+    """Return the picture *png* compressed for size: vl-convert compresses for speed, to three times the bytes."""
     chunks, at = [], len(SIGNATURE)
     while at < len(png):
         length = int.from_bytes(png[at : at + 4])
@@ -204,7 +209,7 @@ def _left(spec: Spec) -> float:
 
 
 def _still(layer: Spec) -> Spec:
-    """Return *layer* without what is seen under a pointer only, and without texts of narrow pages."""
+    """Return *layer* without marks that only a pointer shows, and without the texts of narrow pages."""
     if str(layer["mark"].get("opacity", "")).startswith("{'expr': 'hovered"):
         return {}
     rows = [row for row in layer["data"]["values"] if row.get("layout") != "narrow" and row.get("shape") != ""]
@@ -215,7 +220,7 @@ def _still(layer: Spec) -> Spec:
 
 
 def _with_width(part: Any, width: float) -> Any:
-    """Return *part* of a specification with *width* in the expressions that name the width of a page's chart."""
+    """Return *part* of a specification with the number *width* in place of the signal `width` in its expressions."""
     if isinstance(part, dict):
         found = {name: _with_width(one, width) for name, one in part.items()}
         if isinstance(found.get("expr"), str):
@@ -226,7 +231,7 @@ def _with_width(part: Any, width: float) -> Any:
 
 
 def _head(width: float, question: str, answers: Sequence[str], note: str, key: Sequence[Mark]) -> list[Spec]:
-    """Return the view above the charts, at fixed places; empty without texts and key."""
+    """Return the view above the charts, with texts and key at fixed places; no view without texts and key."""
     texts: list[Spec] = []
     y = 0.0
     for text, size, color in [(question, QUESTION, "ink"), *((one, ANSWER, "soft") for one in answers),
@@ -244,7 +249,7 @@ def _head(width: float, question: str, answers: Sequence[str], note: str, key: S
 
 
 def _texts(rows: list[Spec]) -> Spec:
-    """Return the layer of texts at places in pixels."""
+    """Return the layer of the texts in *rows*, at places in pixels."""
     mark = {"type": "text", "align": "left", "baseline": "top", "text": {"expr": "datum.t"}, "tooltip": None}
     mark |= {"fontSize": {"expr": "datum.size"}, "fontWeight": {"expr": "datum.weight"}}
     mark["color"] = {"expr": "datum.tone == 'ink' ? ink : datum.tone == 'soft' ? soft : words[datum.tone]"}
@@ -284,27 +289,25 @@ def _key(width: float, top: float, key: Sequence[Mark]) -> tuple[list[Spec], lis
     return list(filter(None, (_areas(areas), _rules(rules), _points(points)))), names, y + MARK_LINE * bool(key)
 
 
-COLOR = {"expr": "palette[datum.color] || datum.color"}
-
-
 def _points(rows: list[Spec]) -> Spec:
     mark = {"type": "point", "filled": False, "size": 62, "strokeWidth": 1.8, "opacity": 1}
     mark |= {
         "shape": {"expr": "datum.shape"},
-        "stroke": COLOR,
-        "fill": {"expr": f"datum.good ? {COLOR['expr']} : paper"},
+        "stroke": {"expr": MARK_COLOR},
+        "fill": {"expr": f"datum.good ? {MARK_COLOR} : paper"},
         "tooltip": None,
     }
     return {"data": {"values": rows}, "mark": mark} if rows else {}
 
 
 def _rules(rows: list[Spec]) -> Spec:
-    mark = {"type": "rule", "strokeWidth": 2.2, "color": COLOR, "strokeDash": {"expr": "datum.dash"}, "tooltip": None}
+    mark = {"type": "rule", "strokeWidth": 2.2, "color": {"expr": MARK_COLOR}}
+    mark |= {"strokeDash": {"expr": "datum.dash"}, "tooltip": None}
     ends = {"x2": {"field": "x2"}}
     return {"data": {"values": rows}, "mark": mark, "encoding": ends} if rows else {}
 
 
 def _areas(rows: list[Spec]) -> Spec:
-    mark = {"type": "rect", "color": COLOR, "opacity": {"expr": "datum.opacity"}, "tooltip": None}
+    mark = {"type": "rect", "color": {"expr": MARK_COLOR}, "opacity": {"expr": "datum.opacity"}, "tooltip": None}
     ends = {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
     return {"data": {"values": rows}, "mark": mark, "encoding": ends} if rows else {}

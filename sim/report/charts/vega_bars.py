@@ -5,7 +5,7 @@ from typing import Any
 
 from sim.language import _
 from sim.report.charts.tornado import SideBar
-from sim.report.charts.vega_lite import PageFigure, config, params
+from sim.report.charts.vega_lite import MARK_COLOR, PageFigure, config, params
 from sim.report.words.text import plain
 
 ROW = 26
@@ -32,7 +32,7 @@ def _spec(bars: Sequence[SideBar], unit: str, base: float) -> dict[str, Any]:
     texts["encoding"] = {"x": {"field": "at", "type": "quantitative"}}
     line = {"data": {"values": [{"x": base}]}, "mark": {"type": "rule", "color": {"expr": "ink"}}}
     line["encoding"] = {"y": {"value": 0}, "y2": {"value": "height"}}
-    mark = {"type": "bar", "height": 16, "cursor": "pointer", "color": {"expr": "palette[datum.color] || datum.color"}}
+    mark = {"type": "bar", "height": 16, "cursor": "pointer", "color": {"expr": MARK_COLOR}}
     mark["opacity"] = {"expr": "picked && datum.fleet && picked != datum.fleet ? 0.15 : 1"}
     mark["stroke"] = {"expr": "hovered == datum.key ? ink : null"}
     axis = {"title": unit, "tickCount": 6, "grid": True, "labelExpr": "format(datum.value, ',.6~r')"}

@@ -75,6 +75,8 @@ def expression(show: Callable[[float], str]) -> str:
     return known.get(show, known[plain])
 
 
+MARK_COLOR = "palette[datum.color] || datum.color"
+"""Expression for the colour of a mark: the theme's colour of that name, else the colour itself."""
 FADED = 0.1
 Spec = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""From a fleet to its plan: every id a sourced value, memory laid out, step time built, prices found.
+"""Resolution of a fleet to its plan: ids become sourced values, memory, step times, power and prices are computed.
 
 A plan lists the sourced values that it rests on, and only those: a flag on an unused value would be noise. Values of
 a computed step time are read off the inputs of its roofline, which `roofline_inputs` puts together.
@@ -405,10 +405,15 @@ def _power_facts(prefix: str, pool: BoundPool, catalog: Catalog) -> Iterator[Fac
 
 
 SAMPLED_REQUESTS = 1000
+"""Requests that are drawn to estimate the mean context."""
 NOT_OF_FLEETS = ("name", "question", "seed", "replications", "slo", "horizon_s", "warmup_s", "sweep")
-"""Keys of a scenario that no fleet's plan depends on; nor does it on the arrivals of the workload."""
+"""Keys of a scenario that no fleet's plan depends on. The arrivals of the workload are further ones."""
 MOST_PLANS = 50
 """Plans of fleets that are kept for each catalogue."""
+_OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
+    "workload": {*Workload.model_fields} - {"arrivals"}
+}
+"""Keys of a scenario that the plan of a fleet depends on, as pydantic's `include`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,11 +437,10 @@ _PLANS: WeakKeyDictionary[Catalog, dict[str, FleetPlan]] = WeakKeyDictionary()
 def resolve_fleet(
     scenario: Experiment, fleet: Fleet, catalog: Catalog, models: Sequence[Sequence[BoundPool]] | None = None
 ) -> FleetPlan:
-    """Return the plan of *fleet*, made once while all that it rests on stays the same: its scenario's keys, the files
-    that they name, and the *catalog*. A fleet with policies of the user's own is planned anew each time.
+    """Return the plan of *fleet*, from a cache if its keys, the files that they name and the *catalog* are unchanged.
 
-    *models* are the bound models of each pool where the caller has them already. Raises CostError with every price
-    that is missing.
+    A fleet with user-defined policies is planned anew each time. *models* are the bound models of each pool, if the
+    caller has them already. Raises CostError that lists every missing price.
     """
     alone = scenario.model_copy(update={"fleets": (fleet,)})
     said = alone.model_dump(mode="json", exclude_unset=True, include=_OF_FLEETS)
@@ -450,11 +454,6 @@ def resolve_fleet(
             del plans[next(iter(plans))]
         plans[key] = plan
     return plans[key]
-
-
-_OF_FLEETS: dict[str, Any] = dict.fromkeys(Experiment.model_fields.keys() - {*NOT_OF_FLEETS}, True) | {
-    "workload": {*Workload.model_fields} - {"arrivals"}
-}
 
 
 def _planned(
@@ -515,14 +514,14 @@ def _planned(
 
 
 def pool_models(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> list[BoundPool]:
-    """*pool* bound, with each model that its services run; raises as `bind` does."""
+    """Return *pool*, bound to each model that its services run. Raises the errors of `bind`."""
     return models_of(scenario, fleet, pool, catalog) if pool.services else [bind(scenario, fleet, pool, catalog)]
 
 
 def _shared(
     scenario: Experiment, pool: Pool, models: Sequence[BoundPool], plan: PoolPlan, servers: float, catalog: Catalog
 ) -> tuple[PoolPlan, str]:
-    """*plan*, of the first of the *models* of *pool*, with the others; why they cannot start together, if so."""
+    """Return the *plan* of the first of *models* with the others added, and why they cannot start together, if so."""
     if len(models) == 1:
         return plan, ""
     settings = [_fit_settings(one, _workload_of(scenario, one)) for one in models]
@@ -543,7 +542,7 @@ def _grid_facts(carbon: CarbonPlan | None) -> Iterator[Fact]:
 
 
 def pool_names(bound: Sequence[BoundPool]) -> list[str]:
-    """The given names, else the GPU's id, numbered where several pools would be called the same."""
+    """Return the names of the pools: as given, else the GPU's id, numbered where several pools would have it."""
     wanted = [pool.spec.name or (pool.gpu.id if pool.gpu else "pool") for pool in bound]
     return [
         name if pool.spec.name or wanted.count(name) == 1 else f"{name}-{wanted[:i].count(name) + 1}"
@@ -557,7 +556,7 @@ def _workload_of(scenario: Experiment, pool: BoundPool) -> Workload:
 
 
 def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
-    """Keywords of `fit` and `what_fits`."""
+    """Return keyword arguments of `fit` and `what_fits`."""
     batching, layout = pool.batching, pool.layout
     settings: dict[str, Any] = {
         "tensor_parallel_size": layout.tensor_parallel_size,
@@ -593,7 +592,7 @@ def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
 
 
 def _usual_context(workload: Workload) -> int:
-    """Mean prompt + output [tokens], of the trace or of requests drawn for the purpose."""
+    """Return the mean length of prompt and output together [tokens], of the trace or else of sampled requests."""
     if workload.trace is not None:
         requests = workload.trace.requests(None)
         prompts, outputs = requests.prompt_tokens, requests.output_tokens
@@ -603,14 +602,14 @@ def _usual_context(workload: Workload) -> int:
 
 
 def _memory_fit(pool: BoundPool, settings: dict[str, Any]) -> MemoryFit | None:
-    """None where there is no model or no GPU: then the scenario gives the block pool itself."""
+    """Return the memory of one replica; None without a model or GPU, where the scenario gives the block pool itself."""
     if pool.gpu is None or pool.model is None or pool.quantization is None:
         return None
     return fit(pool.gpu, pool.model, pool.quantization, pool.engine, **settings)
 
 
 def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any], catalog: Catalog) -> str:
-    """Why the pool cannot start, and what would; empty if it can. An explicit block pool is taken at its word."""
+    """Return why the pool cannot start, and what would; empty if it can. An explicit block pool is not checked."""
     if pool.gpu is not None and pool.engine.vendors and pool.gpu.vendor not in pool.engine.vendors:
         return f"{pool.engine.name} does not run on {pool.gpu.name}"
     slots = isinstance(pool.batching, Slots)
@@ -695,7 +694,7 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
 def _with_drafts(
     pool: BoundPool, roofline: Roofline, built: RooflineStepTime, catalog: Catalog
 ) -> RooflineStepTime | Drafting | DraftModel:
-    """*built* with the passes that draft tokens, where any do."""
+    """Return *built* with the passes that draft tokens; *built* itself without a draft model."""
     drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
     if drafts is None or drafts.method == "ngram":
         return built
@@ -706,7 +705,7 @@ def _with_drafts(
 
 
 def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
-    """The scheduler's limits with the block pool and the longest request that the memory leaves."""
+    """Return the scheduler's limits with the block pool and the longest request for which the memory has room."""
     batching = pool.batching
     blocks, longest = (memory.num_gpu_blocks, memory.max_model_len) if memory else (0, 0)
     if isinstance(batching, Slots) and _has_too_many_slots(pool, memory):
@@ -715,13 +714,13 @@ def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
 
 
 def _has_too_many_slots(pool: BoundPool, memory: MemoryFit | None) -> bool:
-    """Whether the memory holds fewer slots than are wanted; a cache that they share holds any number of them."""
+    """Return whether the memory holds fewer slots than are wanted; a unified cache holds any number of slots."""
     shared = isinstance(pool.batching, Slots) and pool.batching.kv_unified
     return memory is not None and not shared and memory.num_gpu_blocks < (pool.batching.max_num_seqs or 1)
 
 
 def _slots_refusal(pool: BoundPool, memory: MemoryFit) -> str:
-    """Slots that the operator asked for are all reserved or the engine does not start."""
+    """Return why the slots that the scenario asks for do not fit; empty if they do, or if it asks for no number."""
     if pool.spec.batching.max_num_seqs is None or not _has_too_many_slots(pool, memory):
         return ""
     slots, context = pool.batching.max_num_seqs, pool.batching.max_model_len

@@ -1,6 +1,6 @@
-"""Metrics of money, site energy and greenhouse gases: all that follows from a case's quantities, prices and terms.
+"""Metrics of money, site energy and greenhouse gases, which follow from a case's quantities, prices and terms.
 
-No function here needs the simulation: the same functions price a stored case anew.
+None of these functions needs a simulation: `gpufleet price` applies them to stored cases.
 """
 
 from functools import partial
@@ -19,19 +19,20 @@ from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER
 KWH = "kWh"
 IDLE = ("idle", "unused", "unused commitment")
 """Phases of the ledger that the idle tax sums."""
-OF_GHG = ("operational_kg_co2e", "embodied_kg_co2e")
+GREENHOUSE_GASES = ("operational_kg_co2e", "embodied_kg_co2e")
+"""Figures that a total of greenhouse gases sums."""
 
 
+site = partial(metric, group="site power", part="site")
+
+
+@site("facility_power_w_mean", "W", "mean power at the site's meter: that of the servers times PUE",
+      heading="power", brief="power [kW]", paired=True)  # fmt: skip
 def _facility_w(run: MeasuredRun) -> float | None:
     """Return the mean power at the site's meter [W]; None where a GPU's power is not known."""
     if not run.powered:
         return None
     return sum(one.server_energy_j for one in run.inside) / run.window_s * run.plan.pue
-
-
-site = partial(metric, group="site power", part="site")
-site("facility_power_w_mean", "W", "mean power at the site's meter: that of the servers times PUE",
-     heading="power", brief="power [kW]", paired=True)(_facility_w)  # fmt: skip
 
 
 @site("energy_kwh", "kWh", "energy at the site's meter in the window")
@@ -80,7 +81,7 @@ def _phase_usd_per_h(run: MeasuredRun) -> dict[str, float]:
 
 @of_money("energy_usd")
 def _energy_usd(run: MeasuredRun) -> dict[str, float]:
-    """Return what is paid per kWh, by phase [USD]."""
+    """Return the cost that is charged per kWh, by phase [USD]."""
     at_tariff = {row.component for row in run.ledger.rows if row.unit == KWH}
     return {name: amount / NANO_PER_USD for name, amount in run.ledger.by_phase(at_tariff).items()}
 
@@ -97,18 +98,18 @@ waste("preemption_waste_usd_per_h", "USD/h", "the part that goes into computing 
 
 @of_money("peak_usd", optional=True)
 def _peak_usd(run: MeasuredRun) -> float | None:
-    """Return what is paid for the month's peak [USD], where anything is: a year pays it for its highest load."""
+    """Return the cost of charges on the month's peak [USD]; None without such charges."""
+    # kept apart from the other costs, because a year pays it for its highest load
     if not run.costs.by_peak:
         return None
     by_component = run.ledger.by_component()
-    return (
-        sum(by_component[name] for name in {one.component for one in run.costs.charges if one.by_peak}) / NANO_PER_USD
-    )
+    components = {one.component for one in run.costs.charges if one.by_peak}
+    return sum(by_component[name] for name in components) / NANO_PER_USD
 
 
 @of_money("api_usd")
 def _api_usd(run: MeasuredRun) -> float | None:
-    """Return what the tokens of the window would have cost at the API that the scenario compares with [USD]."""
+    """Return the price of the window's tokens at the API that the scenario compares with [USD]."""
     api = run.costs.api
     if api is None:
         return None
@@ -118,7 +119,7 @@ def _api_usd(run: MeasuredRun) -> float | None:
 @of_money("calendar_usd", optional=True)
 def _calendar_usd(run: MeasuredRun) -> float | None:
     """Return the cost at the mean prices of the year [USD]; None where prices do not differ by the hour."""
-    if run.plan.service:  # what depends on the peak of all services cannot be taken from one
+    if run.plan.service:  # charges on the peak of all services cannot be computed from one service
         return None
     averaged = run.costs.averaged(by_hour=run.plan.load_by_hour)
     if all(one is other for one, other in zip(averaged.charges, run.costs.charges, strict=True)):
@@ -128,7 +129,7 @@ def _calendar_usd(run: MeasuredRun) -> float | None:
 
 
 def _in_currency(name: str, run: MeasuredRun) -> Any:
-    """Return what *name* is of the report's currency; None where that is the US dollar."""
+    """Return the attribute *name* of the report's currency; None where the report is in US dollars."""
     return None if run.costs.currency == "USD" else getattr(run.costs, name)
 
 
@@ -178,8 +179,9 @@ def _embodied_kg(run: MeasuredRun) -> float:
     return run.plan.carbon.embodied_kg_per_h * (run.end_s - run.start_s) / SECONDS_PER_HOUR
 
 
-carbon("kg_co2e_per_h", "kg/h", "both per hour", average=Ratio(OF_GHG, "window_h"))
-carbon("kg_co2e_per_million_output_tokens", "kg", "both over output tokens", average=Ratio(OF_GHG, "output_tokens"),
+carbon("kg_co2e_per_h", "kg/h", "both per hour", average=Ratio(GREENHOUSE_GASES, "window_h"))
+carbon("kg_co2e_per_million_output_tokens", "kg", "both over output tokens",
+       average=Ratio(GREENHOUSE_GASES, "output_tokens"),
        heading="CO2e per million output tokens", brief="CO2e [kg per million]")  # fmt: skip
 carbon("kg_co2e_per_million_tokens", "kg", "both over prompt and output tokens",
-       average=Ratio(OF_GHG, "total_tokens"))  # fmt: skip
+       average=Ratio(GREENHOUSE_GASES, "total_tokens"))  # fmt: skip

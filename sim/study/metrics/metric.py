@@ -1,8 +1,7 @@
-"""Registration of metrics: a function of a measured run, with the column of summary.csv that shows its value.
+"""Registration of metrics: functions of a measured run, and the columns of summary.csv that show their values.
 
-The modules of the subjects (`requests`, `machines`, `bill`) register their metrics here. The order of summary.csv, the
-tables of a report, the paired differences, the documentation and the stored figures of a case are read off the
-registrations.
+The modules `requests`, `machines` and `bill` register their metrics here. The order of summary.csv, the tables of a
+report, the paired differences, the documentation and the stored figures of a case follow from the registrations.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +38,7 @@ SHOWN_GROUPS = (
 
 
 class Format(NamedTuple):
-    """How the values of a column are shown: factor from the column's unit, unit beside the heading, style."""
+    """Display of a column's values: unit beside the heading, factor from the column's unit to that unit, style."""
 
     unit: str = ""
     scale: float = 1.0
@@ -58,11 +57,11 @@ FORMATS = {
     "USD": Format("", 1.0, "money"),
     "kg": Format("kg", 1.0, "steady"),
 }
-"""Unit of a column (of a rate: what is counted) -> how it is shown, where the registration does not say."""
+"""Unit of a column (of a rate: its numerator) -> format of the column, unless its registration gives another one."""
 
 
 def format_of(unit: str) -> Format:
-    """Return how values in *unit* are shown. Raises ValueError for a unit without a format."""
+    """Return the format of values in *unit*. Raises ValueError for a unit without a format."""
     found = FORMATS.get(unit.partition("/")[0])
     if found is None:
         raise ValueError(f"unit {unit!r} has no format: give format=Format(...), or add the unit to FORMATS")
@@ -75,17 +74,17 @@ class Column:
 
     name: str
     unit: str
-    """Empty for text and counts; `share` of one."""
+    """Base unit; empty for text and counts, `share` for a fraction of one."""
     meaning: str
     group: str
     average: Average = MEAN
-    """How the column comes from the replications of a point."""
+    """Function that makes the column of the replications of a point."""
     head: str = ""
     """Heading in the tables of report.html; empty: not shown there."""
     brief: str = ""
     """Heading in the terminal, with the unit shown there; empty: not shown."""
     paired: bool = False
-    """Whether paired.csv has its differences between fleets."""
+    """Whether paired.csv has the differences of the column between fleets."""
     format: Format = field(default=Format(), kw_only=True)
 
     @property
@@ -104,10 +103,10 @@ class Column:
 
 
 class MeasuredRun:
-    """A simulated case in its window: what metrics are computed from.
+    """Simulated case within its measured window: the argument of every metric.
 
-    Metrics that prices move are computed again where a stored case is priced anew, which has meters and a bill but no
-    requests: to them the run is *billed*, without a cohort.
+    `gpufleet price` computes metrics that depend on prices again, from a stored case that has meters and a bill but no
+    requests: such a run is *billed*, and its cohort cannot be read.
     """
 
     def __init__(self, result: CaseResult, *, billed: bool = False) -> None:
@@ -121,7 +120,7 @@ class MeasuredRun:
 
     @cached_property
     def cohort(self) -> Cohort:
-        """Requests that arrived in the window. Raises ValueError for metrics that prices move."""
+        """Requests that arrived in the window. Raises ValueError for a *billed* run."""
         if self._billed:
             raise ValueError(
                 "a metric that prices move rests on meters and bill alone: a case priced anew has no requests"
@@ -135,18 +134,18 @@ class MeasuredRun:
 
     @property
     def ledger(self) -> Ledger:
-        """Bill of a run that has one."""
+        """Bill of the run; the run must have one."""
         assert self.result.ledger is not None
         return self.result.ledger
 
     @property
     def costs(self) -> CostPlan:
-        """Charges of a run that has a bill."""
+        """Charges of the run; the run must have a bill."""
         assert self.plan.costs is not None
         return self.plan.costs
 
     def count(self, which: NDArray[np.bool_]) -> int:
-        """Return the number of requests of the window among *which*."""
+        """Return the number of requests that arrived in the window and for which *which* is true."""
         return int((self.cohort.measured & which).sum())
 
     @cached_property
@@ -180,7 +179,7 @@ class MeasuredRun:
         return all(pool.power is not None for pool in self.plan.pools)
 
     def once(self, function: "Callable[[MeasuredRun], T]") -> T:
-        """Return *function* of this run, computed for the first of the metrics that need it."""
+        """Return the value of *function* for this run, computed at the first call and shared by all metrics."""
         if function not in self._known:
             self._known[function] = function(self)
         found: T = self._known[function]
@@ -191,16 +190,20 @@ class MeasuredRun:
         return sum(getattr(one, meter) for one in self.meters)
 
 
+Function = Callable[[MeasuredRun], Any]
+"""Metric or figure as a function of a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Figures of a case that are stored together, and missing together."""
 
     there: Callable[[MeasuredRun], bool] = lambda run: True
-    """Whether a run has them."""
+    """Whether a run has these figures."""
     billed: bool = False
-    """Whether site, prices and terms move them."""
+    """Whether site, prices and terms change these figures."""
     missing: Mapping[str, Any] = field(default_factory=dict)
-    """What is stored where a run has none of them."""
+    """Figures that are stored in place of the missing ones, where a run has none of this part."""
 
 
 PARTS = {
@@ -220,21 +223,22 @@ PARTS = {
 
 
 class Figure(NamedTuple):
-    """A registered function and the part of the stored figures that its value belongs to."""
+    """Registered function, with the part of the stored figures that its value belongs to."""
 
-    function: Callable[[MeasuredRun], Any]
+    function: Function
     part: str
     optional: bool
-    """Whether nothing is stored where the value is None."""
+    """Whether a value of None is left out of the stored figures."""
 
 
-Function = Callable[[MeasuredRun], Any]
 REGISTERED: dict[str, Column] = {}
+"""Name -> column of summary.csv, in the order of registration."""
 FIGURES: dict[str, Figure] = {}
+"""Name -> stored figure of a case, with or without a column."""
 
 
 def figure(name: str, part: str, *, optional: bool = False) -> Callable[[Function], Function]:
-    """Register the decorated function as the figure *name* of every case: stored, without a column of its own."""
+    """Register the decorated function as the figure *name*, which is stored for every case and has no column."""
 
     def register(function: Function) -> Function:
         if name in FIGURES:
@@ -266,23 +270,23 @@ def metric(
     column
         Name in summary.csv.
     unit
-        Base unit; empty for text and counts, `share` for a fraction of one. Its format is that of FORMATS.
+        Base unit; empty for text and counts, `share` for a fraction of one. FORMATS gives its usual format.
     description
         Meaning, for the documentation: no full stop.
     group
-        Group of GROUPS, at whose end the column stands.
+        Group of GROUPS; the column is added at the end of the group.
     part
-        Part of PARTS that the figure belongs to: when a run has it, and whether prices move it.
+        Part of PARTS that the figure belongs to; it says which runs have the figure, and whether prices change it.
     average
-        How the column comes from the replications: Mean, Share, Ratio, ...
+        Function that makes the column of the replications of a point: Mean, Share, Ratio, ...
     heading, brief
         Headings in the tables of report.html and in the terminal; empty: not shown there.
     paired
         Whether paired.csv has differences between fleets.
     format
-        How values are shown, where it is not as others in this unit.
+        Format of the values, where it differs from the usual format of the unit.
     optional
-        Whether nothing is stored where the function returns None.
+        Whether a value of None is left out of the stored figures.
 
     Raises
     ------
