@@ -19,6 +19,7 @@ from babel.messages.extract import extract
 
 from sim.cli import app
 from sim.cli.help import texts
+from sim.cost.operations import Operations
 from sim.language.sentences import LEAST
 from sim.message import parsed
 from sim.study.metrics.columns import COLUMNS
@@ -215,3 +216,5 @@ def _of_tables() -> Iterator[Message]:
         for head in (column.head, column.brief):
             if head.strip():
                 yield Message(head, "", "sim/study/metrics")
+    for name in Operations.model_fields:
+        yield Message(name.replace("_", " "), "", "sim/cost/operations.py")

@@ -180,20 +180,10 @@ def number(value: Any) -> str:
 
 
 COMPONENTS = (
-    *(N_("GPU capital"), N_("server capital"), N_("network storage"), N_("spares"), N_("sales tax"), N_("deployment")),
-    *(
-        N_("decommissioning"),
-        N_("rent"),
-        N_("rental"),
-        N_("commitment"),
-        N_("unused commitment"),
-        N_("energy"),
-        N_("electricity"),
-        N_("demand"),
-    ),
-    *(N_("hosting"), N_("maintenance"), N_("software"), N_("staff"), N_("failures"), N_("egress"), N_("carbon")),
+    *(N_("GPU capital"), N_("server capital"), N_("rent"), N_("rental"), N_("commitment"), N_("unused commitment")),
+    *(N_("energy"), N_("electricity"), N_("demand"), N_("hosting"), N_("carbon")),
 )
-"""Of the bill."""
+"""Components of the bill beside those of `operations`, whose names are the keys of that section."""
 PHASES = (N_("booting"), N_("prefill"), N_("decode"), N_("recompute"), N_("idle"), N_("serving"))
 CAUSES = (N_("compute"), N_("memory"), N_("attention"), N_("link"), N_("host"), N_("overhead"), N_("load"))
 """What a step spends its time on."""
