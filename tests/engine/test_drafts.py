@@ -9,7 +9,6 @@ from reference_drafts import DraftReference
 from reference_drafts_ahead import AsyncDraftReference
 from reference_engine import drain
 
-from sim import steptime
 from sim.batching.limits import Speculative
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.limits import RankLimits
@@ -18,6 +17,7 @@ from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.pool import Acceptance
 from sim.records import Request
+from sim.steptime.affine import Affine
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -82,7 +82,7 @@ def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahea
     limits = RankLimits(
         40, 4, 4, 64, 100, draft_tokens=3, accepts=lambda request, tokens: 3, batches_in_flight=1 + ahead
     )
-    model = steptime.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
+    model = Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
     requests = [Request(0, 0.0, 1, 9), Request(1, 0.005, 1, 2), Request(2, 0.005, 2, 1)]
     engine = AsyncEngine(model, limits, AsyncDraftRank) if ahead else VllmEngine(model, limits, DraftRank)
     drain(engine, requests)
@@ -98,7 +98,7 @@ def test_whom_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead()
     limits = RankLimits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)
     requests = [Request(0, 0.0, 8, 9), Request(1, 0.0, 8, 6), Request(2, 0.03, 8, 8)]
     engine = AsyncEngine(
-        steptime.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0), limits, AsyncDraftRank
+        Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0), limits, AsyncDraftRank
     )
     drain(engine, requests)
     # 26 ms of prompts, 18, 18, 26 with the last prompt and the second once more, 18 with the first once more, 14, 14
