@@ -22,8 +22,8 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fidelity.calibration import calibrate
 from sim.fidelity.fit import adjusted, calibration_of
 from sim.fidelity.prediction import prepared
-from sim.fleet import RunningFleet
-from sim.steptime import Factor
+from sim.fleet.fleet import RunningFleet
+from sim.steptime.calibration import Factor
 
 GPU, HOST, LINK = "rtx-pro-6000-server", "engines.vllm-0.14", "links.pcie5-x16"
 SLOW = {"memory_efficiency": 0.9, f"{LINK}.latency": 1.75, f"{LINK}.time_per_byte": 1.75} | {

@@ -27,8 +27,8 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fidelity.calibration import calibrate, factors
 from sim.fidelity.fit import adjusted
 from sim.fidelity.prediction import prepared
-from sim.fleet import RunningFleet
-from sim.steptime import Calibration
+from sim.fleet.fleet import RunningFleet
+from sim.steptime.calibration import Calibration
 
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
 TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)

@@ -21,7 +21,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fidelity.calibration import NothingToFit, calibrate
 from sim.fidelity.fit import adjusted
 from sim.fidelity.prediction import Prediction, prepared, simulate
-from sim.steptime import Calibration
+from sim.steptime.calibration import Calibration
 
 JUDGED = {
     "throughput": ("output_tok_s", "total_tok_s", "req_s"),

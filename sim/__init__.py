@@ -23,7 +23,7 @@ for money. Imports go one way only:
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
     catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
-    engine -> {records, units, rng}
+    engine -> {batching, records, units, rng}
     study -> benchdata -> catalogue
     {cli serve api deliver report scenario} -> language -> message
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan, Ledger, RequestUse, request_costs
 from sim.cost.charge import Paid
-from sim.fleet import run_fleet
+from sim.cost.cost_plan import CostPlan
+from sim.cost.ledger import Ledger, RequestUse, request_costs
+from sim.fleet.fleet import run_fleet
 from sim.fleet.services import Parts, parts_of
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog

@@ -2,10 +2,32 @@
 
 import random
 from math import isnan
+from typing import Any
 
 from hypothesis import strategies as st
 
+from sim.batching import EngineOptions
+from sim.engine.limits import RankLimits
 from sim.records import Batch, Leap, Request
+
+OPTIONS = {
+    "reserve_full_isl": "scheduler_reserve_full_isl",
+    "preemption_threshold": "priority_scheduling_preemption_threshold",
+    "batch_wait_steps": "batch_wait_timeout_iters",
+    "max_prefill_tokens": "max_num_batched_tokens",
+}
+"""Name of a limit in the reference engines -> option of the scheduler, where they differ."""
+
+
+def rank_limits(*sizes: int, **values: Any) -> RankLimits:
+    """Return the limits of a rank from the same keywords that the reference engines take."""
+    own = {name: value for name, value in values.items() if name in RankLimits.__dataclass_fields__}
+    given = {OPTIONS.get(name, name): value for name, value in values.items() if name not in own}
+    if given.pop("longest_prefix_first", False):
+        given["schedule_policy"] = "lpm"
+    assert given.keys() <= EngineOptions.model_fields.keys(), given
+    return RankLimits(*sizes, options=EngineOptions.model_construct(**given), **own)
+
 
 BASE, PER_TOKEN, PER_CONTEXT = 2.0**-6, 2.0**-12, 2.0**-20
 

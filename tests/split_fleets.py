@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sim.catalogue.catalog import load_catalog
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from small_scenario import SMALL
 
-from sim.catalogue.catalog import data_root, load_catalog
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.data_folder import data_root
 from sim.infile import Outside, confined, confined_also, json_objects, opened, why_outside, write_below
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load

@@ -19,14 +19,17 @@ from statistics import median
 import numpy as np
 from scipy.optimize import least_squares
 
-from sim.catalogue.catalog import Catalog, UnknownId, load_catalog
-from sim.catalogue.kernel import SlowCards
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.data_folder import UnknownId
+from sim.catalogue.engine import SlowCards
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind
-from sim.scenario.resolving.facts import roofline_inputs
+from sim.scenario.resolving.resolve import roofline_inputs
 from sim.scenario.schema import Scenario
-from sim.steptime import Roofline, RooflineInputs
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 START = np.log([5e-5, 1.2, 1.0])
 HBM = ("a100", "h100", "h200", "b200", "v100", "a30")
@@ -81,7 +84,7 @@ def step_s(inputs: RooflineInputs, context: int, theta: np.ndarray, slow: float 
     if inputs.quantization.id.startswith("gguf"):
         kernel = kernel.model_copy(update={"weight_time_factor": fitted(weight_factor)})
     trial = replace(inputs, engine=engine.model_copy(update={"overheads": overheads}), kernel=kernel)
-    return Roofline().build(trial).leap(Batch(decode_seqs=1, sampled_seqs=1, kv_tokens=context)).first_s
+    return RooflineStepTime(Roofline(), trial).leap(Batch(decode_seqs=1, sampled_seqs=1, kv_tokens=context)).first_s
 
 
 def fitted(value: float) -> Value:

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.quantization import native_quantization
-from sim.memory import MemoryFit, fit
+from sim.memory.fit import MemoryFit, fit
 from sim.units import GIB
 
 TABLE = Path(__file__).parent / "kv_capacity.csv"

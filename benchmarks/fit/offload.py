@@ -24,9 +24,11 @@ from sim.catalogue.engine import EngineOffload
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.scenario.resolving.bind import bind
-from sim.scenario.resolving.facts import roofline_inputs
+from sim.scenario.resolving.resolve import roofline_inputs
 from sim.scenario.schema import Scenario
-from sim.steptime import Roofline, RooflineInputs
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 ROWS = Path(__file__).with_name("offload.csv")
 FITTED = (("llama.cpp", "memory_efficiency"), ("llama.cpp", "expert_memory_efficiency"),
@@ -52,7 +54,7 @@ class Run:
         """Tokens per second, with other figures of the engine if given."""
         assert self.inputs.host is not None
         host = replace(self.inputs.host, use=use or self.use)
-        steptime = Roofline(in_process=True).build(replace(self.inputs, host=host))
+        steptime = RooflineStepTime(Roofline(in_process=True), replace(self.inputs, host=host))
         tokens = int(self.row["tokens"])
         if self.row["phase"] == "decode":
             return 1 / steptime.leap(Batch(decode_seqs=1, kv_tokens=tokens // 2, sampled_seqs=1)).first_s

@@ -14,7 +14,10 @@ import pandas as pd
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.records import Batch
-from sim.steptime import Roofline, RooflineInputs, RooflineStepTime, load_coefficients
+from sim.steptime.coefficients import load_coefficients
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 CARDS = {"RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000"}
 MODELS = {"Llama-3.1-8B": "llama3.1-8b", "Qwen3-32B": "qwen3-32b", "Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b"}
@@ -58,7 +61,7 @@ def _steptime(catalog: Catalog, gpu: str, model: str, ranks: int) -> RooflineSte
         coefficients=load_coefficients(catalog.root / "steptime.yaml"),
         tensor_parallel_size=ranks,
     )
-    return Roofline().build(inputs)
+    return RooflineStepTime(Roofline(), inputs)
 
 
 def _judged(table: pd.DataFrame, steptime: RooflineStepTime) -> pd.DataFrame:

@@ -11,11 +11,12 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+from sim.catalogue.engine import family_of
 from sim.catalogue.value import Value
-from sim.fidelity.names import family_of
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime import RooflineInputs
 from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.roofline import RooflineStepTime
 from sim.yamlio import read
 
 PRIORS = Path(__file__).with_name("priors.yaml")
@@ -137,7 +138,7 @@ def with_parameters(plan: CasePlan, priors: Priors, theta: Mapping[str, float]) 
     """*plan* with the step time and the time per request that *theta* gives."""
     pool = plan.pools[0]
     inputs = _inputs(pool.steptime.inputs, priors, theta)  # type: ignore[attr-defined]
-    steptime = pool.steptime.spec.build(inputs)  # type: ignore[attr-defined]
+    steptime = RooflineStepTime(pool.steptime.spec, inputs)  # type: ignore[attr-defined]
     request_s = 0.0
     if pool.request_overhead_s:
         request_s = steptime.spec.request_overhead_s(

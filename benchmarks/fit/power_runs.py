@@ -17,8 +17,11 @@ from sim.fidelity.names import NotCovered, match
 from sim.fidelity.prediction import campaigns_of
 from sim.power import unpacks
 from sim.records import Batch
-from sim.steptime import Roofline, RooflineInputs, load_coefficients
 from sim.steptime.attention import window_of
+from sim.steptime.coefficients import load_coefficients
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 SOURCES = ("argonne_power", "mlenergy_v2", "mlenergy_v3")
 CHECKED = ("gemma3-12b", "gemma3-27b", "llama4-scout", "starcoder2-15b")
@@ -84,7 +87,8 @@ class Server:
             shares.append((compute, memory, busy, linked))
             return 1.0
 
-        steptime = self.spec.build(
+        steptime = RooflineStepTime(
+            self.spec,
             RooflineInputs(
                 gpu=self.gpu,
                 model=padded(self.weights, self.model),
@@ -98,7 +102,7 @@ class Server:
                 serial_stages=self.stages > 1,
                 enable_expert_parallel=self.experts,
                 load=note,
-            )
+            ),
         )
         slower, tokens = step_s / steptime.leap(step).first_s, step.decode_seqs + step.prefill_tokens
         compute, memory, busy, linked = shares[-1]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.engine.protocol import ReplicaEngine
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine
 from sim.records import Batch, FleetLog, Request
 from sim.scenario.resolving.resolved import CasePlan

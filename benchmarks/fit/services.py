@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from services_out import draw, write_data
 
-from sim.batchtime import Factors, batch_time_s, speed_of, work_of
+from sim.batchtime.roofline import Factors, batch_time_s, speed_of, work_of
 from sim.benchdata.mlperf import read_mlperf
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.services import Case, NotCovered, case_of, load_benchmarks, metrics_of

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from record import Steps
 
-from sim.fidelity.names import family_of
-from sim.steptime import RooflineStepTime
-from sim.steptime.attention_heads import OneCall
+from sim.catalogue.engine import family_of
+from sim.steptime.attention import OneCall
 from sim.steptime.gemm import Product
+from sim.steptime.roofline import RooflineStepTime
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]

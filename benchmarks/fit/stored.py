@@ -20,8 +20,8 @@ from parameters import (
 )
 
 from sim.catalogue.catalog import Catalog
+from sim.catalogue.engine import family_of
 from sim.catalogue.value import Value
-from sim.fidelity.names import family_of
 from sim.steptime.coefficients import Coefficients, load_coefficients
 
 Figure = Callable[[str], float]

@@ -46,10 +46,11 @@ from rows import judged, publisher, publisher_of, read_rows
 
 from sim.benchdata import BenchRow, read_benchmarks
 from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.engine import family_of
 from sim.catalogue.model import params_total
 from sim.catalogue.quantization import native_quantization
 from sim.fidelity.bench_scenario import layout
-from sim.fidelity.names import NotCovered, family_of, match
+from sim.fidelity.names import NotCovered, match
 from sim.fidelity.prediction import campaigns_of
 from sim.study.confidence import COLUMNS, MARKS, Entry, Setting, link_class, mark_of, model_kind
 

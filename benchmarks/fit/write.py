@@ -19,7 +19,7 @@ from parameters import (
     Priors,
 )
 
-from sim.fidelity.names import family_of
+from sim.catalogue.engine import family_of
 
 NEARLY_ONE = 0.98
 """A share that is as good as 1."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
-from sim.catalogue.catalog import CatalogError, UnknownId
+from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.deliver.folder import FolderBusy, FolderRefused
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.study.execution.cases import WorkerLost

@@ -49,11 +49,11 @@ class QuestionResult(Result):
             self._refuse_unable(reasons)
 
 
-Asked = TypeVar("Asked", bound=QuestionResult)
+R = TypeVar("R", bound=QuestionResult)
 
 
 def _answer(
-    result: type[Asked],
+    result: type[R],
     scenario: Given,
     values: Values | None,
     replications: int | None,
@@ -63,7 +63,7 @@ def _answer(
     force: bool,
     quiet: bool,
     relative: float = RELATIVE,
-) -> Asked:
+) -> R:
     """Answer the question of *result*; the arguments are those of its function."""
     asks = result._asks
     prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=asks.read)

@@ -15,10 +15,11 @@ from sim.deliver.jobs import run_work
 from sim.deliver.run import futures_told, price_run, run_scenario
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
-from sim.report.charts.panels import Panel, panels_of
-from sim.report.charts.picture import Chart, curves
+from sim.report.charts.panels import Panel
+from sim.report.charts.picture import Chart
+from sim.report.charts.sweep_panels import curves, panels_of
 from sim.report.export.stored_answer import read_run
-from sim.report.json_document import run_document
+from sim.report.run.json_document import run_document
 from sim.report.run.terminal import brief_table
 from sim.report.words.money import showing
 from sim.report.words.precision import precision_notes

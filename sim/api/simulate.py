@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 from sim.api.errors import Infeasible
 from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import given, plain
 from sim.scenario.reading.load import load

@@ -5,7 +5,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BeforeValidator, Field
 
 from sim.batching.limits import QueueLimits
-from sim.batching.policies import Dynamic, OfEngine, PrefillFirst, Reserve, Slots, Static, Vllm
+from sim.batching.policies import Dynamic, EngineOptions, OfEngine, PrefillFirst, Reserve, Slots, Static, Vllm
 from sim.batching.registered import RegisteredBatching
 from sim.registry import Registry
 
@@ -51,6 +51,7 @@ __all__ = [
     "POLICIES",
     "Batching",
     "Dynamic",
+    "EngineOptions",
     "OfEngine",
     "PrefillFirst",
     "QueueLimits",

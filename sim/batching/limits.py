@@ -152,6 +152,11 @@ class VllmLimits(QueueLimits):
     its data-parallel ranks. Left out: no limit."""
 
     @property
+    def reserves_all_tokens(self) -> bool:
+        """Whether a request joins only once the KV blocks of all its tokens are free."""
+        return self.scheduler_reserve_full_isl is not False
+
+    @property
     def limits_its_queue(self) -> bool:
         """Whether its server refuses requests."""
         return self.max_num_queued_reqs is not None or self.max_num_queued_tokens is not None

@@ -231,7 +231,13 @@ class Dynamic(Spec):
         return self
 
 
-class OfEngine(VllmLimits, PrefillFirstLimits, ReserveLimits, SlotLimits):
+class EngineOptions(VllmLimits, PrefillFirstLimits, ReserveLimits, SlotLimits):
+    """Options of every policy: a scheduler reads its own of them, and the others have their defaults."""
+
+    policy: str = ""
+
+
+class OfEngine(EngineOptions):
     """The engine's own policy, with its own defaults for what is left out: what a pool without a policy gets. An option
     that the engine does not know is refused once the engine is known.
     """

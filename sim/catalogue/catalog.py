@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sim import yamlio
+from sim.catalogue.data_folder import CatalogError, UnknownId, data_root
 from sim.catalogue.drafter import Drafter
 from sim.catalogue.engine import Engine, at_version, family_of, outside, version_of
 from sim.catalogue.failure_rate import FailureRate
 from sim.catalogue.gpu import Gpu
-from sim.catalogue.hf_config import is_config, model_from_config
+from sim.catalogue.hf_config.load import is_config, model_from_config
 from sim.catalogue.kernel import Kernel
 from sim.catalogue.link import Link
 from sim.catalogue.market import Grid, Offer, PriceList
@@ -42,8 +43,6 @@ _SINGULAR = {
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """What the catalogue holds: the folders of data/."""
 _ANY_MODEL: TypeAdapter[Model | OtherModel] = TypeAdapter(AnyModel)
-SHOWN = 60
-"""Characters of a name in a message."""
 _LONGEST_ID = 100
 LEAST_PART = 3
 """Characters of a name or word that is looked for inside of others."""
@@ -56,37 +55,6 @@ _RELEASE = re.compile(r"(.*?)[\s_=:@-]*v?(\d+(?:\.\d+)+[a-z0-9.+-]*)")
 _AS_OF = re.compile(r"\bas_of: (\d{4}-\d{2}-\d{2})\b")
 _NAME = re.compile(r"^name: (.+)$", re.MULTILINE)
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-
-
-class UnknownId(ValueError, KeyError):
-    """A name that the catalogue does not know; `suggestions` are the ids that come nearest."""
-
-    def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
-        self.kind, self.name, self.suggestions = kind, name, suggestions
-        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
-        shown = name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..."
-        super().__init__(f"unknown {kind} {shown!r}{hint}")
-
-    def __str__(self) -> str:
-        return str(self.args[0])  # a KeyError would quote it
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.kind, self.name, self.suggestions)
-
-
-class CatalogError(ValueError):
-    """A data file that does not say what it should: one line an error, `file:line: path: message`."""
-
-
-def data_root() -> Path:
-    """Folder of the catalogue: inside the installed package, else at the repository root. Raises FileNotFoundError."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "data", package.parent / "data"):
-        if (folder / "sources.yaml").is_file():
-            return folder
-    raise FileNotFoundError(
-        f"no catalogue: neither {package / 'data'} nor {package.parent / 'data'} holds sources.yaml"
-    )
 
 
 def load_catalog(root: Path | None = None) -> "Catalog":

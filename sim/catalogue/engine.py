@@ -11,7 +11,6 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from sim.catalogue.gpu import Gpu, Vendor
-from sim.catalogue.kernel import DefaultTiles, FastExperts, SlowCards, SlowProducts, SlowWeights
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Positive, Spec
@@ -107,6 +106,76 @@ class HostWeights:
             head=on_gpu == 0,
             embedding=True,
         )
+
+
+class SlowCards(Spec):
+    """Cards whose memory the engine's kernels keep less busy than others'."""
+
+    gpus: tuple[str, ...]
+    """Beginnings of GPU ids."""
+    factor: Value
+    """On the time to read weights."""
+
+    def holds(self, gpu: Gpu) -> bool:
+        """Whether *gpu* is one of them."""
+        return gpu.id.startswith(self.gpus)
+
+
+class SlowWeights(Spec):
+    """A format whose dense weights the engine's kernels read more slowly on graphics cards of the Blackwell family."""
+
+    kernel: str
+    """Its id in data/kernels."""
+    factor: Value
+    """On the time to read weights."""
+
+
+class SlowProducts(Spec):
+    """A format in which the engine's dense products take longer on B200, B300 and their kin than elsewhere."""
+
+    kernel: str
+    """Its id in data/kernels."""
+    factor: Value
+    """On the time of their arithmetic."""
+
+
+class FastExperts(Spec):
+    """Grouped products that the engine runs with faster kernels on B200, B300 and their kin than it has for others."""
+
+    kernel: str
+    """Their id in data/kernels."""
+    versions: str
+    """Releases that do."""
+    factor: Value
+    """On the time of their arithmetic."""
+
+
+class TunedTiles(Spec):
+    """Shapes of grouped products that an engine's release carries tuned tiles for."""
+
+    experts: int
+    """On a GPU."""
+    widths: tuple[int, ...] = ()
+    """Inner widths of an expert on a GPU; none: all."""
+    gpus: tuple[str, ...]
+    """Beginnings of GPU ids."""
+
+    def holds(self, gpu: Gpu, experts: int, width: float) -> bool:
+        """Whether *experts* of that *width* on *gpu* are among them."""
+        return experts == self.experts and gpu.id.startswith(self.gpus) and (not self.widths or width in self.widths)
+
+
+class DefaultTiles(Spec):
+    """Grouped products over experts whose shape nobody tuned for the card: the tiles are small for any shape."""
+
+    kernel: str
+    """The experts' format, by its id in data/kernels."""
+    architectures: tuple[str, ...]
+    """`Gpu.architecture`, on which that was measured to matter."""
+    factor: Value
+    """On the time of their arithmetic, against tuned tiles."""
+    tuned: tuple[TunedTiles, ...]
+    """Which do not have them."""
 
 
 class Overheads(Spec):

@@ -67,6 +67,9 @@ def _known_code(value: Any) -> Any:
 CurrencyCode = Annotated[str, BeforeValidator(_known_code)]
 
 
+USD = "USD"
+
+
 class Offer(Spec):
     """One price, by one seller, at one date, in its own currency."""
 

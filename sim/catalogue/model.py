@@ -1,37 +1,560 @@
-"""A model of any kind: a language model, or a network that answers in one pass per sample (`kind: other`).
+"""Models: language models, and networks that answer in one pass per sample (`kind: other`).
 
 Dimensions are in data/models/<id>.yaml, or in a Hugging Face config.json. Parameters, bytes and arithmetic all follow
 from the list of weight matrices that `matrices` draws up.
 """
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from sim.catalogue.language_model import (
-    CompressedAttention,
-    Heads,
-    Indexer,
-    LinearAttention,
-    Matrix,
-    Mla,
-    Model,
-    Moe,
-    Role,
-    activations_per_token,
-    entries_per_token,
-    index_key_bytes,
-    kv_bytes_per_token,
-    kv_bytes_per_token_layer,
-    kv_elements_per_token_layer,
-    kv_share,
-    matrices,
-    params_active,
-    params_total,
-    state_bytes,
-)
-from sim.catalogue.value import Value
-from sim.spec import Count, Spec
+from sim.catalogue.value import Sourced, Value
+from sim.spec import Count, Spec, WholeNumber
+from sim.units import BITS_PER_BYTE
+
+
+class Heads(Spec):
+    """Query heads that share keys and values in groups."""
+
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    value_head_dim: Count | None = None
+    """None: as wide as keys."""
+    keys_are_values: bool = False
+    """Keys and values are one projection, normed apart: both stand in the cache (Gemma 4)."""
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a head's value."""
+        return self.value_head_dim or self.head_dim
+
+
+class Mla(Spec):
+    """Multi-head latent attention (DeepSeek)."""
+
+    q_lora_rank: Count | None
+    kv_lora_rank: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    v_head_dim: Count
+
+
+class LinearAttention(Spec):
+    """A state per value head instead of a cache."""
+
+    rule: Literal["gated_delta", "kda", "mamba2"] = "gated_delta"
+    """Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), Kimi Delta Attention with a gate per channel (2510.26692), or
+    Mamba-2 (2405.21060): its groups are the key heads, its states' size is that of a key.
+    """
+    key_heads: Count
+    value_heads: Count
+    key_head_dim: Count
+    value_head_dim: Count
+    low_rank_gate: bool = False
+    """KDA's output gate goes through the size of a key, as its decay does (Kimi-Linear)."""
+    whole_decay: bool = False
+    """KDA's decay does not (Ling 3)."""
+    state_bits: Literal[16, 32] = 32
+    """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
+    beside_heads: bool = False
+    """The same layers have heads and a cache, too (Falcon-H1)."""
+
+
+class CompressedAttention(Spec):
+    """One KV head whose entries stand for several tokens, and a window of single ones (DeepSeek-V4's CSA and HCA)."""
+
+    q_lora_rank: Count
+    o_lora_rank: Count
+    o_groups: Count
+    """Groups of heads that are projected down apart, to `o_lora_rank` each."""
+    window: Count
+    """Last tokens that every layer attends to one by one."""
+    rope_head_dim: Count = 64
+    """Numbers of an entry that carry its position; they stay at 16 bit where the others are stored in 8."""
+    fine_layers: WholeNumber
+    """Layers with an entry for `fine_ratio` tokens, of which the indexer chooses (CSA)."""
+    coarse_layers: WholeNumber
+    """Layers with an entry for `coarse_ratio` tokens, all of which are read (HCA); those left have the window only."""
+    fine_ratio: Count = 4
+    coarse_ratio: Count = 128
+    streams: Count = 1
+    """Copies of the residual that hyper-connections mix around each block."""
+
+
+class Indexer(Spec):
+    """Scores all tokens before attention reads the best of them: DeepSeek Sparse Attention, MiniMax M3."""
+
+    heads: Count
+    head_dim: Count
+    best_tokens: Count
+    """That a query attends to."""
+    sparse_layers: Count
+    """Layers that attend to the best tokens only; the others attend to all."""
+    indexing_layers: Count
+    """Of those, layers that score tokens; each other one takes what a layer before it has chosen (GLM-5.2)."""
+    of_latents: bool = False
+    """Queries come from the latent of MLA's queries, and every rank scores for all heads; else heads are split."""
+    key_bits: Literal[8, 16] = 8
+    """Of a number in the cache of keys; with 8 bits each key has a 32-bit scale."""
+    tokens_per_key: Count = 1
+    """Tokens that share a key, where they share an entry of the cache (DeepSeek-V4)."""
+    block_tokens: Count = 1
+    """Tokens that are chosen together, by the best score among them."""
+
+
+class Moe(Spec):
+    """Mixture of experts."""
+
+    experts: Count
+    experts_per_token: Count
+    moe_intermediate: Count
+    shared_experts: WholeNumber = 0
+    """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
+    shared_expert_gate: bool = False
+    """A gate on what the shared experts answer: one column beside the router (Qwen2-MoE and later)."""
+    latent: WholeNumber = 0
+    """Width that routed experts read and write, between a projection down and one up; 0: the model's own (Kimi-K3)."""
+    dense_layers: WholeNumber = 0
+    """Leading layers, of those with a feed-forward block, where it is an ordinary one."""
+
+    @model_validator(mode="after")
+    def _enough_experts(self) -> Self:
+        if self.experts_per_token > self.experts:
+            raise ValueError(f"{self.experts_per_token} of {self.experts} experts for each token")
+        return self
+
+
+class Model(Spec):
+    """A language model. Dimensions as in its config; parameters are counted from them."""
+
+    kind: Literal["language"] = "language"
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    hf_id: str = ""
+    family: str = ""
+    """Groups sizes and tunings that share an architecture (validation groups by it)."""
+    dimensions: Sourced
+    """Where the figures below come from."""
+    layers: Count
+    hidden: Count
+    intermediate: Count
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    value_head_dim: Count | None = None
+    """Of values, where they are not as wide as keys (MiMo-V2); without latents."""
+    vocab: Count
+    max_context: Count
+    native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
+    native_quantization: str = ""
+    """Id of the format that the published weights have, where `native_dtype` does not tell it; empty: it does."""
+    published_nvfp4: str = ""
+    """Id of the format that the published checkpoint called NVFP4 has, which tables of runs mean; empty: nvfp4 in all
+    linear layers."""
+    gated_mlp: bool = True
+    """SwiGLU-like: three matrices instead of two."""
+    tie_embeddings: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    """A norm over each query and key head."""
+    linear_bias: bool = False
+    """Every linear layer has a bias, not only query, key and value."""
+    norm_bias: bool = False
+    """LayerNorm with a shift instead of RMSNorm."""
+    norms_per_layer: Count = 2
+    learned_positions: WholeNumber = 0
+    """Rows of a learned position embedding (OPT, GPT-3)."""
+    moe: Moe | None = None
+    mla: Mla | None = None
+    sliding_window: Count | None = None
+    sliding_window_layers: WholeNumber = 0
+    """Layers that see only the last `sliding_window` tokens."""
+    whole_heads: Heads | None = None
+    """Heads of the layers that see all tokens, where those with a window have others (Gemma 4); None: the same."""
+    linear_attention_layers: WholeNumber = 0
+    """Layers whose state does not grow with the context."""
+    linear_attention: LinearAttention | None = None
+    """Dimensions of those layers; left out: taken as those of the others."""
+    layers_without_feed_forward: WholeNumber = 0
+    """Of stacks of single blocks (Nemotron-H): there `layers` are those that attend or have a state."""
+    compressed: CompressedAttention | None = None
+    indexer: Indexer | None = None
+    """Chooses the tokens that sparse attention reads."""
+    attention_sinks: bool = False
+    """Every head has a learned score that no token gets (gpt-oss)."""
+    attention_output_gate: bool = False
+    """A gate as wide as the queries on the output of (full) attention."""
+    params_quoted: Value | None = None
+    params_active_quoted: Value | None = None
+
+    @model_validator(mode="after")
+    def _enough_layers(self) -> Self:
+        if self.cached_layers < 1:
+            raise ValueError(f"no layer attends, and none keeps a cache: {self.linear_attention_layers} have states")
+        if self.sliding_window_layers > self.cached_layers:
+            raise ValueError(f"{self.sliding_window_layers} layers with a window of {self.cached_layers}")
+        if self.expert_layers < 0 and self.moe is not None:
+            raise ValueError(f"{self.moe.dense_layers} dense layers of {self.feed_forward_layers}")
+        return self
+
+    @property
+    def cached_layers(self) -> int:
+        """Layers with heads, which keep a cache."""
+        beside = self.linear_attention is not None and self.linear_attention.beside_heads
+        return self.layers if beside else self.layers - self.linear_attention_layers
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with routed experts."""
+        return 0 if self.moe is None else self.feed_forward_layers - self.moe.dense_layers
+
+    @property
+    def feed_forward_layers(self) -> int:
+        """Layers with a feed-forward block."""
+        return self.layers - self.layers_without_feed_forward
+
+    def attends_by(self, whole: bool = False) -> Heads:
+        """Heads of a layer that sees all tokens (*whole*), or of one with a window where those have others."""
+        if whole and self.whole_heads is not None:
+            return self.whole_heads
+        return Heads(
+            heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim, value_head_dim=self.value_head_dim
+        )
+
+
+CONVOLUTION_ROWS, CONVOLUTION_BYTES = 3, 2
+"""Last inputs that a convolution of width 4 before a linear layer keeps, and the bytes of a number."""
+INDEX_SCALE_BYTES = 4
+"""One 32-bit scale for an indexer's key in 8 bits."""
+
+
+class Scale(NamedTuple):
+    """A factor that so many numbers in 8 bit share."""
+
+    numbers: int
+    bytes: int
+
+
+LATENT_SCALE = Scale(128, 4)
+"""Of DeepSeek-V3.2's latents."""
+ENTRY_SCALE = Scale(64, 1)
+"""Of DeepSeek-V4's entries: 7 for 448 numbers, and a byte that fills the eighth place."""
+
+
+def kv_elements_per_token_layer(model: Model, whole: bool = False) -> int:
+    """Numbers that one token leaves in one attention layer's cache: all KV heads, MLA's latent and rope key, or an
+    entry that is key and value at once. *whole*: in a layer that sees all tokens, where those have heads of their own.
+    """
+    if model.mla is not None:
+        return model.mla.kv_lora_rank + model.mla.qk_rope_head_dim
+    if model.compressed is not None:
+        return model.head_dim
+    by = model.attends_by(whole)
+    return by.kv_heads * (by.head_dim + by.value_dim)
+
+
+def kv_bytes_per_token_layer(model: Model, element_bytes: float = 2, whole: bool = False) -> float:
+    """Bytes of those numbers. Sparse attention stores latents and entries in 8 bit with their scales and leaves what
+    carries the position at 16 bit: 656 bytes a token of DeepSeek-V3.2, 584 an entry of V4 (vLLM's fp8_ds_mla).
+    """
+    if element_bytes == 1 and model.indexer is not None and model.indexer.of_latents:
+        if model.mla is not None:
+            numbers, exact, scale = model.mla.kv_lora_rank, model.mla.qk_rope_head_dim, LATENT_SCALE
+            return numbers + numbers / scale.numbers * scale.bytes + 2 * exact
+        if model.compressed is not None:
+            numbers, exact, scale = model.head_dim, model.compressed.rope_head_dim, ENTRY_SCALE
+            return (numbers - exact) + (numbers / scale.numbers) * scale.bytes + 2 * exact
+    return kv_elements_per_token_layer(model, whole) * element_bytes
+
+
+def kv_share(model: Model, tensor_parallel_size: int, whole: bool = False) -> float:
+    """Part of a layer's cache that a rank holds: latents whole, KV heads split as far as there are any."""
+    kv_heads = model.attends_by(whole).kv_heads
+    return 1.0 if model.mla is not None else max(1, kv_heads // tensor_parallel_size) / kv_heads
+
+
+def entries_per_token(model: Model) -> float:
+    """Entries in the caches of all layers for one token of a long context, windows beside compressed entries aside."""
+    if (compressed := model.compressed) is not None:
+        return compressed.fine_layers / compressed.fine_ratio + compressed.coarse_layers / compressed.coarse_ratio
+    return model.cached_layers
+
+
+def index_key_bytes(model: Model) -> float:
+    """Bytes that one token leaves in the keys of one indexer, whole on every rank; 0 without indexers."""
+    indexer = model.indexer
+    if indexer is None:
+        return 0.0
+    scale = INDEX_SCALE_BYTES if indexer.key_bits == BITS_PER_BYTE else 0
+    return (indexer.head_dim * indexer.key_bits / BITS_PER_BYTE + scale) / indexer.tokens_per_key
+
+
+def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
+    """Bytes that one token leaves in the cache of a single GPU, all layers whose cache grows or slides [bytes]."""
+    cached = kv_bytes_per_token_layer(model, element_bytes) * entries_per_token(model)
+    if model.whole_heads is not None:
+        layers = model.cached_layers - model.sliding_window_layers
+        more = [kv_bytes_per_token_layer(model, element_bytes, whole) for whole in (True, False)]
+        cached += layers * (more[0] - more[1])
+    return cached + (index_key_bytes(model) * model.indexer.indexing_layers if model.indexer else 0.0)
+
+
+def state_bytes(model: Model) -> int:
+    """State and convolution of one layer for one sequence, all heads; 0 without such layers [bytes]."""
+    linear = model.linear_attention
+    if linear is None:
+        return 0
+    values = linear.value_heads * linear.value_head_dim
+    inputs = 2 * linear.key_heads * linear.key_head_dim + values
+    return (
+        values * linear.key_head_dim * linear.state_bits // BITS_PER_BYTE
+        + inputs * CONVOLUTION_ROWS * CONVOLUTION_BYTES
+    )
+
+
+Role = Literal["embedding", "lm_head", "attention", "mlp", "shared_expert", "expert", "router", "vector"]
+Split = Literal["outputs", "inputs", "kv_heads", "vocab", "none"]
+
+
+COMPRESSOR_WIDTHS = 4
+"""Widths of an entry that a compressor with overlap computes for each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Equal weight matrices of a model, `inputs` x `outputs` parameters each.
+
+    A layer from `first_layer` up to, not including, `last_layer` holds `per_layer` of them; outside the layers
+    (embedding, LM head) both are 0. `split` says how tensor parallelism cuts them: along outputs (column parallel),
+    inputs (row parallel), by KV heads (replicated beyond their number), along the vocabulary, or not at all.
+    """
+
+    name: str
+    role: Role
+    inputs: int
+    outputs: int
+    split: Split
+    first_layer: int = 0
+    last_layer: int = 0
+    per_layer: int = 1
+    kv_heads: int = 0
+    """Parts of a split by KV heads; 0: as many as the model has."""
+
+    @property
+    def count(self) -> int:
+        """How many there are in the whole model."""
+        return self.per_layer * max(1, self.last_layer - self.first_layer)
+
+    @property
+    def params(self) -> int:
+        """Parameters of all of them."""
+        return self.inputs * self.outputs * self.count
+
+
+@lru_cache(maxsize=64)
+def matrices(model: Model) -> tuple[Matrix, ...]:
+    """All weights of *model*, alike ones together. Biases and norms are `vector` rows."""
+    found = [Matrix("embed_tokens", "embedding", model.vocab, model.hidden, "vocab"), *_attention(model)]
+    if model.learned_positions:
+        found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, "none"))
+    moe = model.moe
+    sparse_from = model.layers - model.expert_layers
+    if sparse_from > model.layers_without_feed_forward:
+        found += _feed_forward(model, "mlp", model.intermediate, (model.layers_without_feed_forward, sparse_from))
+    if moe is not None:
+        span = (sparse_from, model.layers)
+        found += _feed_forward(model, "expert", moe.moe_intermediate, span, moe.experts, moe.latent)
+        if moe.latent:
+            found.append(Matrix("latent_down_proj", "shared_expert", model.hidden, moe.latent, "none", *span))
+            found.append(Matrix("latent_up_proj", "shared_expert", moe.latent, model.hidden, "none", *span))
+        if moe.shared_experts:
+            found += _feed_forward(model, "shared_expert", moe.moe_intermediate * moe.shared_experts, span)
+        found.append(Matrix("router", "router", model.hidden, moe.experts, "none", *span))
+        if moe.shared_expert_gate:
+            found.append(Matrix("shared_expert_gate", "router", model.hidden, 1, "none", *span))
+        if model.linear_bias:
+            found.append(Matrix("router_bias", "vector", 1, moe.experts, "none", *span))
+    if not model.tie_embeddings:
+        found.append(Matrix("lm_head", "lm_head", model.hidden, model.vocab, "vocab"))
+    norm = model.hidden * (2 if model.norm_bias else 1)
+    found.append(Matrix("norms", "vector", 1, norm, "none", 0, model.layers, model.norms_per_layer))
+    found.append(Matrix("final_norm", "vector", 1, norm, "none"))
+    return tuple(found)
+
+
+def _attention(model: Model) -> list[Matrix]:
+    chosen = [] if model.indexer is None else _indexer(model, model.indexer)
+    states = [] if model.linear_attention is None else _linear_attention(model, model.linear_attention)
+    if model.compressed is not None:
+        heads = _compressed_attention(model, model.compressed)
+    else:
+        heads = _whole_attention(model) if model.mla is None else _latent_attention(model, model.mla)
+    return [*chosen, *states, *heads]
+
+
+def _span_of_heads(model: Model) -> tuple[int, int]:
+    """Layers with heads. Both kinds of layers alternate; only their numbers matter, so those with states come first."""
+    return (model.layers - model.cached_layers if model.linear_attention is not None else 0, model.layers)
+
+
+def _whole_attention(model: Model) -> list[Matrix]:
+    span = _span_of_heads(model)
+    if model.whole_heads is None:
+        return _grouped_heads(model, model.attends_by(), span)
+    windows_end = span[0] + model.sliding_window_layers
+    near = _grouped_heads(model, model.attends_by(), (span[0], windows_end))
+    return near + _grouped_heads(model, model.whole_heads, (windows_end, span[1]))
+
+
+def _grouped_heads(model: Model, by: Heads, span: tuple[int, int]) -> list[Matrix]:
+    queries, answers = by.heads * by.head_dim, by.heads * by.value_dim
+    stored, width = ("k_proj", by.head_dim) if by.keys_are_values else ("kv_proj", by.head_dim + by.value_dim)
+    gates = 2 if model.attention_output_gate else 1
+    found = [
+        Matrix("q_proj", "attention", model.hidden, gates * queries, "outputs", *span),
+        Matrix(stored, "attention", model.hidden, by.kv_heads * width, "kv_heads", *span, 1, by.kv_heads),
+        Matrix("o_proj", "attention", answers, model.hidden, "inputs", *span),
+    ]
+    if model.qkv_bias or model.linear_bias:
+        found.append(Matrix("qkv_bias", "vector", 1, queries + by.kv_heads * width, "none", *span))
+    if model.linear_bias:
+        found.append(Matrix("o_bias", "vector", 1, model.hidden, "none", *span))
+    if model.qk_norm:
+        found.append(Matrix("qk_norm", "vector", 1, 2 * by.head_dim, "none", *span))
+    return found
+
+
+def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
+    """Queries, keys, values, output gate; two scalars per value head (arXiv 2412.06464), one (Mamba-2, 2405.21060), or
+    a decay per channel of keys through their size and one scalar per head (2510.26692).
+    """
+    keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
+    span = (0, model.linear_attention_layers)
+    out = Matrix("linear_o_proj", "attention", values, model.hidden, "inputs", *span)
+    whole = 2 * keys + values + (0 if linear.low_rank_gate else values)
+    found = [Matrix("linear_qkvz_proj", "attention", model.hidden, whole, "outputs", *span)]
+    if linear.rule != "kda":
+        scalars = (2 if linear.rule == "gated_delta" else 1) * linear.value_heads
+        found.append(Matrix("linear_scalars_proj", "attention", model.hidden, scalars, "outputs", *span))
+        return [*found, out]
+    size, narrow = linear.key_head_dim, [] if linear.whole_decay else [("decay", keys)]
+    if linear.whole_decay:
+        found.append(Matrix("linear_decay_proj", "attention", model.hidden, keys, "outputs", *span))
+    if linear.low_rank_gate:
+        narrow.append(("gate", values))
+    found.append(Matrix("linear_scalars_proj", "attention", model.hidden, linear.value_heads, "outputs", *span))
+    for name, width in narrow:
+        found.append(Matrix(f"linear_{name}_a_proj", "attention", model.hidden, size, "none", *span))
+        found.append(Matrix(f"linear_{name}_b_proj", "attention", size, width, "outputs", *span))
+    return [*found, out]
+
+
+def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
+    """Queries, one key, and of DeepSeek's a weight per head (DeepSeek-V3.2 report; arXiv 2606.13392)."""
+    span = (model.layers - indexer.indexing_layers, model.layers)
+    width = indexer.heads * indexer.head_dim
+    latents = model.mla or model.compressed
+    size = indexer.head_dim * (COMPRESSOR_WIDTHS if indexer.tokens_per_key > 1 else 1)
+    key = Matrix("index_k_proj", "attention", model.hidden, size, "none", *span)
+    if not indexer.of_latents or latents is None or latents.q_lora_rank is None:
+        return [Matrix("index_q_proj", "attention", model.hidden, width, "kv_heads", *span), key]
+    return [
+        Matrix("index_q_proj", "attention", latents.q_lora_rank, width, "none", *span),
+        key,
+        Matrix("index_weights_proj", "router", model.hidden, indexer.heads, "none", *span),
+    ]
+
+
+def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
+    """Queries and KV through low-rank latents; every rank holds the down-projections (arXiv 2405.04434, 2.1)."""
+    head, span = mla.qk_nope_head_dim + mla.qk_rope_head_dim, _span_of_heads(model)
+    found = []
+    if model.attention_output_gate:
+        gate = model.heads * mla.v_head_dim
+        found.append(Matrix("gate_proj", "attention", model.hidden, gate, "outputs", *span))
+    if mla.q_lora_rank is None:
+        found.append(Matrix("q_proj", "attention", model.hidden, model.heads * head, "outputs", *span))
+    else:
+        found.append(Matrix("q_a_proj", "attention", model.hidden, mla.q_lora_rank, "none", *span))
+        found.append(Matrix("q_b_proj", "attention", mla.q_lora_rank, model.heads * head, "outputs", *span))
+        found.append(Matrix("q_norm", "vector", 1, mla.q_lora_rank, "none", *span))
+    latent, values = mla.kv_lora_rank, model.heads * mla.v_head_dim
+    return [
+        *found,
+        Matrix("kv_a_proj", "attention", model.hidden, latent + mla.qk_rope_head_dim, "none", *span),
+        Matrix("kv_b_proj", "attention", latent, model.heads * mla.qk_nope_head_dim + values, "outputs", *span),
+        Matrix("kv_norm", "vector", 1, latent, "none", *span),
+        Matrix("o_proj", "attention", values, model.hidden, "inputs", *span),
+    ]
+
+
+def _compressed_attention(model: Model, compressed: CompressedAttention) -> list[Matrix]:
+    """Queries through a latent, one entry a token, compressors, outputs by groups (config and code of DeepSeek-V4).
+
+    A compressor has a value and a weight for each number of an entry; where entries overlap, both twice.
+    """
+    span, fine, coarse = (0, model.layers), (0, compressed.fine_layers), (0, compressed.coarse_layers)
+    queries, groups = model.heads * model.head_dim, compressed.o_groups
+    found = [
+        Matrix("q_a_proj", "attention", model.hidden, compressed.q_lora_rank, "none", *span),
+        Matrix("q_b_proj", "attention", compressed.q_lora_rank, queries, "outputs", *span),
+        Matrix("kv_proj", "attention", model.hidden, model.head_dim, "none", *span),
+        Matrix("o_a_proj", "attention", queries // groups, compressed.o_lora_rank, "outputs", *span, groups),
+        Matrix("o_b_proj", "attention", groups * compressed.o_lora_rank, model.hidden, "inputs", *span),
+    ]
+    if compressed.fine_layers:
+        width = COMPRESSOR_WIDTHS * model.head_dim
+        found.append(Matrix("fine_compressor", "router", model.hidden, width, "none", *fine))
+    if compressed.coarse_layers:
+        width = COMPRESSOR_WIDTHS // 2 * model.head_dim
+        found.append(Matrix("coarse_compressor", "router", model.hidden, width, "none", *coarse))
+    if (streams := compressed.streams) > 1:
+        mixed = streams * (2 + streams)
+        found.append(Matrix("hyper_connections", "router", streams * model.hidden, mixed, "none", *span, 2))
+    return found
+
+
+def _feed_forward(
+    model: Model, role: Role, intermediate: int, span: tuple[int, int], per_layer: int = 1, latent: int = 0
+) -> list[Matrix]:
+    outside = latent or model.hidden
+    width = 2 * intermediate if model.gated_mlp else intermediate
+    up = "gate_up_proj" if model.gated_mlp else "up_proj"
+    found = [
+        Matrix(up, role, outside, width, "outputs", *span, per_layer),
+        Matrix("down_proj", role, intermediate, outside, "inputs", *span, per_layer),
+    ]
+    if model.linear_bias:
+        found.append(Matrix(f"{role}_bias", "vector", 1, width + outside, "none", *span, per_layer))
+    return found
+
+
+def params_total(model: Model) -> int:
+    """All parameters, embeddings, biases and norms included, a multi-token-prediction layer excluded."""
+    return sum(matrix.params for matrix in matrices(model))
+
+
+def params_active(model: Model) -> int:
+    """Parameters that one token passes through, the whole input embedding included."""
+    if model.moe is None:
+        return params_total(model)
+    idle = 1 - model.moe.experts_per_token / model.moe.experts
+    routed = sum(matrix.params for matrix in matrices(model) if matrix.role == "expert" or matrix.name == "expert_bias")
+    return params_total(model) - round(routed * idle)
+
+
+def activations_per_token(model: Model) -> float:
+    """Numbers that go into and come out of the matrix products of all layers for one token; the LM head is left out."""
+    passed = 0.0
+    for matrix in matrices(model):
+        if matrix.role in ("attention", "mlp", "shared_expert", "expert"):
+            share = model.moe.experts_per_token / model.moe.experts if matrix.role == "expert" and model.moe else 1.0
+            passed += (matrix.inputs + matrix.outputs) * matrix.count * share
+    return passed
 
 
 class ImageGenerator(Spec):

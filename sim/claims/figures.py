@@ -15,7 +15,7 @@ from sim.catalogue.quantization import native_quantization, padded
 from sim.catalogue.value import Value
 from sim.claims.formulas import FORMULAS, formula_wrong
 from sim.jobs.load import load_job
-from sim.memory import Layout, stage_weight_bytes
+from sim.memory.weights import Layout, stage_weight_bytes
 from sim.scenario.claim import Arithmetic, Capacity, Catalogued, Cheapest, LedgerLine, Memory, Run, Weights
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.reading.layers import options
@@ -25,10 +25,11 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.spec import Spec
 from sim.study.at_capacity import at_capacity
-from sim.study.capacity import LoadAxis, capacities, why_no_capacity
+from sim.study.capacity import capacities, why_no_capacity
 from sim.study.execution.cases import do_all, jobs_of, limits
 from sim.study.execution.cores import Cores
 from sim.study.execution.store import StoredCase
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, mean
 from sim.study.points import summarize
 from sim.study.size.bounds import why_no_size

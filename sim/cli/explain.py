@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from sim.cli.frame import ScenarioFile, Seed, Sets, app, bad_input_told, fail, scenario_file, show_all
+from sim.cli.frame import ScenarioFile, Seed, Sets, app, bad_input_told, fail, show_all
 from sim.language import _
+from sim.scenario.reading.shipped import scenario_file
 
 Number = Annotated[int, typer.Option("--request", min=0, help="Its number in order of arrival, from 0 on.")]
 Fleet = Annotated[str | None, typer.Option(help="Name of the fleet; left out: the first one.")]

@@ -59,7 +59,8 @@ def price(
         folder = usable(out or repriced_folder(run, loaded, sets))
 
         from sim.deliver.run import futures_told, price_run
-        from sim.report.json_document import as_json, run_document
+        from sim.report.json_document import as_json
+        from sim.report.run.json_document import run_document
         from sim.report.run.terminal import headed, terminal_differences, terminal_table
         from sim.report.run.verdict import verdict_of
         from sim.scenario.checks.hardware import hostless_notes

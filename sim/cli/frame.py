@@ -100,7 +100,7 @@ Kind = Annotated[
 def bad_input_told() -> Iterator[None]:
     """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
     from sim.benchdata.errors import BenchdataError
-    from sim.catalogue.catalog import CatalogError, UnknownId
+    from sim.catalogue.data_folder import CatalogError, UnknownId
     from sim.deliver.folder import FolderBusy, FolderRefused
     from sim.scenario.reading.errors import ScenarioErrors
     from sim.yamlio import YamlError

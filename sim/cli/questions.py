@@ -34,7 +34,6 @@ from sim.cli.frame import (
     fail,
     narrowed,
     next_command,
-    scenario_file,
     show_all,
     show_money_of,
     shown_to_people,
@@ -43,6 +42,7 @@ from sim.cli.frame import (
 from sim.cli.workplace import Address, Wait, workplace
 from sim.deliver.questions import QUESTIONS, Question
 from sim.language import ENGLISH, retold, speaking
+from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
 LONGEST = 100
@@ -261,8 +261,8 @@ def run(asked: Asked) -> None:
     """Simulate a scenario and write tables, curves and a report."""
     from sim.deliver.run import futures_told, run_scenario
     from sim.report.assumptions import price_age_note
-    from sim.report.json_document import run_document
     from sim.report.prediction_accuracy import extrapolated_note
+    from sim.report.run.json_document import run_document
     from sim.report.run.terminal import headed, terminal_differences, terminal_table
     from sim.report.run.verdict import Verdict, verdict_of
     from sim.report.words.precision import precision_notes

@@ -16,11 +16,11 @@ from sim.cli.frame import (
     bad_input_told,
     fail,
     next_command,
-    scenario_file,
     show_all,
     shown_to_people,
     watched,
 )
+from sim.scenario.reading.shipped import scenario_file
 
 
 @app.command()

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 from sim.cost.charge import FlatCharge, Paid, Stated
 from sim.cost.component import Owned, OwnerComponent, for_each
-from sim.cost.currency import Price
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
-from sim.cost.price_book import CostError, Problem
+from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Fraction
 
 

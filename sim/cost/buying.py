@@ -13,7 +13,7 @@ from sim.cost.charge import FlatCharge, purchase
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
 from sim.cost.metering import Unused
-from sim.cost.price_book import CostError, PriceBook, Problem, Quotes
+from sim.cost.prices import CostError, PriceBook, Problem, Quotes
 from sim.spec import Spec
 
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, model_validator
 from sim.catalogue.market import Grid
 from sim.cost.charge import Stated
 from sim.cost.clock import MIDNIGHT, Clock
-from sim.cost.price_book import CostError, Problem
+from sim.cost.prices import CostError, Problem
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
 from sim.units import HOURS_PER_DAY, HOURS_PER_YEAR, JOULES_PER_KWH, SECONDS_PER_HOUR

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 from sim.cost.charge import Charge, FlatCharge, Stated
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
-from sim.cost.price_book import CostError, PriceBook, Problem, collect
+from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.spec import Spec
 
 Priced = TypeVar("Priced", bound=Charge)

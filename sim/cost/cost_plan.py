@@ -10,16 +10,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sim.catalogue.market import PriceList
+from sim.catalogue.market import USD, PriceList
 from sim.catalogue.value import Value
 from sim.cost.buying import Buy
 from sim.cost.charge import Charge, Paid, UnitPrice
 from sim.cost.clock import Clock
-from sim.cost.currency import USD, foreign, no_rate, rated
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts, group_hardware
 from sim.cost.operations import Operations, in_words, left_out
-from sim.cost.price_book import CostError, PriceBook, Problem, collect, quote_source
+from sim.cost.prices import CostError, PriceBook, Problem, collect, foreign, no_rate, quote_source, rated
 from sim.cost.rental import Billing, Rent
 from sim.cost.site import Site
 from sim.cost.token_api import Api, ApiTariff

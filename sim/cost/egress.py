@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from sim.cost.charge import Metered, Stated, UnitPrice
 from sim.cost.component import UserComponent
-from sim.cost.currency import Price
 from sim.cost.hardware import Hardware, PoolFacts
 from sim.cost.metering import ByPhase, Window
+from sim.cost.prices import Price
 from sim.records import Interval
 from sim.spec import NonNegative
 from sim.units import GB

@@ -20,8 +20,8 @@ from pydantic import Field, model_validator
 
 from sim.cost.charge import Metered, UnitPrice
 from sim.cost.clock import Clock
-from sim.cost.currency import HourlyPrices, StatedPrice
 from sim.cost.metering import ByPhase, Window, wall_j_by_phase
+from sim.cost.prices import HourlyPrices, StatedPrice
 from sim.records import Interval
 from sim.spec import Count, Positive, Spec
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH

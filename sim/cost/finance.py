@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.catalogue.market import SYNONYMS, CurrencyCode, iso_code
-from sim.cost.currency import USD
+from sim.catalogue.market import SYNONYMS, USD, CurrencyCode, iso_code
 from sim.cost.time_value import MONTHS_PER_YEAR, annuity_factor, discount_factor
 from sim.spec import Fraction, Positive, Spec
 from sim.units import HOURS_PER_MONTH

@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import BeforeValidator, model_validator
 
 from sim.cost.charge import FlatCharge
-from sim.cost.currency import Price
 from sim.cost.hardware import Hardware
-from sim.cost.price_book import CostError, Problem
+from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.units import HOURS_PER_MONTH
 

@@ -10,7 +10,7 @@ from sim.cost.component import Owned, OwnerComponent, UserComponent
 from sim.cost.egress import Egress
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware
-from sim.cost.price_book import CostError, PriceBook, Problem, collect
+from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.cost.replacement import Failures, Spares
 from sim.cost.upkeep import Maintenance, Software, Staff
 from sim.spec import Spec

@@ -14,7 +14,7 @@ from pydantic import Field
 from sim.cost.charge import Charge, FlatCharge, Follows, Metered, Paid, Stated, UnitPrice
 from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
 from sim.cost.metering import ALL_USED, NOT_RENTED, ByPhase, Phase, Stop, Unused, Window, gpu_s_by_phase
-from sim.cost.price_book import CostError, OfferedPrice, PriceBook, Problem, Quotes
+from sim.cost.prices import CostError, OfferedPrice, PriceBook, Problem, Quotes
 from sim.records import Interval
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_HOUR

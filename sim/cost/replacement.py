@@ -7,11 +7,10 @@ from pydantic import model_validator
 
 from sim.cost.charge import FlatCharge, Follows, Stated, UnitPrice, purchase
 from sim.cost.component import Owned, OwnerComponent, for_each
-from sim.cost.currency import Price
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.hardware import Hardware, PoolFacts
 from sim.cost.metering import Unused
-from sim.cost.price_book import CostError, PriceBook, Problem, Quote, QuotedPrice, RateMissing
+from sim.cost.prices import CostError, Price, PriceBook, Problem, Quote, QuotedPrice, RateMissing
 from sim.spec import Fraction, NonNegative
 from sim.units import HOURS_PER_YEAR
 

@@ -7,11 +7,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.charge import Charge, UnitPrice
 from sim.cost.clock import Clock, TimeZone
-from sim.cost.currency import Price
 from sim.cost.electricity import Band, Cooling, DemandCharge, EnergyCharge, Tariff
 from sim.cost.hardware import Hardware
 from sim.cost.hosting import PerKwMonth, PerRack
-from sim.cost.price_book import CostError, Problem
+from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Positive, Spec
 
 Hosting = Annotated[PerKwMonth | PerRack, Field(discriminator="per")]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from sim.cost.charge import UnitPrice
-from sim.cost.price_book import CostError, PriceBook, Problem, Quote
+from sim.cost.prices import CostError, PriceBook, Problem, Quote
 from sim.spec import Fraction, Spec
 
 NAME = "the API"

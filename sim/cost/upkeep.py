@@ -12,9 +12,8 @@ from pydantic import model_validator
 
 from sim.cost.charge import FlatCharge, Follows, Stated
 from sim.cost.component import Owned, OwnerComponent, UserComponent, for_each
-from sim.cost.currency import Price
 from sim.cost.hardware import Hardware
-from sim.cost.price_book import CostError, Problem
+from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Fraction, NonNegative, Positive
 from sim.units import HOURS_PER_YEAR
 

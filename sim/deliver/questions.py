@@ -166,20 +166,20 @@ class _Capacity(Question):
 
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
         from sim.report.capacity import write_capacity
-        from sim.study.capacity import LoadAxis
+        from sim.study.load_axis import LoadAxis
 
         scenario, axis = answer.scenario, LoadAxis.of(answer.scenario)
         write_capacity(folder, scenario, answer.found, axis, answer.relative, answer.remarks, with_pictures)
 
     def document(self, answer: Answered, out: str) -> dict[str, Any]:
         from sim.report.capacity import capacity_document
-        from sim.study.capacity import LoadAxis
+        from sim.study.load_axis import LoadAxis
 
         return capacity_document(answer.scenario, answer.found, LoadAxis.of(answer.scenario), answer.relative, out)
 
     def tables(self, answer: Answered) -> Sequence[Any]:
         from sim.report.capacity import capacity_rows, capacity_table
-        from sim.study.capacity import LoadAxis
+        from sim.study.load_axis import LoadAxis
 
         axis = LoadAxis.of(answer.scenario)
         return [capacity_table(capacity_rows(answer.found, axis, answer.scenario.slo), axis, answer.scenario.slo)]
@@ -187,7 +187,7 @@ class _Capacity(Question):
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
         from sim.report.capacity import capacity_rows, findings
         from sim.report.words.precision import unsettled
-        from sim.study.capacity import LoadAxis
+        from sim.study.load_axis import LoadAxis
 
         scenario, found, axis = answer.scenario, answer.found, LoadAxis.of(answer.scenario)
         told = findings(found, capacity_rows(found, axis, scenario.slo), axis, scenario, answer.relative)
@@ -195,7 +195,7 @@ class _Capacity(Question):
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
         from sim.report.capacity import capacity_rows
-        from sim.study.capacity import LoadAxis
+        from sim.study.load_axis import LoadAxis
 
         found, axis, slo = answer.found, LoadAxis.of(answer.scenario), answer.scenario.slo
         draw = partial(_capacity_drawn, found, capacity_rows(found, axis, slo), axis, slo, question, headline)
@@ -496,7 +496,7 @@ class _Plan(Question):
         return [*self.tables(answer), "", *sentences, f"results in {folder}"]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
-        from sim.study.capacity import LoadAxis
+        from sim.study.load_axis import LoadAxis
 
         draw = partial(
             _plan_drawn, answer.found, answer.scenario.plan, LoadAxis.of(answer.scenario).label, question, headline

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sim.batching.policies import EngineOptions
 from sim.engine.kv.blocks import BlockPool, PrefixCache
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.tiers import Tiers
@@ -26,9 +27,12 @@ def no_drafts(request: Request, tokens: int) -> float:
     return 0
 
 
+NO_OPTIONS = EngineOptions.model_construct()
+
+
 @dataclass(frozen=True, slots=True)
 class RankLimits:
-    """What an operator sets, per rank, under vLLM's names."""
+    """What the scheduler of a rank keeps to: sizes under vLLM's names, options, and what the pool adds to them."""
 
     num_gpu_blocks: int
     """KV blocks, the null block included."""
@@ -36,33 +40,15 @@ class RankLimits:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
+    options: EngineOptions = NO_OPTIONS
+    """Options of the scheduler as the scenario and the engine set them; the fields here are what follows from them."""
     enable_prefix_caching: bool = False
     scheduling: str = "fcfs"
     """fcfs or priority."""
     chunked_prefill: bool = True
     """A prompt beyond the step's budget is computed in chunks; else it waits for a step that holds it whole."""
-    watermark: float = 0.0
-    """Share of the blocks that admission leaves free while somebody runs."""
-    long_prefill_token_threshold: int = 0
-    """Most tokens of one prompt in a step while others run or wait; 0: only the step's budget limits them."""
-    reserve_full_isl: bool = True
-    """A request joins only where the blocks of all its tokens are free; else those of its first chunk are enough."""
-    batch_wait_steps: int = 0
-    """Most steps that prompts wait for others, where the policy holds them back and somebody decodes."""
     batch_wait_tokens: float = 0.0
-    """Tokens of a step, those of decodes included, from which on they do not."""
-    prefill_schedule_interval: int = 1
-    """Steps from one that computes prompts to the next, while others decode and nobody was left waiting."""
-    scheduler_recv_interval: int = 1
-    """Decode steps from one look for new requests to the next, where the policy polls them."""
-    schedule_conservativeness: float | None = None
-    """Scales what SGLang believes that running requests will still make; None: a watermark takes its place."""
-    preemption_threshold: int = 10
-    """Priorities by which SGLang's running requests must be lower than a waiting one to give it their seats."""
-    max_prefill_tokens: int = 0
-    """Most prompt tokens in a step that has several prompts, where chunks have a limit of their own; 0: as chunks."""
-    enable_mixed_chunk: bool = False
-    """Prompts share their steps with decodes, where the policy computes prompts first."""
+    """Tokens of a step, those of decodes included, from which on no prompts are held back for others."""
     kv_groups: tuple[int | None, ...] = (None,)
     """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens, 0: one
     that keeps a block for a sequence."""
@@ -72,8 +58,6 @@ class RankLimits:
     """Tokens drafted behind each sequence that decodes, in every step."""
     accepts: Callable[[Request, int], float] = no_drafts
     """(request, tokens left of its answer) -> drafts that it keeps in a step."""
-    longest_prefix_first: bool = False
-    """Waiting requests join in the order of what they find in the prefix cache, where the policy does so."""
     order: Callable[[Request], Any] | None = None
     """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
     new_tiers: Callable[[], Tiers] | None = None
@@ -97,16 +81,16 @@ class RankLimits:
             slots = self.new_adapters()
             if self.scheduling == "fair":
                 return FairQueue(lambda: AdapterQueue(slots, by_priority=False), slots)
-            return AdapterQueue(slots, self.scheduling == "priority", counts=self.prefill_schedule_interval > 1)
+            return AdapterQueue(slots, self.scheduling == "priority", counts=self.options.prefill_schedule_interval > 1)
         if self.order is not None:
             return PriorityQueue(self.order)
         if self.scheduling == "fair":
             return FairQueue(FcfsQueue)
-        if self.longest_prefix_first:
+        if self.options.schedule_policy == "lpm":
             return PrefixQueue()
         if self.scheduling == "priority":
-            return PriorityQueue() if self.schedule_conservativeness is None else EntryQueue()
-        return FcfsQueue() if self.schedule_conservativeness is None else PrefixQueue()
+            return PriorityQueue() if self.options.schedule_conservativeness is None else EntryQueue()
+        return FcfsQueue() if self.options.schedule_conservativeness is None else PrefixQueue()
 
     def new_pool(self) -> BlockPool:
         """All blocks, free."""

@@ -22,7 +22,7 @@ from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
 from sim.report.terminal_table import FittedTable
 from sim.scenario.resolving.bind import bind
-from sim.steptime import Calibration, Factor, OwnRuns
+from sim.steptime.calibration import Calibration, Factor, OwnRuns
 from sim.study.confidence import SERVER, server_of
 from sim.study.metrics.statistics import CONFIDENCE, normal_quantile
 from sim.yamlio import YamlError, dump, read_text

@@ -23,8 +23,8 @@ from sim.fidelity.names import NotCovered
 from sim.fidelity.prediction import Prediction, campaigns_of, prepared, simulate
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.spec import Spec
-from sim.steptime import Calibration, Factor, RooflineStepTime
-from sim.steptime.calibration import Errors
+from sim.steptime.calibration import Calibration, Errors, Factor
+from sim.steptime.roofline import RooflineStepTime
 from sim.study.metrics.statistics import normal_quantile
 from sim.yamlio import read
 
@@ -115,7 +115,7 @@ def adjusted(calibration: Calibration) -> Callable[[CasePlan], CasePlan]:
             overhead_s = steptime.spec.request_overhead_s(
                 inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu
             )
-        return replace(pool, steptime=steptime.spec.build(inputs), request_overhead_s=overhead_s)
+        return replace(pool, steptime=RooflineStepTime(steptime.spec, inputs), request_overhead_s=overhead_s)
 
     return lambda plan: replace(plan, pools=tuple(pool_with(pool) for pool in plan.pools))
 

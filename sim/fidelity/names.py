@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from sim.benchdata.campaigns import Campaigns
 from sim.benchdata.row import BenchRow
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.engine import Engine, Version, at_version, family_of, outside, version_of
 from sim.catalogue.gpu import Gpu
-from sim.catalogue.hf_config import ConfigError
+from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import KvCacheDtype
 

@@ -22,7 +22,7 @@ from sim.catalogue.catalog import Catalog
 from sim.csvio import write_csv
 from sim.fidelity.bench_scenario import BenchCase, case_of
 from sim.fidelity.names import NotCovered
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan

@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from sim.batchtime import (
-    Coefficients,
+from sim.batchtime.coefficients import Coefficients, load_coefficients
+from sim.batchtime.roofline import (
     Device,
     Precision,
     batch_time_s,
     device_of,
-    load_coefficients,
+    largest_batch_within,
     slice_of,
     speed_of,
     work_of,
 )
-from sim.batchtime.roofline import largest_batch_within
 from sim.benchdata.mlperf import SERVICE_METRICS, MlperfRow
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Sourced, Value

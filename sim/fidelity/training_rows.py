@@ -8,9 +8,10 @@ import re
 from dataclasses import dataclass
 
 from sim.benchdata.training import TrainingRow
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.gpu import Gpu
-from sim.catalogue.hf_config import ConfigError
+from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.link import Link
 from sim.fidelity.names import model_of
 from sim.training.figures import Stack, TrainedNetwork, TrainingData, trained_network

@@ -13,7 +13,6 @@ from math import isnan
 from sim.batching import PrefillFirst
 from sim.batching.limits import VllmLimits
 from sim.fleet.arrivals import Send
-from sim.fleet.pool import engines_per_replica
 from sim.fleet.replica import Replica
 from sim.records import Request
 from sim.routing.admission import Gate
@@ -173,7 +172,7 @@ def doors_of(plan: CasePlan, replicas: Sequence[Replica], eject: Callable[[int, 
     servers: dict[int, Server] = {}
     first = 0
     for pool in plan.pools:
-        ranks = engines_per_replica(pool)
+        ranks = pool.engines_per_replica
         for _ in range(pool.replicas):
             if isinstance(pool.batching, VllmLimits | PrefillFirst) and pool.batching.limits_its_queue:
                 server = Server(pool.batching, replicas[first : first + ranks])

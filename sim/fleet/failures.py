@@ -1,107 +1,24 @@
-"""Failures in a running fleet: components that fail and are repaired, and requests on the failed replicas.
+"""Replicas that fail or are withdrawn: failures, planned maintenance, and interruptions of spot instances.
 
 A failure is noticed after the detection time. Until then the router goes on sending requests to the replica; they
-are stranded with those that it had.
+are stranded with those that it had. A replica that is withdrawn on notice drains first; it is gone when it has
+answered its requests or when its notice is over.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from math import inf, log1p
 
 import numpy as np
 import simpy
 
-from sim.failures import Domain
-from sim.fleet.replica import Lives, Replica, State
+from sim.failures import Domain, Spot
+from sim.fleet.replica import Lives, Losses, State
 from sim.fleet.scaling import Scale
-from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan
+from sim.units import SECONDS_PER_HOUR
 from sim.workload import Streams
-
-Lose = Callable[[list[Request], float], None]
-"""Takes requests that were lost with their replica, and when that is noticed."""
-
-
-class Losses:
-    """Which requests each replica has, and which of them wait for an answer that will not come.
-
-    From a failure until it is noticed the router goes on sending requests to the replica; they are stranded with those
-    that it had.
-    """
-
-    def __init__(self, replicas: list[Replica], left: Callable[[int, Request], None], lose: Lose, move: Lose) -> None:
-        """*left* tells the router that a request has left a replica; *move* gets requests that go on elsewhere."""
-        self._replicas = replicas
-        self._left, self._lose, self._move = left, lose, move
-        self._has: list[dict[Request, None]] = [{} for _ in replicas]
-        self._stranded: dict[Request, int] = {}
-        self._dead: set[int] = set()
-        self.moves: Callable[[int, float], list[Request]] = lambda index, now: []
-        """Takes requests that are on their way to or from a replica which has failed; they are stranded there."""
-
-    def has_failed(self, index: int) -> bool:
-        """Whether replica *index* is dead, and nobody has noticed."""
-        return index in self._dead
-
-    def joined(self, request: Request, index: int) -> None:
-        """*request* is at replica *index*, which works on it."""
-        self._has[index][request] = None
-
-    def left(self, request: Request, index: int) -> None:
-        """*request* has left replica *index*: it is finished or has been taken away."""
-        del self._has[index][request]
-
-    def swallows(self, request: Request, index: int) -> bool:
-        """Whether replica *index* is dead, so that *request*, sent there, is stranded."""
-        if index not in self._dead:
-            return False
-        self._stranded[request] = index
-        return True
-
-    def where(self, request: Request) -> int:
-        """The replica at which *request* is stranded; -1 if it is not."""
-        return self._stranded.get(request, -1)
-
-    def gives_up(self, request: Request) -> bool:
-        """Whether *request* was stranded; its client does not wait for it any more."""
-        index = self._stranded.pop(request, None)
-        if index is None:
-            return False
-        self._left(index, request)
-        return True
-
-    def strike(self, index: int, now: float) -> None:
-        """Replica *index* fails: its KV cache and its step under way are gone, and what it works on is stranded."""
-        self._dead.add(index)
-        for request in self._replicas[index].crash(list(self._has[index]), now):
-            del self._has[index][request]
-            self._stranded[request] = index
-        for request in self.moves(index, now):
-            self._stranded[request] = index
-
-    def empty(self, index: int, now: float) -> None:
-        """Replica *index*, which is closed, stops; others go on with what it has."""
-        gone = self._replicas[index].crash(list(self._has[index]), now)
-        for request in gone:
-            self.left(request, index)
-            self._left(index, request)
-        if gone:
-            self._move(gone, now)
-
-    def notice(self, index: int, now: float) -> list[Request]:
-        """It is noticed that replica *index* has failed; the requests that were stranded there."""
-        self._dead.discard(index)
-        lost = [request for request, where in self._stranded.items() if where == index]
-        for request in lost:
-            del self._stranded[request]
-            self._left(index, request)
-        return lost
-
-    def send_elsewhere(self, lost: list[Request], now: float) -> None:
-        """Their clients, or the router, send *lost* again."""
-        if lost:
-            self._lose(lost, now)
-
 
 OFF = (State.OFF, State.PROVISIONING)
 
@@ -234,3 +151,220 @@ class Breakdowns:
             down[place] -= 1
             if not down[place]:
                 self._scale.is_back(position, self._scale.replicas[position][place])
+
+
+OUT = (State.OFF, State.REPAIRING)
+BROKEN = (State.FAILED, State.REPAIRING)
+
+
+class Withdrawals:
+    """Takes replicas out of a fleet, for as long as somebody says."""
+
+    def __init__(self, env: simpy.Environment, lives: Lives, scale: Scale, losses: Losses) -> None:
+        self._env, self._lives, self._scale, self._losses = env, lives, scale, losses
+        self._waiting: dict[tuple[int, str], tuple[list[int], Callable[[], None]]] = {}
+        """Engine and who takes it out -> all engines that have to be out, and what follows then."""
+        self._kept: set[tuple[int, str]] = set()
+        """First engines of replicas, and who keeps them out."""
+
+    def withdraw(
+        self,
+        by: str,
+        position: int,
+        places: list[int],
+        gone: Callable[[], None],
+        within_s: float = inf,
+        migrate: bool = False,
+    ) -> None:
+        """The replicas at *places* of a pool drain; *gone* is called when all are out, at the latest after *within_s*.
+        Where they *migrate*, others go on with what they have.
+
+        Nobody starts them until everyone has given them back who took them out, each under a name (*by*).
+        """
+        replicas = [self._scale.replicas[position][place] for place in places]
+        engines = [engine for replica in replicas for engine in replica]
+        self._scale.barred.update(replica[0] for replica in replicas)
+        self._kept.update((replica[0], by) for replica in replicas)
+        self._waiting |= {(engine, by): (engines, gone) for engine in engines}
+        for engine in engines:
+            if self._lives.states[engine] not in BROKEN:
+                self._scale.stop([engine])
+        self._scale.replace(position)
+        for engine in engines if migrate else ():
+            if self._lives.states[engine] is State.DRAINING:
+                self._losses.empty(engine, self._env.now)
+        if within_s < inf:
+            self._env.timeout(within_s).callbacks.append(lambda _: self._cut(engines, by))
+        self._look(engines[0], by)
+
+    def give_back(self, by: str, position: int, places: list[int]) -> None:
+        """The replicas at *places* may start again, if nobody else keeps them out: those that are broken when they have
+        been repaired, those that still answer what they have when they are out.
+        """
+        for place in places:
+            replica = self._scale.replicas[position][place]
+            if (replica[0], by) in self._waiting:
+                engines = self._waiting[replica[0], by][0]
+                later = partial(self.give_back, by, position, [place])
+                self._waiting |= {(engine, by): (engines, later) for engine in engines}
+                continue
+            self._kept.discard((replica[0], by))
+            if any(engine == replica[0] for engine, _ in self._kept):
+                continue
+            self._scale.barred.discard(replica[0])
+            if all(self._lives.states[engine] is State.OFF for engine in replica):
+                self._scale.is_back(position, replica)
+
+    def moved(self, engine: int, following: State) -> None:
+        """*engine* goes to the state *following*."""
+        if following in (*OUT, State.RESERVE):
+            for one, by in self._waiting:
+                if one == engine:
+                    # others of the same moment, and what follows from this move, come first
+                    self._env.timeout(0).callbacks.append(partial(self._look_later, engine, by))
+
+    def _look_later(self, engine: int, by: str, event: simpy.Event) -> None:
+        self._look(engine, by)
+
+    def _look(self, engine: int, by: str) -> None:
+        """Whether all are out whom the same one takes out with *engine*."""
+        engines, gone = self._waiting.get((engine, by), ([], None))
+        # a replica that would sleep is switched off
+        self._lives.move([one for one in engines if self._lives.states[one] is State.RESERVE], State.OFF)
+        if gone is not None and all(self._lives.states[one] in OUT for one in engines):
+            for one in engines:
+                del self._waiting[one, by]
+            gone()
+
+    def _cut(self, engines: list[int], by: str) -> None:
+        """The time is up: what has not been answered is lost, and known to be."""
+        now, lost = self._env.now, []
+        for engine in engines:
+            # it may have been back meanwhile, and go for the next time
+            waits = self._waiting.get((engine, by), (None,))[0] is engines
+            if waits and self._lives.states[engine] is State.DRAINING:
+                self._losses.strike(engine, now)
+                lost += self._losses.notice(engine, now)
+                if self._lives.states[engine] is State.DRAINING:
+                    self._lives.move([engine], State.OFF)
+        self._losses.send_elsewhere(lost, now)
+
+
+UPKEEP, LANDLORD = "upkeep", "landlord"
+"""Who takes replicas out."""
+
+
+class Upkeep:
+    """Maintenance of the servers of each pool, one after another."""
+
+    def __init__(
+        self, plan: CasePlan, env: simpy.Environment, withdrawals: Withdrawals, breakdowns: Breakdowns
+    ) -> None:
+        self._env, self._withdrawals, self._breakdowns = env, withdrawals, breakdowns
+        for position, pool in enumerate(plan.pools):
+            work = pool.failures.maintenance if pool.failures else None
+            if pool.failures is None or work is None:
+                continue
+            every_s, takes_s = work.every_h * SECONDS_PER_HOUR, work.takes_h * SECONDS_PER_HOUR
+            servers = pool.failures.servers
+            for number, places in enumerate(servers):
+                self._arm((number + 1) / len(servers) * every_s, position, list(places), every_s, takes_s)
+
+    def _arm(self, after_s: float, position: int, places: list[int], every_s: float, takes_s: float) -> None:
+        def begin(_: simpy.Event) -> None:
+            self._arm(every_s, position, places, every_s, takes_s)
+            self._withdrawals.withdraw(UPKEEP, position, places, work)
+
+        def work() -> None:
+            self._breakdowns.hold(position, places)
+            self._env.timeout(takes_s).callbacks.append(end)
+
+        def end(_: simpy.Event) -> None:
+            self._breakdowns.release(position, places)
+            self._withdrawals.give_back(UPKEEP, position, places)
+
+        self._env.timeout(after_s).callbacks.append(begin)
+
+
+class SpotMarket:
+    """Interruptions of spot instances, and the replicas that stand in for them meanwhile."""
+
+    def __init__(
+        self, plan: CasePlan, env: simpy.Environment, withdrawals: Withdrawals, scale: Scale, streams: Streams
+    ) -> None:
+        self._env, self._withdrawals, self._scale = env, withdrawals, scale
+        names = [pool.name for pool in plan.pools]
+        self._fallback: dict[int, int] = {}
+        """Spot pool -> the pool that stands in for it."""
+        self._covered: dict[int, int] = {}
+        """First engine of a replica that is out, or not back yet -> the pool that stands in for it."""
+        for position, pool in enumerate(plan.pools):
+            if pool.spot is None:
+                continue
+            if pool.spot.fallback is not None:
+                self._fallback[position] = names.index(pool.spot.fallback)
+            if pool.spot.trace is not None:
+                _Trace(self, env, position, pool.replicas, pool.spot)
+                continue
+            for place in range(pool.replicas):
+                self._arm(position, place, pool.spot, streams(f"spot: {position} {place}"))
+
+    def moved(self, engine: int, following: State) -> None:
+        """*engine* goes to the state *following*: back in service, it needs nobody to stand in for it."""
+        if following is State.SERVING and engine in self._covered:
+            position = self._covered.pop(engine)
+            self._env.timeout(0).callbacks.append(lambda _: self._cover(position))
+
+    def interrupt(self, position: int, places: list[int], spot: Spot) -> None:
+        """The landlord gives notice for the instances at *places* of a pool."""
+        fallback = self._fallback.get(position)
+        if fallback is not None:
+            self._covered |= {self._scale.replicas[position][place][0]: fallback for place in places}
+            self._cover(fallback)
+        for place in places:
+            migrate = spot.on_notice == "migrate"
+            self._withdrawals.withdraw(LANDLORD, position, [place], lambda: None, spot.notice_s, migrate)
+
+    def give_back(self, position: int, places: list[int]) -> None:
+        """The capacity can be had again."""
+        self._withdrawals.give_back(LANDLORD, position, places)
+
+    def _cover(self, fallback: int) -> None:
+        self._scale.bring(fallback, sum(one == fallback for one in self._covered.values()))
+
+    def _arm(self, position: int, place: int, spot: Spot, rng: np.random.Generator) -> None:
+        """The next interruption of one instance."""
+        running, waiting = rng.random(2).tolist()
+        up_s = -spot.interval_s * log1p(-running)
+        out_s = -(spot.recovery_h or 0.0) * SECONDS_PER_HOUR * log1p(-waiting)
+
+        def interrupt(_: simpy.Event) -> None:
+            self._env.timeout(spot.notice_s + out_s).callbacks.append(back)
+            self.interrupt(position, [place], spot)
+
+        def back(_: simpy.Event) -> None:
+            # the instance is gone when the notice is over; that event is older than this one
+            self.give_back(position, [place])
+            self._arm(position, place, spot, rng)
+
+        self._env.timeout(up_s).callbacks.append(interrupt)
+
+
+class _Trace:
+    """How many instances of a pool can be had, by the time."""
+
+    def __init__(self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: Spot) -> None:
+        self._market, self._position, self._spot = market, position, spot
+        self._there = list(range(replicas))
+        self._replicas = replicas
+        for at_h, count in sorted((spot.trace or {}).items()):
+            env.timeout(at_h * SECONDS_PER_HOUR).callbacks.append(partial(self._change, count))
+
+    def _change(self, count: int, event: simpy.Event) -> None:
+        out = self._there[count:]
+        back = [place for place in range(min(count, self._replicas)) if place not in self._there]
+        self._there = list(range(min(count, self._replicas)))
+        if out:
+            self._market.interrupt(self._position, out, self._spot)
+        if back:
+            self._market.give_back(self._position, back)

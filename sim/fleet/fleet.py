@@ -19,12 +19,11 @@ from sim.fleet.admission import doors_of, gated
 from sim.fleet.arrivals import Clock, Send, Source, collector_paused, source_of
 from sim.fleet.autoscaling import Autoscaled
 from sim.fleet.caches import clear_caches, fill_caches, inform
-from sim.fleet.failures import Breakdowns, Losses
-from sim.fleet.interruptions import SpotMarket, Upkeep, Withdrawals
+from sim.fleet.failures import Breakdowns, SpotMarket, Upkeep, Withdrawals
 from sim.fleet.kv_transfer import Handover, Ways
 from sim.fleet.metering import MeterLog, with_time_of_its_own
-from sim.fleet.pool import engines_per_replica, replica_engines
-from sim.fleet.replica import WITHOUT_MEMORY, Lives, Replica, State
+from sim.fleet.pool import replica_engines
+from sim.fleet.replica import WITHOUT_MEMORY, Lives, Losses, Replica, State
 from sim.fleet.retries import Attempts, Hands
 from sim.fleet.routing import RoleRouter, Roster, ServiceRouter
 from sim.fleet.scaling import RESTING, ByClock, Scale, states_at_start
@@ -352,7 +351,7 @@ def run_fleet(plan: CasePlan) -> FleetLog:
     """Simulates *plan*, all of its services, and puts what they leave behind together in order of arrival."""
     if not plan.services:
         return RunningFleet(plan).run()
-    counts = [pool.replicas * engines_per_replica(pool) for pool in plan.pools]
+    counts = [pool.replicas * pool.engines_per_replica for pool in plan.pools]
     first = [sum(counts[:position]) for position in range(len(counts))]
     together = FleetLog([], [], [], [p for p, count in enumerate(counts) for _ in range(count)], 0.0)
     meters: dict[int, Meters] = {}

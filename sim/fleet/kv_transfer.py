@@ -20,9 +20,8 @@ from typing import Any, Protocol
 
 from sim.engine.sequence import Sequence as EngineSequence
 from sim.fleet.arrivals import Clock
-from sim.fleet.failures import Losses
 from sim.fleet.pool import rank_limits
-from sim.fleet.replica import Replica
+from sim.fleet.replica import Losses, Replica
 from sim.fleet.routing import Roster
 from sim.records import BusyTime, Hop, Request, Span
 from sim.routing import Router

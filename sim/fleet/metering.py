@@ -3,7 +3,6 @@
 from dataclasses import fields
 
 from sim.fleet.arrivals import Send
-from sim.fleet.pool import gpus_per_engine
 from sim.fleet.replica import LIFE, Replica, State
 from sim.power import PoolPower
 from sim.records import BusyTime, FleetLog, Interval, Meters, Request
@@ -92,7 +91,7 @@ class MeterLog:
         pool = self._plan.pools[replica.pool]
         horizon_s = self._plan.horizon_s
         duration_s = end_s - start_s
-        gpus = gpus_per_engine(pool)
+        gpus = pool.gpus_per_engine
         state = self._states[replica.index]
         if state is State.SERVING and horizon_s is not None and end_s > horizon_s:
             state = State.DRAINING
@@ -124,7 +123,7 @@ class MeterLog:
 
 def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters) -> None:
     """Energy of the engine's share of the replica; one of several independent ranks has its part of GPUs and server."""
-    share = float(gpus_per_engine(pool) / pool.gpus_per_replica)
+    share = float(pool.gpus_per_engine / pool.gpus_per_replica)
     duration_s, used_part = interval.end_s - interval.start_s, 1 - interval.unused
     interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
     interval.server_energy_j = share * power.server_energy_j(duration_s, interval.gpu_energy_j / share)

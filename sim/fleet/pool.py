@@ -6,13 +6,12 @@ thread reads requests in. `Acceptance` draws how many tokens of a speculative dr
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from sim.batching import Dynamic, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
+from sim.batching import Dynamic, EngineOptions, PrefillFirst, QueueLimits, RegisteredBatching, Reserve, Slots
 from sim.batching.limits import Speculative, VllmLimits
 from sim.batching.policies import MICRO_BATCH_TOKENS
 from sim.batching.sharing import Swapped
@@ -34,7 +33,7 @@ from sim.engine.schedulers.static import StaticRank
 from sim.engine.schedulers.vllm import Rank
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
-from sim.memory import KvTier
+from sim.memory.weights import KvTier
 from sim.records import Batch, Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB
@@ -239,7 +238,7 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
     replicas of their own.
     """
     new_tiers = tiers_of(pool) if pool.kv_tiers else None
-    engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * engines_per_replica(pool))]
+    engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * pool.engines_per_replica)]
     if not pool.intake_s and not pool.turn_s:
         return engines
     limits = rank_limits(pool)
@@ -255,7 +254,7 @@ def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
     recompute_s = pool.batching.block_size * _recompute_s_per_token(pool)
 
     def made() -> Tiers:
-        own_gb = GB / engines_per_replica(pool)
+        own_gb = GB / pool.engines_per_replica
         tiers = [common.get(tier.name) or _tier(tier, tier.capacity_gb * own_gb, block_bytes) for tier in pool.kv_tiers]
         return Tiers(tiers, recompute_s)
 
@@ -279,16 +278,6 @@ def _recompute_s_per_token(pool: PoolPlan) -> float:
         ).first_s
 
     return (step_s(whole) - step_s(half)) / (whole - half) if whole > half else step_s(1)
-
-
-def engines_per_replica(pool: PoolPlan) -> int:
-    """Engines that one replica of *pool* consists of."""
-    return 1 if pool.lockstep else pool.data_parallel_size
-
-
-def gpus_per_engine(pool: PoolPlan) -> float | Fraction:
-    """GPUs that one engine of *pool* keeps busy."""
-    return pool.gpus_per_replica / engines_per_replica(pool)
 
 
 def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None) -> ReplicaEngine:
@@ -378,29 +367,17 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
     missing = [name for name, value in values.items() if value is None]
     if missing:
         raise ValueError(f"pool {pool.name}: {', '.join(missing)} not resolved")
+    values["options"] = EngineOptions.model_construct(**dict(batching))
     if isinstance(batching, QueueLimits):
         values |= {"enable_prefix_caching": bool(batching.enable_prefix_caching), "scheduling": batching.scheduling}
     if isinstance(batching, VllmLimits):
-        values |= {
-            "chunked_prefill": batching.enable_chunked_prefill,
-            "watermark": batching.watermark,
-            "long_prefill_token_threshold": batching.long_prefill_token_threshold,
-            "reserve_full_isl": batching.scheduler_reserve_full_isl,
-            "prefill_schedule_interval": batching.prefill_schedule_interval,
-            "kv_groups": batching.windows,
-        }
+        values |= {"chunked_prefill": batching.enable_chunked_prefill, "kv_groups": batching.windows}
     if isinstance(batching, RegisteredBatching):
         values["order"] = batching.order
     if isinstance(batching, PrefillFirst):
-        values |= {"chunked_prefill": batching.chunked_prefill_size is not None, "watermark": batching.watermark}
-        values["max_prefill_tokens"] = batching.max_num_batched_tokens or 0
-        for name in ("scheduler_recv_interval", "schedule_conservativeness", "enable_mixed_chunk"):
-            values[name] = getattr(batching, name)
-        values["preemption_threshold"] = batching.priority_scheduling_preemption_threshold
-        values["longest_prefix_first"] = batching.schedule_policy == "lpm"
+        values["chunked_prefill"] = batching.chunked_prefill_size is not None
     if isinstance(batching, Reserve):
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
-        values["batch_wait_steps"] = batching.batch_wait_timeout_iters
         values["batch_wait_tokens"] = batching.batch_wait_max_tokens_ratio * (batching.max_num_batched_tokens or 0)
     values |= {"block_size": batching.block_size, "window": pool.steptime.window, "padded_tokens": pool.padded_tokens}
     return RankLimits(**values)

@@ -11,8 +11,7 @@ from math import inf
 import simpy
 
 from sim.coldstart import Stage, Transfer
-from sim.cost import MIDNIGHT
-from sim.fleet.pool import engines_per_replica
+from sim.cost.clock import MIDNIGHT
 from sim.fleet.replica import Lives, State
 from sim.fleet.routing import Roster
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -127,7 +126,7 @@ class Scale:
         self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
         self.replicas = replicas_of(plan)
         """Pool by pool the replicas, each the indices of the engines that it consists of."""
-        self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * engines_per_replica(pool))]
+        self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
         self._links = Links(env)
         self._fetching: dict[int, Ticket] = {}
         """First engine of a replica -> what it is fetching."""
@@ -315,12 +314,12 @@ def replicas_of(plan: CasePlan) -> list[list[list[int]]]:
     pools: list[list[list[int]]] = []
     for pool in plan.pools:
         pools.append(_replicas_of_pool(pool, first))
-        first += pool.replicas * engines_per_replica(pool)
+        first += pool.replicas * pool.engines_per_replica
     return pools
 
 
 def _replicas_of_pool(pool: PoolPlan, first: int) -> list[list[int]]:
-    size = engines_per_replica(pool)
+    size = pool.engines_per_replica
     return [list(range(first + one * size, first + (one + 1) * size)) for one in range(pool.replicas)]
 
 

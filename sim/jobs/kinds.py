@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.catalogue.value import WEAK_KINDS
-from sim.cost import Ledger
+from sim.cost.ledger import Ledger
 from sim.jobs import outcome as queue_columns
 from sim.jobs import report as queue_picture
 from sim.jobs import report as queue_tables
@@ -22,12 +22,12 @@ from sim.jobs.report import verdict as queue_verdict
 from sim.jobs.schema import QueueScenario
 from sim.language import N_, _
 from sim.records import Interval
-from sim.report.assumptions import notes
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
 from sim.report.charts.picture import Chart, Mark, panel_picture
 from sim.report.page.page import Table, render_page, text_table
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
+from sim.report.sources import notes
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import first_sentence
 from sim.training import outcome as job_columns

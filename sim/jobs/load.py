@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.hf_config import is_config
-from sim.cost import ClockError, CostError
+from sim.catalogue.hf_config.load import is_config
+from sim.cost.clock import ClockError
+from sim.cost.prices import CostError
 from sim.jobs.plan import queue_complaints, resolve_queue
 from sim.jobs.schema import QueueScenario
 from sim.scenario.checks.limits import volume_complaints

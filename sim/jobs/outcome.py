@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import Ledger
-from sim.cost.ledger import split
+from sim.cost.ledger import Ledger, split
 from sim.jobs.cluster import Schedule, Segment, Work, is_finished, simulate
 from sim.jobs.plan import QueuePlan, resolve_queue
 from sim.jobs.schema import LONGEST_H, QueueScenario

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import MIDNIGHT
+from sim.cost.clock import MIDNIGHT
 from sim.jobs.cluster import Job
 from sim.jobs.policies import QueuePolicy
 from sim.jobs.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs

@@ -17,12 +17,11 @@ from rich.text import Text
 
 from sim.jobs.outcome import QueueRow, job_cells, status_of, waited_s
 from sim.language import N_, _, ngettext, retold
-from sim.report.assumptions import notes
 from sim.report.charts.panels import COLORS, ChartCurve, Panel, style
 from sim.report.charts.picture import Mark
-from sim.report.check import values_and_sources
 from sim.report.page.page import Table
 from sim.report.run.tables import write_rows
+from sim.report.sources import notes, values_and_sources
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash
 from sim.report.words.text import axis_label, joined, listing, percent, places, plain, short

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.cost import Clock
+from sim.cost.clock import Clock
 from sim.jobs.policies import Fifo, QueuePolicy
 from sim.jobs.traces import JobTrace
 from sim.scenario.experiment import Name, ReplicasByDay

@@ -9,18 +9,15 @@ from datetime import date, timedelta
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.value import WEAK_KINDS
 from sim.language import N_, _, retold
 from sim.report.run.key_figures import axis_cells
+from sim.report.sources import Plans, notes
 from sim.report.words.service_level import asked_for, routing_told
 from sim.report.words.text import axis_label, commas, number, plain, ranged, replicas_of
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.points import Point
-
-Plans = Sequence[Mapping[str, Any]]
-"""As sim.scenario.resolving.describe makes them, one per fleet or more."""
 
 SERVICE_ROWS = {
     "max_batch_size": N_("largest batch"),
@@ -52,14 +49,6 @@ HOST_MEMORY_ROWS = {
     "weights": N_("weights in host memory, of a replica [GB]"),
     "kv": N_("KV cache in host memory, of a replica [GB]"),
 }
-
-
-def one_per_fleet(resolved: Plans) -> Plans:
-    """What a fleet is made of does not depend on the load: its first plan stands for all."""
-    first: dict[str, Mapping[str, Any]] = {}
-    for plan in resolved:
-        first.setdefault(str(plan.get("fleet", "")), plan)
-    return list(first.values())
 
 
 def build(plans: Plans) -> dict[str, Any]:
@@ -120,18 +109,6 @@ def assumptions(
     return [(name, text) for name, text in rows if text]
 
 
-def notes(plans: Plans) -> list[str]:
-    """What a reader must know, each sentence once; with the fleets that it is about, unless it is about all."""
-    fleets: dict[str, dict[str, None]] = {}
-    for plan in plans:
-        for note in plan.get("notes", ()):
-            fleets.setdefault(note, {})[str(plan.get("fleet", ""))] = None
-    everyone = {str(plan.get("fleet", "")) for plan in plans}
-    return [
-        retold(note) if set(named) == everyone else f"{commas(named)}: {retold(note)}" for note, named in fleets.items()
-    ]
-
-
 def _each(plans: Plans, get: Any) -> str:
     """The text of all plans; where they differ, each with its fleet."""
     texts = {str(plan.get("fleet")): str(get(plan) or "") for plan in plans}
@@ -160,26 +137,6 @@ def _replications(points: Sequence[Point]) -> str:
     if not counts:
         return ""
     return ranged(str(counts[0]), str(counts[-1]))
-
-
-def weak_values(resolved: Plans) -> list[dict[str, Any]]:
-    """The assumed and recalled values that the run rests on, each once, with the fleets that use it."""
-    found: dict[str, dict[str, Any]] = {}
-    for plan in resolved:
-        for value in plan.get("values", ()):
-            if value["kind"] in WEAK_KINDS:
-                name = str(value["path"]).removeprefix(f"fleets.{plan['fleet']}.")
-                row = found.setdefault(repr((name, value["value"])), {**value, "path": name, "fleets": {}})
-                row["fleets"][str(plan["fleet"])] = None
-    return list(found.values())
-
-
-def sources(resolved: Plans) -> list[dict[str, Any]]:
-    """Every source, once, by key."""
-    merged: dict[str, Any] = {}
-    for plan in resolved:
-        merged |= plan.get("sources", {})
-    return [{"key": key, **source} for key, source in sorted(merged.items())]
 
 
 OLD = timedelta(days=183)

@@ -16,9 +16,9 @@ from sim.report.charts.panels import style
 from sim.report.charts.vega_lite import Drawn, PageFigure
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
+from sim.report.run.key_figures import brief_limit
 from sim.report.run.page_tables import swatches
 from sim.report.run.tables import write_rows
-from sim.report.run.terminal import brief_limit
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import cash, in_code, shown
 from sim.report.words.precision import capacity_notes, unsettled
@@ -36,7 +36,8 @@ from sim.report.words.units import noun, verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.at_capacity import at_capacity, capacity_differences
-from sim.study.capacity import Capacity, LoadAxis, precision_of
+from sim.study.capacity import Capacity, precision_of
+from sim.study.load_axis import LoadAxis
 
 TEMPLATE = "capacity.html.j2"
 Row = Mapping[str, Any]

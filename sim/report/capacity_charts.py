@@ -16,7 +16,8 @@ from sim.report.words.money import cash, in_code, shown
 from sim.report.words.service_level import exactly, load_label, name_of
 from sim.report.words.text import LIMITS, percent, plain
 from sim.scenario.slo import Slo
-from sim.study.capacity import Capacity, LoadAxis, TriedLoad
+from sim.study.capacity import Capacity, TriedLoad
+from sim.study.load_axis import LoadAxis
 
 GOOD_COST = "usd_per_million_good_tokens"
 AT_CAPACITY = N_("At capacity: USD per million goodput tokens")

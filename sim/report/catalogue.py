@@ -5,7 +5,8 @@ from difflib import get_close_matches
 from itertools import count
 from typing import Any
 
-from sim.catalogue.catalog import KINDS, Catalog, UnknownId
+from sim.catalogue.catalog import KINDS, Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.gpu import MigProfile
 from sim.catalogue.market import Offer
 from sim.catalogue.server import PcieSlots

@@ -7,13 +7,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.value import WEAK_KINDS
 from sim.language import N_, _, ngettext, retold
-from sim.report.assumptions import notes
-from sim.report.catalogue import origin
-from sim.report.terminal_table import Entries, Entry, FittedTable
-from sim.report.words.money import cash
-from sim.report.words.text import MESSAGES, number, percent, plain, replicas_of
+from sim.report.sources import notes, values_and_sources
+from sim.report.terminal_table import FittedTable
+from sim.report.words.text import MESSAGES, number, percent, replicas_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
 from sim.study.size.bounds import Prospects, why_no_size
@@ -234,32 +231,6 @@ def _scalers(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tup
                 if (entry := (plan["fleet"], pool["name"], bounds)) not in found:
                     found.append(entry)
     return found
-
-
-def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
-    """What each fleet rests on at the first of its *plans*, then every source that they cite."""
-    first: dict[str, dict[str, Any]] = {}
-    for plan in plans:
-        first.setdefault(plan["fleet"], plan)
-    yield from map(_values, first.values())
-    yield _sources(plans)
-
-
-def _values(plan: dict[str, Any]) -> Entries:
-    bought = _("; to buy it: {cash}", cash=cash(plan["capex_usd"])) if plan["capex_usd"] else ""
-    entries = []
-    for value in plan["values"]:
-        span = _(" ({low:g} to {high:g})", low=value["range"][0], high=value["range"][1]) if value["range"] else ""
-        shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
-        kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
-        below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
-        entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
-    return Entries(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
-
-
-def _sources(plans: Sequence[dict[str, Any]]) -> Entries:
-    found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
-    return Entries(_("Sources"), [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])
 
 
 FEW = 8

@@ -18,7 +18,7 @@ from sim.report.words.text import AXIS_UNITS, joined, listing, percent, place, p
 from sim.scenario.reading.distribution import CENTRAL
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.load_profile import RATE
-from sim.study.breakeven import INPUTS
+from sim.study.booked_inputs import INPUTS
 from sim.study.metrics.statistics import wilson
 from sim.study.monte_carlo import (
     API,

@@ -10,16 +10,16 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from sim.cost import MultiYear
-from sim.cost.multi_year import ExistingUnits
+from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.language import N_, _, ngettext, retold
-from sim.report.assumptions import assumptions, one_per_fleet, sources, weak_values
+from sim.report.assumptions import assumptions
 from sim.report.charts.vega_lite import Drawn
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
 from sim.report.plan_charts import page_figures, plan_picture
 from sim.report.plan_tables import components, date, month_rows, summary_row, write_months, write_summary
 from sim.report.run.page_tables import swatches
+from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import cash, code, in_code, rate_notes, shown
 from sim.report.words.precision import capacity_notes, undrawn, unsettled
 from sim.report.words.service_level import ranked_apart
@@ -39,8 +39,8 @@ from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.scenario.sections.precision import Precision
-from sim.study.capacity import LoadAxis
 from sim.study.execution.cases import limits
+from sim.study.load_axis import LoadAxis
 from sim.study.plan import LINE, Outlook, demand_of, ranked
 from sim.study.plan_cash import Row
 from sim.study.plan_units import HeldUnits

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sim.cost import MultiYear
+from sim.cost.multi_year import MultiYear
 from sim.language import _
 from sim.report.charts.capacity_steps import (
     BOUGHT,

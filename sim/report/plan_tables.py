@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.cost import MultiYear
+from sim.cost.multi_year import MultiYear
 from sim.language import _
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable

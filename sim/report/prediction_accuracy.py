@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from sim.catalogue.catalog import Catalog
 from sim.language import N_, _, retold
-from sim.report.charts.panels import ChartCurve, Panel, key_of
+from sim.report.charts.panels import ChartCurve, Panel
+from sim.report.charts.sweep_panels import key_of
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import plain
 from sim.scenario.schema import Scenario

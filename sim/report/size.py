@@ -45,7 +45,7 @@ from sim.scenario.schema import SECTIONS, Fleet, Scenario
 from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.sweep import as_data
 from sim.scenario.year import at_peak, year_plan
-from sim.study.capacity import LoadAxis
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.size.candidates import Sizing, TriedFleet, front
 from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing

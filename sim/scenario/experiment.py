@@ -13,12 +13,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from sim.autoscaling import Autoscaling
 from sim.batching import Batching, OfEngine
 from sim.batching.sharing import Sharing
-from sim.batchtime import AffineBatch, OnePass
+from sim.batchtime.one_pass import AffineBatch, OnePass
 from sim.catalogue.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
-from sim.cost import Api, Carbon, Clock, Cost, Finance, Moment, Operations, Site
+from sim.cost.carbon import Carbon
+from sim.cost.clock import Clock, Moment
+from sim.cost.cost_plan import Cost
+from sim.cost.finance import Finance
+from sim.cost.operations import Operations
+from sim.cost.site import Site
+from sim.cost.token_api import Api
 from sim.failures import Failures, Spot
-from sim.memory import KvTier, Lora
+from sim.memory.lora import Lora
+from sim.memory.weights import KvTier
 from sim.power import Power
 from sim.registry import Registry
 from sim.routing import LeastOutstanding, Routing
@@ -26,8 +33,9 @@ from sim.routing.admission import Admission
 from sim.routing.kv_transfer import KvTransfer, Role
 from sim.scenario.slo import Slo
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
-from sim.steptime import Affine, RegisteredStepTime, Roofline
+from sim.steptime.affine import Affine, RegisteredStepTime
 from sim.steptime.collective import NetworkSpec
+from sim.steptime.options import Roofline
 from sim.workload import Together, Workload
 from sim.workload.client import Client
 from sim.workload.tenants import RateLimit

@@ -6,7 +6,7 @@ it, and a line here.
 
 from typing import Annotated, Any
 
-from sim.cost import MultiYear
+from sim.cost.multi_year import MultiYear
 from sim.scenario.claim import CLAIM, Claim
 from sim.scenario.experiment import LONGEST_NAME, TERMS, Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.distribution import Futures

@@ -16,10 +16,11 @@ from sim.infile import opened
 from sim.report.words.money import showing, shown
 from sim.report.words.text import name_told
 from sim.scenario.reading.layers import options
-from sim.serve.finished_runs import HeldRuns, asked_for, values_of
+from sim.serve.finished_runs import HeldRuns
 from sim.serve.jobs import Queue, question_text
 from sim.serve.knobs import knobs
 from sim.serve.page_data import WorkAnswer
+from sim.serve.parameters import asked_for, values_of
 from sim.serve.refusals import Refused
 from sim.serve.scenario_checks import CHECKS, Wanted
 from sim.study.loaded_runs import SLO, Answer

@@ -21,8 +21,8 @@ from sim.deliver.questions import QUESTIONS
 from sim.deliver.run import price_run
 from sim.infile import confined_also, opened
 from sim.language import N_, _
-from sim.report.charts.panels import Panel, in_words, panels_of
-from sim.report.charts.picture import curves
+from sim.report.charts.panels import Panel
+from sim.report.charts.sweep_panels import curves, in_words, panels_of
 from sim.report.prediction_accuracy import worths_by_key
 from sim.report.run.key_figures import blocks
 from sim.report.run.report import render
@@ -34,8 +34,9 @@ from sim.report.words.text import question_of
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.layers import options
 from sim.scenario.sweep import as_data
-from sim.serve.finished_runs import HeldRuns, asked_for, values_of
+from sim.serve.finished_runs import HeldRuns
 from sim.serve.page_data import WorkAnswer
+from sim.serve.parameters import asked_for, values_of
 from sim.serve.refusals import Refused
 from sim.study.comparison import differences, of_one_model
 from sim.study.execution.cases import resolved_plans

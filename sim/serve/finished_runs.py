@@ -19,7 +19,6 @@ from sim.report.json_document import as_json
 from sim.report.prediction_accuracy import ring_key, worth_told, worths_by_key
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import showing
-from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.load import has_job
 from sim.serve.page_data import (
     WorkAnswer,
@@ -31,6 +30,7 @@ from sim.serve.page_data import (
     work_gap,
     work_verdict,
 )
+from sim.serve.parameters import asked_for, values_of
 from sim.serve.refusals import Refused
 from sim.serve.workspace import Workspace
 from sim.study.confidence import MARKS
@@ -39,7 +39,6 @@ from sim.study.execution.cases import MANIFEST
 from sim.study.loaded_runs import Answer, Answers
 from sim.study.points import sweep_of
 from sim.study.reprice import SCENARIO_FILE
-from sim.yamlio import YamlError, parse
 
 MOST_HELD = 4
 """Runs at once; the one that nobody has looked at for longest goes."""
@@ -106,10 +105,6 @@ class HeldRuns:
         while len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
         return self._held[key]
-
-
-MOST_VALUES = 60
-"""Overrides in one address."""
 
 
 class AnswerRoutes:
@@ -194,28 +189,3 @@ def _capacity(found: Answer) -> dict[str, Any]:
     sweep = sweep_of(found.points, found.axes)
     lines = sweep.lines if sweep.numeric else ()
     return {"capacity": [capacity_data(line, sweep, found.scenario.slo) for line in lines]}
-
-
-def asked_for(request: Request, name: str) -> str:
-    """The value of *name* in the address. Raises Refused without one."""
-    given = request.query_params.getlist(name)
-    if len(given) != 1 or not given[0]:
-        raise Refused(400, f"the address needs {name}=..., once")
-    return given[0]
-
-
-def values_of(request: Request) -> dict[str, Any]:
-    """The overrides in the address: `set=site.pue=1.2`, as often as needed. Raises Refused, ScenarioErrors."""
-    given = request.query_params.getlist("set")
-    if len(given) > MOST_VALUES:
-        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
-    found: dict[str, Any] = {}
-    for item in given:
-        path, equals, text = item.partition("=")
-        if not equals or not path.strip():
-            raise ScenarioErrors([InputError(f"set={item[:60]}", 0, "", "path=value is needed")])
-        try:
-            found[path.strip()] = parse(text)
-        except YamlError as error:
-            raise ScenarioErrors([InputError(f"--set {path}", 0, "", error.message)]) from None
-    return found

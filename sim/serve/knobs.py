@@ -14,7 +14,7 @@ from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.slo import LATENCIES
 from sim.scenario.sweep import as_data, points
-from sim.study.breakeven import booked_inputs, in_stated_currency, number_of
+from sim.study.booked_inputs import booked_inputs, in_stated_currency, number_of
 from sim.training.schema import JobFleet
 
 USD = "USD"

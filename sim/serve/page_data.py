@@ -13,7 +13,8 @@ from sim.catalogue.catalog import Catalog
 from sim.jobs.kinds import WorkKind, asked, kind_of
 from sim.jobs.load import AnyScenario, load_job
 from sim.language import N_, _, retold
-from sim.report.charts.panels import GLYPHS, LATENCIES, Panel, key_of, panels_of, style
+from sim.report.charts.panels import GLYPHS, Panel, style
+from sim.report.charts.sweep_panels import LATENCIES, key_of, panels_of
 from sim.report.charts.vega_lite import on_black
 from sim.report.page.page import Table
 from sim.report.run.key_figures import columns_for, figure, interval, limited_by, standing

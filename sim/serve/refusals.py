@@ -6,8 +6,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from sim.catalogue.catalog import CatalogError, UnknownId
-from sim.cost import CostError
+from sim.catalogue.data_folder import CatalogError, UnknownId
+from sim.cost.prices import CostError
 from sim.deliver.folder import FolderBusy, FolderRefused
 from sim.infile import Outside
 from sim.language import retold

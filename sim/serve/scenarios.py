@@ -15,8 +15,8 @@ from sim.infile import opened, write_below
 from sim.language import N_, _
 from sim.scenario.reading.shipped import shipped_folder
 from sim.scenario.template import schema_text, template
-from sim.serve.finished_runs import MOST_VALUES, asked_for
 from sim.serve.guard import MOST_BODY_BYTES
+from sim.serve.parameters import MOST_VALUES, asked_for
 from sim.serve.refusals import Refused
 from sim.serve.scenario_checks import CHECKS, Wanted
 from sim.serve.workspace import SCENARIOS, Workspace

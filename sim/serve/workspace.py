@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.catalogue.catalog import data_root
+from sim.catalogue.data_folder import data_root
 from sim.deliver.folder import is_finished, manifest_of
 from sim.deliver.questions import QUESTIONS
 from sim.scenario.reading.shipped import shipped_folder

@@ -132,3 +132,7 @@ class Adapted:
 
     def _beside_s(self, batch: Batch) -> float:
         return self._fixed_s + self._adapter_s * batch.adapters + self._token_s * batch.adapted_tokens
+
+
+ComputedStepTime = RooflineStepTime | Drafting | DraftModel | Adapted
+"""Step-time models worked out from the hardware; they know what GPUs send one another."""

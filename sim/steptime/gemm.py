@@ -25,12 +25,8 @@ from statistics import NormalDist
 
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import covers
-from sim.steptime.inputs import Rates
+from sim.steptime.inputs import ACTIVATION_BYTES, FLOP_PER_WEIGHT, Rates
 
-FLOP_PER_WEIGHT = 2
-"""One multiply and one add."""
-ACTIVATION_BYTES = 2
-"""Activations stay at 16 bit."""
 ADDED = 1.0
 """Exponent of the p-norm that adds arithmetic and reading."""
 

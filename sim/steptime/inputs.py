@@ -7,9 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import log2, prod
 
-from sim.catalogue.engine import Engine, EngineOffload, HostWeights, Overheads, default_limit
+from sim.catalogue.engine import (
+    Engine,
+    EngineOffload,
+    FastExperts,
+    HostWeights,
+    Overheads,
+    SlowProducts,
+    SlowWeights,
+    default_limit,
+)
 from sim.catalogue.gpu import Gpu
-from sim.catalogue.kernel import FastExperts, Kernel, SlowProducts, SlowWeights
+from sim.catalogue.kernel import Kernel
 from sim.catalogue.link import Link
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import ComputeType, Quantization, arithmetic, bits, covers
@@ -17,6 +26,13 @@ from sim.catalogue.value import Value
 from sim.steptime.coefficients import Coefficients
 from sim.steptime.collective import Network
 from sim.units import BITS_PER_BYTE
+
+FLOP_PER_WEIGHT = 2
+"""One multiply and one add."""
+
+
+ACTIVATION_BYTES = 2
+"""Activations stay at 16 bit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import log2
 
 from sim.steptime.collective import AcrossServers, AllReduce, Send
-from sim.steptime.gemm import ACTIVATION_BYTES
-from sim.steptime.inputs import RooflineInputs
+from sim.steptime.inputs import ACTIVATION_BYTES, RooflineInputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from sim.scenario.slo import Slo
 from sim.study.availability import OverFailures
-from sim.study.capacity import Capacity, LoadAxis
+from sim.study.capacity import Capacity
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.averages import Usual, numbers
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import mean, paired_difference, ratio

@@ -17,8 +17,7 @@ import numpy as np
 
 from sim.cost.operations import Operations
 from sim.failures import Failures
-from sim.fleet import RunningFleet
-from sim.fleet.pool import engines_per_replica
+from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.experiment import Fleet, Pool
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -122,7 +121,7 @@ def _shares(log: FleetLog, pools: Sequence[PoolPlan], length_s: float) -> dict[C
     for one in log.intervals:
         position = log.pool_of_replica[one.replica]
         place = one.replica - first_of_pool[position]
-        if one.state == "serving" and place % engines_per_replica(pools[position]) == 0:
+        if one.state == "serving" and place % pools[position].engines_per_replica == 0:
             changes[one.start_s][position] += 1
             changes[one.end_s][position] -= 1
     # changes of nothing cut the time into batches

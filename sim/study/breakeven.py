@@ -13,11 +13,10 @@ import numpy as np
 
 from sim.cost import token_api
 from sim.cost.time_value import Horizon
-from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
-from sim.scenario.sections.sensitivity import number_at
 from sim.scenario.sweep import as_data
+from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
 from sim.study.breakeven_costs import Candidate, Cost, Ledgers, Month, months
 from sim.study.capacity import Capacity
 
@@ -31,24 +30,6 @@ HALVINGS = 24
 LOAD = "load"
 REFINEMENTS = 6
 """Most times that a load at which the verdict tips is simulated and looked for again."""
-INPUTS = {
-    "site.electricity_usd_per_kwh": ("electricity", "USD/kWh", 0.0, float("inf")),
-    "site.pue": ("PUE", "", 1.0, float("inf")),
-    "site.hosting.usd": ("hosting", "USD per kW and month", 0.0, float("inf")),
-    "site.hosting.usd_per_month": ("rent of a rack", "USD per month", 0.0, float("inf")),
-    "finance.discount_rate": ("discount rate", "per year", 0.0, 1.0),
-    "finance.life_years": ("life", "years", 0.5, 15.0),
-    "finance.residual_fraction": ("residual value", "of the price", 0.0, 1.0),
-}
-"""Path -> (name, unit, lowest, highest) of the scenario's own inputs; those it does not have are passed over. A
-price in another currency is moved in that currency."""
-
-
-def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, float]]:
-    """Return the inputs that change the ledger of `run`: no discount rate where purchases carry no interest."""
-    finance = data.get("finance")
-    free = isinstance(finance, dict) and finance.get("method") == "straight_line"
-    return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +105,6 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
             yield TippingInput(f"rent of {one.name}", "USD/h", flows.rent_usd_per_h, ANY, moved)
     most = max((one.capacity for one in ledgers.candidates), default=0.0) if ledgers.beside_others else ANY[1]
     yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
-
-
-def number_of(data: Mapping[str, Any], path: str) -> tuple[str, float] | None:
-    """Return the number at *path* and its own path, which ends in `price` where a currency is stated."""
-    try:
-        return number_at(path, value_at(data, place_of(data, path)))
-    except LookupError:
-        return None
-
-
-def in_stated_currency(data: Mapping[str, Any], path: str, unit: str) -> str:
-    """Return *unit*, written for US dollars, in the currency that is stated beside the number at *path*."""
-    place = place_of(data, path)
-    held = value_at(data, place[:-1]) if place[-1] == "price" else None
-    return unit.replace("USD", held.get("currency", "USD")) if isinstance(held, dict) else unit
 
 
 def _by_override(ledgers: Ledgers, path: str) -> Costs:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan, token_api
+from sim.cost import token_api
 from sim.cost.cash_flow import Flows
+from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.time_value import Horizon, discount_factor, price_in
 from sim.scenario.schema import Scenario
@@ -38,10 +39,11 @@ from sim.scenario.year import (
     peak_to_mean,
     usual_load,
 )
-from sim.study.capacity import Capacity, LoadAxis
+from sim.study.capacity import Capacity
 from sim.study.discounting import horizon_of, levelised
 from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import held_tokens_per_s, mean_tokens, rate_per_load
 from sim.study.rebill import Bill, Rebilling, flows_of_year
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR

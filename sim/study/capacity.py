@@ -25,7 +25,6 @@ from sim.catalogue.catalog import Catalog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
-from sim.scenario.sections.sensitivity import ALL_LOADS
 from sim.scenario.slo import HIGHEST_PERCENT, Slo
 from sim.scenario.sweep import Case, is_deterministic
 from sim.study.availability import (
@@ -40,91 +39,15 @@ from sim.study.availability import (
 from sim.study.execution.cases import POINTS, Job, Progress, Workplace, jobs_of, together
 from sim.study.execution.precision import replications_next
 from sim.study.execution.store import StoredCase, discard_unfinished
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
 from sim.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from sim.workload import Profile, Workload
-from sim.workload.tenants import Tenant
+from sim.workload import Profile
 
 ONLY_RAISED = (
     "tenant: only capacity and breakeven raise the load of one tenant while the others hold theirs: remove `tenant`"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadAxis:
-    """Load that the search raises until the fleet misses its service level."""
-
-    path: str
-    """Path of the load in the scenario; empty where several loads are raised together."""
-    label: str
-    """Name of the load in tables, and the axis of its cases."""
-    start: float
-    """The scenario's own load; the search begins at the power of two that is nearest to it."""
-    whole: bool
-    """Whether the load is a whole number: of clients."""
-    moves: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Numbers of the scenario that follow the load, if several do: path -> (value at load 0, gain per unit load)."""
-    whose: str = ""
-    """Service or tenant whose load is raised while all others keep theirs; empty: the load of all."""
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> "LoadAxis":
-        """Return the axis of *scenario*: rate of arrivals, number of clients, or speed of a trace.
-
-        With services or tenants, it is the load of the one that the scenario chooses, else the load of all in
-        proportion. Raises ValueError for a load that cannot be raised, such as a burst, which has no rate.
-        """
-        if not scenario.services:
-            return cls._of(scenario.workload, "", scenario.tenant)
-        each = {
-            one.name: cls._of(one.workload, f"services.{i}.", scenario.tenant if one.name == scenario.service else None)
-            for i, one in enumerate(scenario.services)
-        }
-        if scenario.service is not None:
-            chosen = each[scenario.service]
-            return replace(chosen, whose=chosen.whose or scenario.service)
-        if clients := [name for name, axis in each.items() if axis.whole]:
-            raise ValueError(f"{clients[0]} has clients, which do not grow in proportion: choose it with `service`")
-        if still := [one.name for one in scenario.services if not one.workload.mean_rate_rps()]:
-            raise ValueError(f"all requests of {still[0]} come at once, so it has no rate to raise")
-        return cls("", ALL_LOADS, 1.0, False, {axis.path: (0.0, axis.start) for axis in each.values()})
-
-    @classmethod
-    def _of(cls, workload: Workload, before: str, tenant: str | None) -> "LoadAxis":
-        """Return the axis of *workload*, whose key in the scenario follows the prefix *before*."""
-        if workload.trace is not None:
-            return cls(f"{before}workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
-        loop = workload.closed_loop()
-        if loop is not None:
-            return cls(f"{before}workload.arrivals.concurrency", "concurrency", float(loop.concurrency), True)
-        rate = workload.mean_rate_rps()
-        if rate is None:
-            raise ValueError("a burst has no rate to raise; give arrivals with a rate, a closed loop or a trace")
-        path = f"{before}workload.arrivals.rate_rps"
-        whole = cls(path, "rate_rps", rate, False)
-        return whole if tenant is None else whole._of_tenant(workload.tenants, tenant, before)
-
-    def _of_tenant(self, tenants: Sequence[Tenant], name: str, before: str) -> "LoadAxis":
-        """Return the axis of tenant *name*: total rate and shares change so that the other tenants keep their rates."""
-        place = next(i for i, one in enumerate(tenants) if one.name == name)
-        others = sum(one.share for one in tenants if one.name != name)
-        own = self.start * tenants[place].share / (others + tenants[place].share)
-        if not others:
-            return replace(self, whose=name)
-        held = self.start - own
-        moves = {self.path: (held, 1.0), f"{before}workload.tenants.{place}.share": (0.0, others / held)}
-        return LoadAxis("", self.label, own, False, moves, name)
-
-    def value(self, load: float) -> float | int:
-        """Return *load* as the scenario states it: a number of clients is whole and at least 1."""
-        return max(1, round(load)) if self.whole else load
-
-    def overrides(self, value: float) -> dict[str, float]:
-        """Return the overrides of the scenario at the load *value*: path -> number."""
-        if self.moves:
-            return {path: still + each * value for path, (still, each) in self.moves.items()}
-        return {self.path: value}
 
 
 def precision_of(scenario: Scenario, relative: float) -> Precision:

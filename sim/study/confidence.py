@@ -43,7 +43,8 @@ from sim.scenario.resolving.hardware import network_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
 from sim.spec import Count, NonNegative, Positive, Spec
-from sim.steptime import OwnRuns, Roofline
+from sim.steptime.calibration import OwnRuns
+from sim.steptime.options import Roofline
 from sim.study.metrics.expected_load import mean_tokens
 from sim.study.metrics.statistics import normal_quantile
 from sim.study.points import Point

@@ -30,19 +30,19 @@ from typing import Any
 from sim.batching import Slots
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
-from sim.cost import CostPlan
 from sim.cost.charge import amount_usd
+from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import Window
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.fleet.warmup import with_warmup
 from sim.power import LoadLaw, PoolPower
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
-from sim.steptime import RooflineStepTime
 from sim.steptime.coefficients import AllReduceFactor, CacheReading, Coefficients, Efficiency
 from sim.steptime.inputs import RooflineInputs
+from sim.steptime.roofline import RooflineStepTime
 from sim.study.execution.cases import Call, Progress, Workplace
 from sim.study.execution.digest import digest
 from sim.study.execution.durable import Damaged, read_sealed, warn_of, write_sealed

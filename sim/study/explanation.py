@@ -12,11 +12,11 @@ from math import ceil, inf, isnan
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
 from sim.engine.protocol import KvTransit, ReplicaEngine
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine, rank_limits
 from sim.records import Hop, Meters, Progress, Request, Span
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime import ComputedStepTime
+from sim.steptime.drafting import ComputedStepTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ def journal_of(plan: CasePlan, index: int) -> Journal:
     if request.left:
         seen = [(replica, span) for replica, span in seen if _there(request, replica, span)]
     limits = [rank_limits(pool) for pool in plan.pools]
-    spaced = any(one.prefill_schedule_interval > 1 for one in limits)
-    held = any(one.batch_wait_steps > 0 for one in limits)
+    spaced = any(one.options.prefill_schedule_interval > 1 for one in limits)
+    held = any(one.options.batch_wait_timeout_iters > 0 for one in limits)
     in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
     return Journal(plan, request, seen, reached, len(log.requests), spaced, held, in_batches, log.pool_of_replica)
 

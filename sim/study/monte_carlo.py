@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CarbonPlan, CostPlan
-from sim.cost.carbon import GRAMS_PER_KG
+from sim.cost.carbon import GRAMS_PER_KG, CarbonPlan
 from sim.cost.charge import amount_usd
+from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import ONE_HOUR, Window, together
 from sim.infile import opened
 from sim.records import Interval

@@ -18,9 +18,11 @@ from math import ceil, fsum, inf
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan, MultiYear
+from sim.cost import token_api
+from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import together
+from sim.cost.multi_year import MultiYear
 from sim.cost.rental import Rent
 from sim.cost.time_value import discount_factor, price_factor
 from sim.cost.token_api import ApiTariff
@@ -32,11 +34,11 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import bridged_fleet
 from sim.scenario.sweep import Case
 from sim.scenario.year import hours_of, loads_within, peak_to_mean, usual_load
-from sim.study.breakeven import API
-from sim.study.capacity import ONLY_RAISED, Capacity, LoadAxis, at_horizon
+from sim.study.capacity import ONLY_RAISED, Capacity, at_horizon
 from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.case_metrics import idle_window
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan_cash import (
@@ -336,9 +338,9 @@ def api_outlook(
     costs = resolve_fleet(scenario, fleet, catalog).costs
     tariff, finance = costs.api if costs is not None else None, scenario.finance or fleet.finance
     rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
-    capacity, per_load = Capacity(API, inf, None, ()), rate_per_load(scenario)
+    capacity, per_load = Capacity(token_api.NAME, inf, None, ()), rate_per_load(scenario)
     if reason := no_api_plan(per_load) or unlimited(held):
-        yield Outlook(API, capacity, 0, reason=reason, api=True)
+        yield Outlook(token_api.NAME, capacity, 0, reason=reason, api=True)
         return
     assert tariff is not None
     assert per_load is not None
@@ -347,7 +349,7 @@ def api_outlook(
     cached = next((one.cached_fraction for one in measured.values()), 0.0)
     terms = Elsewhere(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
     best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
-    yield Outlook(API, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
+    yield Outlook(token_api.NAME, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
 
 
 def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: Capacity, held: Sequence[HeldUnits]) -> str:

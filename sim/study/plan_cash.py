@@ -12,8 +12,8 @@ from itertools import product
 from math import fsum, prod
 from typing import Any, NamedTuple
 
-from sim.cost import MultiYear
 from sim.cost.charge import Follows
+from sim.cost.multi_year import MultiYear
 from sim.cost.time_value import discount_factor
 from sim.study.plan_units import (
     ROUNDING,

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.cost import CostPlan
 from sim.cost.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.metering import ONE_HOUR, Window
 from sim.cost.time_value import MONTHS_PER_YEAR, price_factor

@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import Clock, CostPlan
 from sim.cost.cash_flow import Flows, flows_of, mean_flows, with_peak
+from sim.cost.clock import Clock
+from sim.cost.cost_plan import CostPlan
 from sim.cost.metering import Window
 from sim.records import Interval
 from sim.scenario.resolving.case import fleet_of, resolve

@@ -6,7 +6,7 @@ from math import fsum, inf
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostPlan
+from sim.cost.cost_plan import CostPlan
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases

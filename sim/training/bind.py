@@ -9,7 +9,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.server import Server
-from sim.steptime import Coefficients, load_coefficients
+from sim.steptime.coefficients import Coefficients, load_coefficients
 from sim.training.figures import TrainingData, habits, load_training, network_named, rates
 from sim.training.job import Job, Method, Parallel, Precision, Recompute
 from sim.training.memory import TrainingMemory, memory

@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.model import OtherModel

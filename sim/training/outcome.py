@@ -9,7 +9,7 @@ from math import fsum
 from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import Ledger
+from sim.cost.ledger import Ledger
 from sim.power import PoolPower
 from sim.records import Interval
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points

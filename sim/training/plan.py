@@ -11,12 +11,14 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import Value
-from sim.cost import CarbonPlan, Clock, CostPlan, PoolFacts
-from sim.cost.hardware import boxes_needed
+from sim.cost.carbon import CarbonPlan
+from sim.cost.clock import Clock
+from sim.cost.cost_plan import CostPlan
+from sim.cost.hardware import PoolFacts, boxes_needed
 from sim.power import PoolPower, Power, pool_power
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
-from sim.scenario.resolving.facts import cost_facts
+from sim.scenario.resolving.resolve import cost_facts
 from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.spec import Spec

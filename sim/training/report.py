@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from sim.cost import Ledger
+from sim.cost.ledger import Ledger
 from sim.language import N_, _, retold
-from sim.report.assumptions import notes
 from sim.report.charts.panels import ChartCurve, Panel, style
 from sim.report.charts.picture import Mark
-from sim.report.check import values_and_sources
 from sim.report.page.page import Table, text_table
+from sim.report.sources import notes, values_and_sources
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import axis_label, listing, name_told, percent, places, plain, ranged, short
 from sim.training.outcome import JobRow, parts

@@ -5,7 +5,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.cost import Carbon, Cost, Finance, Moment, Operations, Site
+from sim.cost.carbon import Carbon
+from sim.cost.clock import Moment
+from sim.cost.cost_plan import Cost
+from sim.cost.finance import Finance
+from sim.cost.operations import Operations
+from sim.cost.site import Site
 from sim.power import Power
 from sim.scenario.claim import Claim
 from sim.scenario.experiment import GridSweep, Name, PointSweep

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from sim.catalogue.catalog import UnknownId, data_root
+from sim.catalogue.data_folder import UnknownId, data_root
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Fraction, NonNegative, Positive, Spec
 from sim.yamlio import read

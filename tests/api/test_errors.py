@@ -15,10 +15,10 @@ import pytest
 import sim
 from sim import registry
 from sim.benchdata.errors import BenchdataError
-from sim.catalogue.catalog import UnknownId
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.hf_config.config import ConfigError
 from sim.coldstart.start import StartUnknown
-from sim.cost.price_book import CostError, Problem, RateMissing
+from sim.cost.prices import CostError, Problem, RateMissing
 from sim.jobs.traces import SHOWN, JobTraceError
 from sim.workload.traces.trace_file import TraceError
 from sim.yamlio import YamlError

@@ -8,7 +8,7 @@ from small_scenario import planned
 
 from sim.batching import POLICIES, PrefillFirst, Reserve, Slots, Vllm
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fleet.pool import SCHEDULES, engines_per_replica, rank_limits
+from sim.fleet.pool import SCHEDULES, rank_limits
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.resolving.resolved import CasePlan
 
@@ -70,7 +70,9 @@ def test_engines_set_how_prompts_are_cut(tmp_path: Path, catalog: Catalog) -> No
 
 def test_all_of_a_prompt_is_asked_for_where_the_version_has_the_option(tmp_path: Path, catalog: Catalog) -> None:
     versions = ("vllm-0.10", "vllm-0.11", "vllm-0.14")
-    found = [rank_limits(plan_of(tmp_path, catalog, engine=one).pools[0]).reserve_full_isl for one in versions]
+    found = [
+        rank_limits(plan_of(tmp_path, catalog, engine=one).pools[0]).options.reserves_all_tokens for one in versions
+    ]
     assert found == [False, False, True]
 
 
@@ -128,7 +130,7 @@ def test_another_kernel_changes_the_step_time(tmp_path: Path, catalog: Catalog) 
 def test_options_of_vllm_reach_the_scheduler_and_only_that_of_vllm(tmp_path: Path, catalog: Catalog) -> None:
     options = {"watermark": 0.05, "scheduler_reserve_full_isl": False, "prefill_schedule_interval": 4}
     limits = rank_limits(plan_of(tmp_path, catalog, batching={**options, "max_model_len": 4096}).pools[0])
-    assert (limits.watermark, limits.reserve_full_isl, limits.prefill_schedule_interval) == (0.05, False, 4)
+    assert {name: getattr(limits.options, name) for name in options} == options
     with pytest.raises(ScenarioErrors, match="prefill_schedule_interval"):
         plan_of(tmp_path, catalog, batching={"policy": "reserve", "prefill_schedule_interval": 4})
 
@@ -163,7 +165,7 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
     limits = rank_limits(plan_of(tmp_path, catalog, steptime=affine, batching=groups).pools[0])
     assert limits.kv_groups == (None, 64)
     ranks = plan_of(tmp_path, catalog, steptime=affine, batching=groups, data_parallel_size=2)
-    assert engines_per_replica(ranks.pools[0]) == 2
+    assert ranks.pools[0].engines_per_replica == 2
     drafts = {"speculative": {"num_speculative_tokens": 2, "accepted": 1}}
     with pytest.raises(ScenarioErrors, match=r"kv_groups: needs ranks that do not step together"):
         plan_of(tmp_path, catalog, steptime=affine, batching={**groups, **drafts})
@@ -171,7 +173,9 @@ def test_groups_of_kv_caches_need_a_step_time_of_their_own(tmp_path: Path, catal
 
 def test_a_queue_has_one_order(tmp_path: Path, catalog: Catalog) -> None:
     lpm = {"policy": "prefill_first", "schedule_policy": "lpm"}
-    assert rank_limits(plan_of(tmp_path, catalog, engine="sglang", batching=lpm).pools[0]).longest_prefix_first
+    assert (
+        rank_limits(plan_of(tmp_path, catalog, engine="sglang", batching=lpm).pools[0]).options.schedule_policy == "lpm"
+    )
     with pytest.raises(ScenarioErrors, match="lpm and scheduling: priority are two orders"):
         plan_of(tmp_path, catalog, batching=lpm | {"scheduling": "priority"})
 

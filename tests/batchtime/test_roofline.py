@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from sim.batchtime import Device, Factors, batch_time_s, device_of, load_coefficients, slice_of, speed_of, work_of
-from sim.batchtime.roofline import largest_batch_within
+from sim.batchtime.coefficients import load_coefficients
+from sim.batchtime.roofline import (
+    Device,
+    Factors,
+    batch_time_s,
+    device_of,
+    largest_batch_within,
+    slice_of,
+    speed_of,
+    work_of,
+)
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import OtherModel
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from sim import yamlio
-from sim.catalogue.catalog import Catalog, CatalogError, UnknownId, data_root, load_catalog
+from sim.catalogue.catalog import Catalog, load_catalog
+from sim.catalogue.data_folder import CatalogError, UnknownId, data_root
 
 SOURCES = "sheet: {title: A sheet, accessed: 2026-11, trust: good}\n"
 KERNEL = """id: plain

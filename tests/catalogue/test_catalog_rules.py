@@ -7,7 +7,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.spec import Spec
-from sim.steptime import load_coefficients
+from sim.steptime.coefficients import load_coefficients
 
 CATALOG = load_catalog()
 GPUS = {name: CATALOG.gpu(name) for name in CATALOG.ids("gpus")}

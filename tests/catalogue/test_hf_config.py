@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from sim.catalogue.catalog import UnknownId, load_catalog
-from sim.catalogue.hf_config import ConfigError, model_from_config
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.data_folder import UnknownId
+from sim.catalogue.hf_config.config import ConfigError
+from sim.catalogue.hf_config.load import model_from_config
 from sim.catalogue.model import params_total
 from sim.catalogue.quantization import native_quantization
 

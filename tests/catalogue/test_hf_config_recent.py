@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sim.catalogue.hf_config import ConfigError, model_from_config
-from sim.catalogue.hf_config.load import REFUSED
+from sim.catalogue.hf_config.config import ConfigError
+from sim.catalogue.hf_config.load import REFUSED, model_from_config
 from sim.catalogue.model import kv_bytes_per_token, params_active, params_total
 
 SHAPE = (

@@ -6,7 +6,12 @@ from pydantic import TypeAdapter
 from sim.catalogue.market import Offer, PriceList
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.cost import Api, Cost, Finance, Operations, PoolFacts, Site, resolve_costs
+from sim.cost.cost_plan import Cost, resolve_costs
+from sim.cost.finance import Finance
+from sim.cost.hardware import PoolFacts
+from sim.cost.operations import Operations
+from sim.cost.site import Site
+from sim.cost.token_api import Api
 from sim.records import Interval
 
 

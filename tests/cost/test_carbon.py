@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
-from sim.cost import MIDNIGHT, Carbon, Clock, CostError
+from sim.cost.carbon import Carbon
+from sim.cost.clock import MIDNIGHT, Clock
+from sim.cost.prices import CostError
 from sim.records import Interval
 
 

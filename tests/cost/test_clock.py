@@ -4,8 +4,10 @@ from datetime import date, datetime
 
 import pytest
 
-from sim.cost import MIDNIGHT, Carbon, Clock, ClockError, Site, Tariff
-from sim.cost.site import Band
+from sim.cost.carbon import Carbon
+from sim.cost.clock import MIDNIGHT, Clock, ClockError
+from sim.cost.electricity import Band, Tariff
+from sim.cost.site import Site
 from sim.records import Interval
 from sim.scenario.experiment import Schedule
 

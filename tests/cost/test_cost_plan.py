@@ -1,8 +1,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from sim.cost import CostError, Site
-from sim.cost.currency import Price
+from sim.cost.prices import CostError, Price
+from sim.cost.site import Site
 
 BUY = {"acquisition": "buy"}
 HOUR_OF_3_YEARS = 3 * 8760

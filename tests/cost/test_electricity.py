@@ -8,11 +8,15 @@ from datetime import datetime
 import pytest
 from pydantic import ValidationError
 
-from sim.cost import Clock, CostError, CostPlan, Ledger, PoolFacts, Site, Tariff
 from sim.cost.charge import amount_usd
-from sim.cost.electricity import DemandCharge
-from sim.cost.hardware import group_hardware
+from sim.cost.clock import Clock
+from sim.cost.cost_plan import CostPlan
+from sim.cost.electricity import DemandCharge, Tariff
+from sim.cost.hardware import PoolFacts, group_hardware
+from sim.cost.ledger import Ledger
 from sim.cost.metering import Window
+from sim.cost.prices import CostError
+from sim.cost.site import Site
 from sim.records import Interval
 
 BUY = {"acquisition": "buy"}

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from sim.cost import Finance
-from sim.cost.finance import Annuity, Resale, StraightLine
+from sim.cost.finance import Annuity, Finance, Resale, StraightLine
 from sim.cost.time_value import annuity_factor
 
 HOURS = 8760

@@ -11,10 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.cost import CostError, Finance, PoolFacts, Site
 from sim.cost.cost_plan import Cost, costs_by_pool, resolve_costs
-from sim.cost.hardware import group_hardware
+from sim.cost.finance import Finance
+from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.hosting import ServerKind, racks_needed
+from sim.cost.prices import CostError
+from sim.cost.site import Site
 
 RACK = {"per": "rack", "usd_per_month": 1000, "power_limit_kw": 20, "count": "whole"}
 

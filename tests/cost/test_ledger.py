@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cost import PHASES, Ledger, RequestUse, request_costs
-from sim.cost.ledger import RARE, split
+from sim.cost.ledger import RARE, Ledger, RequestUse, request_costs, split
+from sim.cost.metering import PHASES
 
 BUY = {"acquisition": "buy"}
 SITE = {

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.cost import PHASES, CostError, Ledger, Operations
 from sim.cost.charge import FlatCharge
-from sim.cost.ledger import RARE
+from sim.cost.ledger import RARE, Ledger
+from sim.cost.metering import PHASES
+from sim.cost.operations import Operations
+from sim.cost.prices import CostError
 
 BUY = {"acquisition": "buy"}
 RENT = {"acquisition": "rent", "quotes": {"card": 2.0}}

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
-from sim.cost import CostError, Ledger, RequestUse, request_costs
+from sim.cost.ledger import Ledger, RequestUse, request_costs
+from sim.cost.prices import CostError
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.terms import FleetTerms
 from sim.scenario.schema import Scenario

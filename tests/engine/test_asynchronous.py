@@ -12,6 +12,7 @@ from engine_workloads import (
     assert_conserved,
     dates,
     optioned_workloads,
+    rank_limits,
     some_crashes,
     some_evictions,
     timestamps,
@@ -42,7 +43,7 @@ from sim.records import Progress, Request
 def test_asynchronous_scheduling_agrees_exactly(workload, model) -> None:
     requests, limits = workload
     fast = [Request(**r) for r in requests]
-    engine = AsyncEngine(model, RankLimits(window=model.window, **limits))
+    engine = AsyncEngine(model, rank_limits(window=model.window, **limits))
     drain(engine, fast)
     reference = QueuedReference(model.leap, window=model.window, asynchronous=True, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -65,7 +66,7 @@ def test_an_answer_is_found_while_its_last_token_is_made() -> None:
         {"index": 1, "arrived_s": 19 / 64, "prompt_tokens": 40, "output_tokens": 2} | shared,
     ]
     fast = [Request(**r) for r in requests]
-    drain(AsyncEngine(Affine(), RankLimits(**limits)), fast)
+    drain(AsyncEngine(Affine(), rank_limits(**limits)), fast)
     slow = QueuedReference(Affine().leap, asynchronous=True, **limits).run([Request(**r) for r in requests])
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert [one.cached_tokens for one in fast] == [one.cached_tokens for one in slow] == [0, 32]
@@ -84,7 +85,7 @@ def test_who_gives_way_with_its_only_token_coming_returns_its_blocks_once() -> N
     ]
     requests[0]["block_hashes"] = ()
     fast = [Request(**r) for r in requests]
-    engine = AsyncEngine(Affine(), RankLimits(**limits))
+    engine = AsyncEngine(Affine(), rank_limits(**limits))
     drain(engine, fast)
     slow = QueuedReference(Affine().leap, asynchronous=True, **limits).run([Request(**r) for r in requests])
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
@@ -97,7 +98,7 @@ def test_who_gives_way_with_its_only_token_coming_returns_its_blocks_once() -> N
 def test_stages_agree_exactly(workload, stages, ahead) -> None:
     requests, limits = workload
     fast = [Request(**r) for r in requests]
-    engine = StagesEngine(Affine(), RankLimits(**limits), stages, ahead)
+    engine = StagesEngine(Affine(), rank_limits(**limits), stages, ahead)
     drain(engine, fast)
     reference = QueuedReference(Affine().leap, stages=stages, asynchronous=ahead, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -112,7 +113,7 @@ def test_stages_agree_exactly(workload, stages, ahead) -> None:
 @pytest.mark.parametrize("blocks", [2000, 150])
 def test_batches_of_those_who_decode_cost_the_same_however_many_they_are(ahead, blocks) -> None:
     """Each request is looked at with its prompt, its last tokens and where blocks are short, not for each token."""
-    limits = RankLimits(blocks, 16, 64, 600, 1000)
+    limits = rank_limits(blocks, 16, 64, 600, 1000)
     engine, alone = StagesEngine(Affine(), limits, 2, ahead), []
     form = engine._schedule.form
 
@@ -139,7 +140,7 @@ def test_the_request_preempted_last_joins_first() -> None:
     }  # fmt: skip
     rows = [(0.0, 3, 3), (0.0, 3, 6), (2 / 64, 2, 4)]
     fast, slow = ([Request(index, *row) for index, row in enumerate(rows)] for _ in range(2))
-    drain(StagesEngine(Affine(), RankLimits(**limits), 3), fast)
+    drain(StagesEngine(Affine(), rank_limits(**limits), 3), fast)
     reference = QueuedReference(Affine().leap, stages=3, **limits).run(slow)
     assert [dates(one) for one in fast] == [dates(one) for one in reference]
     assert fast[1].finished_s < fast[2].finished_s
@@ -154,7 +155,7 @@ def test_adapters_agree_one_step_ahead(workload, names, on_gpu) -> None:
         request["adapter"] = name
     slots = (on_gpu, 3, 1 / 64, 3 / 64)
     fast = [Request(**r) for r in requests]
-    engine = AsyncEngine(Adapted(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
+    engine = AsyncEngine(Adapted(), rank_limits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
     drain(engine, fast)
     reference = QueuedReference(Adapted().leap, asynchronous=True, adapters=slots, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -175,7 +176,7 @@ def test_nobody_looks_for_answers_while_all_who_wait_lack_a_slot() -> None:
         for _ in range(2)
     )
     slots = (1, 3, 1 / 64, 3 / 64)
-    drain(AsyncEngine(Adapted(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots))), fast)
+    drain(AsyncEngine(Adapted(), rank_limits(**limits, new_adapters=lambda: AdapterSlots(*slots))), fast)
     reference = QueuedReference(Adapted().leap, asynchronous=True, adapters=slots, **limits)
     assert [dates(one) for one in fast] == [dates(one) for one in reference.run(slow)]
 
@@ -185,6 +186,13 @@ GROUPED = st.sampled_from([(None,), (None,), (None, 20), (5, 33)])
 GROUPS = st.lists(st.sampled_from([None, 0, 1, 5, 20, 33]), min_size=1, max_size=3).filter(lambda one: one != [None])
 DRAFTS = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}
 SGLANG = {"scheduler_recv_interval": 3, "schedule_conservativeness": 1.0}
+
+
+def with_options(limits: RankLimits, **options: float) -> RankLimits:
+    """Return *limits* with other *options* of the scheduler."""
+    return replace(limits, options=limits.options.model_copy(update=options))
+
+
 IN_FLIGHT = {
     "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
     "drafts": (
@@ -195,7 +203,7 @@ IN_FLIGHT = {
     "stages": (lambda limits: StagesEngine(Affine(), limits, 3), QueuedReference, {"stages": 3}),
     "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), QueuedReference, AHEAD | {"stages": 2}),
     "overlap": (
-        lambda limits: AsyncEngine(Affine(), replace(limits, **SGLANG), SglangRank),
+        lambda limits: AsyncEngine(Affine(), with_options(limits, **SGLANG), SglangRank),
         Overlap,
         AHEAD | SGLANG,
     ),
@@ -214,7 +222,7 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
     usual = reference_type(Affine().leap, **queue, **limits).run([Request(**r) for r in requests])
     evictions, crashes = some_evictions(timestamps(usual), seed), some_crashes(timestamps(usual), seed)
     fast = [Request(**r) for r in requests]
-    engine = make(RankLimits(**limits))
+    engine = make(rank_limits(**limits))
     evicted = drain_evicting(engine, fast, evictions, crashes)
     reference = reference_type(Affine().leap, **queue, **limits)
     slow = reference.run([Request(**r) for r in requests], evictions, crashes)
@@ -225,7 +233,7 @@ def test_whoever_is_evicted_has_come_as_far_as_in_the_reference(kind, workload, 
 
 
 def test_a_crash_between_two_steps_takes_an_answer_of_one_token() -> None:
-    limits = RankLimits(10, 4, max_num_seqs=2, max_num_batched_tokens=2, max_model_len=1000)
+    limits = rank_limits(10, 4, max_num_seqs=2, max_num_batched_tokens=2, max_model_len=1000)
     engine = AsyncEngine(Affine(), limits)
     evicted = drain_evicting(engine, [Request(index, 0.0, 2, 1) for index in range(2)], [], [BASE + 2 * PER_TOKEN])
     assert evicted == {1: Progress(0, 0)}
@@ -240,7 +248,7 @@ def test_groups_of_kv_caches_agree_exactly(workload, windows, stages) -> None:
     if windows == [None]:
         return
     fast = [Request(**r) for r in requests]
-    engine = StagesEngine(Affine(), RankLimits(**limits, batches_in_flight=stages), stages)
+    engine = StagesEngine(Affine(), rank_limits(**limits, batches_in_flight=stages), stages)
     drain(engine, fast)
     reference = GroupsReference(Affine().leap, stages=stages, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -304,12 +312,12 @@ def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> 
     leaping = AsyncEngine if ahead else VllmEngine
     rank = Rank if windows == (None,) else GroupRank
     usual = [Request(**r) for r in requests]
-    drain(StagesEngine(Affine(), RankLimits(**limits), 1, ahead), usual)
+    drain(StagesEngine(Affine(), rank_limits(**limits), 1, ahead), usual)
     dated = [(one.arrived_s, one.first_token_s, one.finished_s) for one in usual]
     evictions, crashes = some_evictions(dated, seed), some_crashes(dated, seed)
     fast, slow = ([Request(**r) for r in requests] for _ in range(2))
-    engine = Heard(leaping(Affine(), RankLimits(**limits), rank))
-    slow_engine = Heard(StagesEngine(Affine(), RankLimits(**limits), 1, ahead))
+    engine = Heard(leaping(Affine(), rank_limits(**limits), rank))
+    slow_engine = Heard(StagesEngine(Affine(), rank_limits(**limits), 1, ahead))
     evicted = drain_evicting(engine, fast, evictions, crashes)
     assert evicted == drain_evicting(slow_engine, slow, evictions, crashes)
     for ours, theirs in zip(fast, slow, strict=True):
@@ -329,7 +337,7 @@ def grouped(limits, ahead):
 def test_leaps_with_groups_agree_exactly(workload, windows, ahead, caches) -> None:
     requests, limits = workload
     limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": caches and 0 not in windows}
-    engine, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
+    engine, slow_engine = grouped(rank_limits(**limits, batches_in_flight=1 + ahead), ahead)
     fast, slow = ([Request(**r) for r in requests] for _ in range(2))
     drain(engine, fast)
     drain(slow_engine, slow)
@@ -349,7 +357,7 @@ LOST = {"window": ((None, 20), 10, 16, [(1, 8), (27, 26), (26, 8)]), "none": ((N
 def test_who_loses_its_cached_blocks_may_need_fewer_to_join(kind, ahead) -> None:
     """Who gave way waits for room behind its hits; once those are reallocated, a first chunk of 9 tokens fits."""
     windows, blocks, size, rows = LOST[kind]
-    limits = RankLimits(
+    limits = rank_limits(
         num_gpu_blocks=blocks, block_size=size, max_num_seqs=8, max_num_batched_tokens=100, max_model_len=1000,
         enable_prefix_caching=True, long_prefill_token_threshold=9, watermark=0.1 if kind == "window" else 0.0,
         reserve_full_isl=False, kv_groups=windows, batches_in_flight=1 + ahead,
@@ -371,12 +379,12 @@ def test_evictions_with_groups_agree_exactly(workload, windows, ahead, seed) -> 
     limits |= {"kv_groups": tuple(windows), "enable_prefix_caching": False}
     limits |= {"max_num_batched_tokens": -(-most // size) * size}
     usual = [Request(**r) for r in requests]
-    engine, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
+    engine, slow_engine = grouped(rank_limits(**limits, batches_in_flight=1 + ahead), ahead)
     drain(slow_engine, usual)
     dated = [(one.arrived_s, one.first_token_s, one.finished_s) for one in usual]
     evictions, crashes = some_evictions(dated, seed), some_crashes(dated, seed)
     fast, slow = ([Request(**r) for r in requests] for _ in range(2))
-    _, slow_engine = grouped(RankLimits(**limits, batches_in_flight=1 + ahead), ahead)
+    _, slow_engine = grouped(rank_limits(**limits, batches_in_flight=1 + ahead), ahead)
     assert drain_evicting(engine, fast, evictions, crashes) == drain_evicting(slow_engine, slow, evictions, crashes)
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
     assert all(cache.free == cache.usable for cache in engine.caches())
@@ -388,7 +396,7 @@ def steps_with_states(rows, **further) -> tuple[list[dict[int, int]], list[Reque
         "num_gpu_blocks": 60, "block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 40, "max_model_len": 100,
         "enable_prefix_caching": True, "kv_groups": (None, 0, 0),
     } | further  # fmt: skip
-    engine = StagesEngine(Affine(), RankLimits(**limits), 1)
+    engine = StagesEngine(Affine(), rank_limits(**limits), 1)
     requests = [
         Request(index, arrived_s, prompt, output, block_hashes=names, hash_block_tokens=4)
         for index, (arrived_s, prompt, output, names) in enumerate(rows)
@@ -440,7 +448,7 @@ def test_a_sequence_holds_the_state_that_is_read_and_the_one_that_is_written() -
 
 
 def test_a_crash_empties_the_cache_of_groups() -> None:
-    limits = RankLimits(60, 4, 8, 40, 100, enable_prefix_caching=True, kv_groups=(None, 8))
+    limits = rank_limits(60, 4, 8, 40, 100, enable_prefix_caching=True, kv_groups=(None, 8))
     for make in (lambda: StagesEngine(Affine(), limits, 1), lambda: VllmEngine(Affine(), limits, GroupRank)):
         engine, found = make(), []
         for index in range(3):
@@ -454,7 +462,7 @@ def test_a_crash_empties_the_cache_of_groups() -> None:
 
 def test_who_is_evicted_at_a_boundary_leaves_nothing_behind() -> None:
     """At the very time when the step begins that computes its prompt, the crash finds a step that nobody has closed."""
-    limits = RankLimits(60, 4, 8, 40, 100)
+    limits = rank_limits(60, 4, 8, 40, 100)
     for crash_s in boundaries(limits):
         engine = AsyncEngine(Affine(), limits)
         drain_evicting(engine, two_requests(), [], [crash_s])

@@ -2,22 +2,21 @@
 
 import numpy as np
 import pytest
-from engine_workloads import Adapted, Windowed, assert_conserved, dates, optioned_workloads, workloads
+from engine_workloads import Adapted, Windowed, assert_conserved, dates, optioned_workloads, rank_limits, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_drafts import DraftReference
 from reference_drafts_ahead import AsyncDraftReference
 from reference_engine import drain
 
-from sim import steptime
 from sim.batching.limits import Speculative
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.pool import Acceptance
 from sim.records import Request
+from sim.steptime import affine
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -42,9 +41,9 @@ def test_steps_that_keep_drafts_agree_exactly(ahead, workload, drafts, accepted,
     model = Windowed() if windowed else Adapted()
     limits["window"] = model.window
     fast = [Request(**r) for r in requests]
-    engine, reference_of = VllmEngine(model, RankLimits(**limits, **own), DraftRank), DraftReference
+    engine, reference_of = VllmEngine(model, rank_limits(**limits, **own), DraftRank), DraftReference
     if ahead:
-        engine = AsyncEngine(model, RankLimits(**limits, **own, batches_in_flight=2), AsyncDraftRank)
+        engine = AsyncEngine(model, rank_limits(**limits, **own, batches_in_flight=2), AsyncDraftRank)
         reference_of = AsyncDraftReference
     drain(engine, fast)
     reference = reference_of(model.leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
@@ -62,7 +61,7 @@ def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:
     fast = [Request(**r) for r in requests]
     kept = {r.index: min(accepted * (1 + r.index % 3) / 3, drafts) for r in fast}
     own = {"draft_tokens": drafts, "accepts": lambda request, tokens: kept[request.index], "window": Windowed.window}
-    engine = VllmEngine(Windowed(), RankLimits(**limits, **own), DraftRank)
+    engine = VllmEngine(Windowed(), rank_limits(**limits, **own), DraftRank)
     drain(engine, fast)
     assert_conserved(engine, fast)
 
@@ -79,10 +78,10 @@ def test_an_answer_takes_as_many_steps_as_with_drafts_that_hold_independently() 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahead) -> None:
     """A step takes 10 ms and 1 ms a token; all of three drafts hold, those of the padding do not."""
-    limits = RankLimits(
+    limits = rank_limits(
         40, 4, 4, 64, 100, draft_tokens=3, accepts=lambda request, tokens: 3, batches_in_flight=1 + ahead
     )
-    model = steptime.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
+    model = affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
     requests = [Request(0, 0.0, 1, 9), Request(1, 0.005, 1, 2), Request(2, 0.005, 2, 1)]
     engine = AsyncEngine(model, limits, AsyncDraftRank) if ahead else VllmEngine(model, limits, DraftRank)
     drain(engine, requests)
@@ -95,10 +94,10 @@ def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahea
 def test_whom_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead() -> None:
     """A step takes 10 ms and 1 ms a token; two of three drafts hold."""
     own = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_flight": 2}
-    limits = RankLimits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)
+    limits = rank_limits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)
     requests = [Request(0, 0.0, 8, 9), Request(1, 0.0, 8, 6), Request(2, 0.03, 8, 8)]
     engine = AsyncEngine(
-        steptime.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0), limits, AsyncDraftRank
+        affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0), limits, AsyncDraftRank
     )
     drain(engine, requests)
     # 26 ms of prompts, 18, 18, 26 with the last prompt and the second once more, 18 with the first once more, 14, 14

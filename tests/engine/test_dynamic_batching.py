@@ -7,7 +7,7 @@ from math import exp, factorial, inf
 import numpy as np
 import pytest
 
-from sim.batchtime import AffineBatch
+from sim.batchtime.one_pass import AffineBatch
 from sim.engine.dynamic_batching import DynamicEngine
 from sim.records import Batch, BusyTime, Leap, Request
 

@@ -3,14 +3,13 @@
 from math import isnan
 
 import pytest
-from engine_workloads import Affine, Windowed, some_crashes, some_evictions, timestamps, workloads
+from engine_workloads import Affine, Windowed, rank_limits, some_crashes, some_evictions, timestamps, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_engine import ReferenceEngine, drain, drain_evicting
 from reference_policies import PrefillFirst, Reserve, Static
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
-from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine, StagesEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.reserve import ReserveRank
@@ -50,7 +49,7 @@ def test_the_others_go_on_as_in_the_reference(policy, workload, model, seed) -> 
     usual = reference_type(model.leap, window=model.window, **limits).run([Request(**r) for r in requests])
     evictions, crashes = some_evictions(timestamps(usual), seed), some_crashes(timestamps(usual), seed)
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, RankLimits(window=model.window, **limits), schedule)
+    engine = VllmEngine(model, rank_limits(window=model.window, **limits), schedule)
     evicted = drain_evicting(engine, fast, evictions, crashes)
     reference = reference_type(model.leap, window=model.window, **limits)
     slow = reference.run([Request(**r) for r in requests], evictions, crashes)
@@ -73,13 +72,13 @@ def test_requests_blocks_and_time_are_conserved(engine, policy, workload, seed) 
     make = ENGINES[engine]
     if policy == "static" or engine == "pipeline":
         limits = limits | {"enable_prefix_caching": False}
-    if make(RankLimits(**limits), POLICIES[policy][0]) is None:
+    if make(rank_limits(**limits), POLICIES[policy][0]) is None:
         return
     usual = [Request(**r) for r in requests]
-    drain(make(RankLimits(**limits), POLICIES[policy][0]), usual)
+    drain(make(rank_limits(**limits), POLICIES[policy][0]), usual)
     dates_ = [(r.arrived_s, r.first_token_s, r.finished_s) for r in usual]
     evictions, crashes = some_evictions(dates_, seed), some_crashes(dates_, seed)
-    running = make(RankLimits(**limits), POLICIES[policy][0])
+    running = make(rank_limits(**limits), POLICIES[policy][0])
     rows = [Request(**r, busy=BusyTime()) for r in requests]
     running.share_time(True, 0.0)
     evicted = drain_evicting(running, rows, evictions, crashes)
@@ -110,7 +109,7 @@ def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, 
     schedule = POLICIES[policy][0]
     with_it, without = [Request(**r) for r in requests], [Request(**r) for r in requests]
     never = with_it[place]
-    engine = Open(Affine(), RankLimits(**limits | {"enable_prefix_caching": False}), schedule)
+    engine = Open(Affine(), rank_limits(**limits | {"enable_prefix_caching": False}), schedule)
     offer = engine.offer
 
     def offer_and_take_back(request: Request, now: float) -> bool:
@@ -122,7 +121,7 @@ def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, 
 
     engine.offer = offer_and_take_back
     drain(engine, with_it)
-    alone = VllmEngine(Affine(), RankLimits(**limits | {"enable_prefix_caching": False}), schedule)
+    alone = VllmEngine(Affine(), rank_limits(**limits | {"enable_prefix_caching": False}), schedule)
     drain(alone, [one for one in without if one.index != never.index])
     assert isnan(never.finished_s)
     assert [dates(one) for one in with_it] == [dates(one) for one in without]
@@ -139,7 +138,7 @@ def test_a_request_handed_over_is_one_whose_answer_has_one_token(policy, workloa
     # nobody knows what a block holds that the first token does not complete
     requests = [cut_hashes(r) if r["index"] in handed else r for r in requests]
     schedule, reference_type = POLICIES[policy]
-    engine = Open(Affine(), RankLimits(**limits), schedule)
+    engine = Open(Affine(), rank_limits(**limits), schedule)
     left: list[Request] = []
     offer, advance = engine.offer, engine.advance
     engine.offer = lambda request, now: offer(request, now, prompt_only=request.index in handed)
@@ -184,7 +183,7 @@ BY_HAND = {"block_size": 1, "max_num_seqs": 4, "max_num_batched_tokens": 20, "ma
 def test_who_waited_behind_an_evicted_request_joins_the_next_step() -> None:
     # twelve blocks: the second prompt does not fit beside the first request, the third one does
     rows = [Request(0, 0.0, 2, 9), Request(1, 1.5, 11, 1), Request(2, 2.5, 1, 1)]
-    engine = VllmEngine(Second(), RankLimits(num_gpu_blocks=13, **BY_HAND))
+    engine = VllmEngine(Second(), rank_limits(num_gpu_blocks=13, **BY_HAND))
     evicted = drain_evicting(engine, rows, [(4.5, 1)])
     assert evicted == {1: Progress(0, 0)}
     assert [dates(one) for one in rows] == [(1.0, 9.0), (-1.0, -1.0), (6.0, 6.0)]

@@ -1,13 +1,12 @@
 """The fast engine gives the dates of the step-by-step reference, on random workloads."""
 
 import pytest
-from engine_workloads import Adapted, Affine, Windowed, assert_conserved, optioned_workloads, workloads
+from engine_workloads import Adapted, Affine, Windowed, assert_conserved, optioned_workloads, rank_limits, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_engine import ReferenceEngine, drain
 
 from sim.engine.kv.tiers import Tier, Tiers
-from sim.engine.limits import RankLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.synchronous import VllmEngine
 from sim.records import Request
@@ -15,7 +14,7 @@ from sim.records import Request
 
 def both(requests: list[dict], limits: dict, model: Affine) -> tuple[list[Request], VllmEngine, list, ReferenceEngine]:
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, RankLimits(window=model.window, **limits))
+    engine = VllmEngine(model, rank_limits(window=model.window, **limits))
     drain(engine, fast)
     reference = ReferenceEngine(model.leap, window=model.window, **limits)
     return fast, engine, reference.run([Request(**r) for r in requests]), reference
@@ -86,7 +85,9 @@ def test_tiers_below_the_gpu_agree(
     requests, limits = workload
     limits["enable_prefix_caching"] = True
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Affine(), RankLimits(**limits, new_tiers=lambda: Tiers([Tier(*t) for t in below[0]], below[1])))
+    engine = VllmEngine(
+        Affine(), rank_limits(**limits, new_tiers=lambda: Tiers([Tier(*t) for t in below[0]], below[1]))
+    )
     drain(engine, fast)
     slow = ReferenceEngine(Affine().leap, **limits, tiers=below).run([Request(**r) for r in requests])
     for ours, theirs in zip(fast, slow, strict=True):
@@ -137,7 +138,7 @@ def test_adapters_and_their_slots_agree(
     on_gpu = data.draw(st.integers(1, 3))
     slots = (on_gpu, on_gpu + data.draw(st.integers(0, 2)), 1 / 64, 3 / 64)
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Adapted(), RankLimits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
+    engine = VllmEngine(Adapted(), rank_limits(**limits, new_adapters=lambda: AdapterSlots(*slots)))
     drain(engine, fast)
     slow = ReferenceEngine(Adapted().leap, **limits, adapters=slots).run([Request(**r) for r in requests])
     for ours, theirs in zip(fast, slow, strict=True):

@@ -6,17 +6,17 @@ from itertools import groupby, pairwise
 from math import inf
 
 import pytest
+from engine_workloads import rank_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.limits import RankLimits
 from sim.engine.multi_model import SwappingEngine, TurnsEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.synchronous import VllmEngine
 from sim.records import Batch, Leap, Request
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 
-LIMITS = RankLimits(40, 4, 3, 32, 64, enable_prefix_caching=True)
+LIMITS = rank_limits(40, 4, 3, 32, 64, enable_prefix_caching=True)
 STEPS = Affine(model="affine", base_s=1.0, per_token_s=0.0, per_context_token_s=0.0)
 GROWING = Affine(model="affine", base_s=0.5, per_token_s=0.01, per_context_token_s=0.003)
 OF_SERVICE = {"a": 0, "b": 1, "b too": 1}

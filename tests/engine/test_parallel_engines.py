@@ -4,12 +4,12 @@ is exact."""
 from dataclasses import replace
 
 import pytest
+from engine_workloads import rank_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_engine import drain
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
-from sim.engine.limits import RankLimits
 from sim.engine.metering import leap_s
 from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
@@ -20,7 +20,7 @@ from sim.engine.schedulers.vllm import Rank
 from sim.engine.synchronous import LockstepEngine, VllmEngine, gathered_tokens, slowest
 from sim.records import Batch, BusyTime, Leap, Request
 
-LIMITS = RankLimits(
+LIMITS = rank_limits(
     num_gpu_blocks=60, block_size=4, max_num_seqs=8, max_num_batched_tokens=32, max_model_len=10_000
 )  # fmt: skip
 

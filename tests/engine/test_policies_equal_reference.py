@@ -9,6 +9,7 @@ from engine_workloads import (
     Windowed,
     assert_conserved,
     dates,
+    rank_limits,
     some_evictions,
     timestamps,
     workloads,
@@ -18,7 +19,6 @@ from hypothesis import strategies as st
 from reference_engine import drain, drain_evicting
 from reference_policies import Holding, LongestPrefixFirst, MaxUtilization, PrefillFirst, Reserve, Static, Unified
 
-from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers import prefill_first as prefill_first
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
@@ -42,7 +42,7 @@ def test_dyadic_times_agree_exactly(policy, workload, model, chunked, watermark)
     schedule, reference_type = POLICIES[policy]
     own = {"chunked_prefill": chunked, "watermark": watermark if policy == "prefill_first" else 0.0}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, RankLimits(window=model.window, **limits, **own), schedule)
+    engine = VllmEngine(model, rank_limits(window=model.window, **limits, **own), schedule)
     drain(engine, fast)
     reference = reference_type(model.leap, window=model.window, **limits, **own)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -60,7 +60,7 @@ def test_prompts_that_are_held_back_agree_exactly(workload, chunked, steps, toke
     limits |= {"enable_prefix_caching": False, "chunked_prefill": chunked, "scheduling": "fcfs"}
     limits |= {"batch_wait_steps": steps, "batch_wait_tokens": min(tokens, limits["max_num_batched_tokens"])}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Affine(), RankLimits(**limits), HoldingRank)
+    engine = VllmEngine(Affine(), rank_limits(**limits), HoldingRank)
     drain(engine, fast)
     reference = Holding(Affine().leap, **limits)
     slow = reference.run([Request(**r) for r in requests])
@@ -76,7 +76,7 @@ def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
     own = {"num_gpu_blocks": cells + 1, "block_size": 1, "max_model_len": cells, "scheduling": "fcfs"}
     limits |= own | {"enable_prefix_caching": False}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Affine(), RankLimits(**limits), UnifiedRank)
+    engine = VllmEngine(Affine(), rank_limits(**limits), UnifiedRank)
     fits = [engine.serves(one) for one in fast]
     drain(engine, fast)
     reference = Unified(Affine().leap, **limits)
@@ -87,10 +87,10 @@ def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
     assert engine.meters(1e9).steps == reference.steps
     assert all(cache.free == cache.usable for cache in engine.caches())
     in_turn = [Request(**r) for r in requests]
-    drain(PipelineEngine(Affine(0.5), RankLimits(**limits), 2, UnifiedRank, 1), in_turn)
+    drain(PipelineEngine(Affine(0.5), rank_limits(**limits), 2, UnifiedRank, 1), in_turn)
     assert [(*dates(one), one.rejected) for one in in_turn] == [(*dates(one), one.rejected) for one in fast]
     evictions, fast = some_evictions(timestamps(slow), seed), [Request(**r) for r in requests]
-    engine, reference = VllmEngine(Affine(), RankLimits(**limits), UnifiedRank), Unified(Affine().leap, **limits)
+    engine, reference = VllmEngine(Affine(), rank_limits(**limits), UnifiedRank), Unified(Affine().leap, **limits)
     drain_evicting(engine, fast, evictions)
     slow = reference.run([Request(**r) for r in requests], evictions)
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
@@ -102,7 +102,7 @@ def test_a_full_cache_ends_all_requests_in_slots() -> None:
     # joins, has its own last token with 3 cells beside 7, and the first one ends alone; else both end there
     for tokens, ended in ((4, [False, False, False]), (5, [True, True, False])):
         requests = [Request(0, 0.0, 2, 8), Request(1, 0.0, 2, tokens), Request(2, 0.0, 2, 2)]
-        drain(VllmEngine(Affine(), RankLimits(11, 1, 2, 64, 10), UnifiedRank), requests)
+        drain(VllmEngine(Affine(), rank_limits(11, 1, 2, 64, 10), UnifiedRank), requests)
         assert [one.rejected for one in requests] == ended
     assert requests[2].started_s == 4 * BASE + PER_TOKEN * 10 + PER_CONTEXT * (4 + 6 + 8)
 
@@ -116,7 +116,7 @@ def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
     short, LongestPrefixFirst.short = LongestPrefixFirst.short, 8
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefill_first, "SHORT_PREFIX", 8)
-        engine = VllmEngine(Affine(), RankLimits(**limits, longest_prefix_first=True), PrefillFirstRank)
+        engine = VllmEngine(Affine(), rank_limits(**limits, longest_prefix_first=True), PrefillFirstRank)
         drain(engine, fast)
         slow = LongestPrefixFirst(Affine().leap, **limits).run([Request(**r) for r in requests])
     LongestPrefixFirst.short = short
@@ -128,7 +128,7 @@ def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
 
 @pytest.mark.parametrize(("longest", "order"), [(True, [0, 2, 1]), (False, [0, 1, 2])])
 def test_who_finds_its_prefix_goes_first(longest, order) -> None:
-    limits = RankLimits(
+    limits = rank_limits(
         num_gpu_blocks=20, block_size=4, max_num_seqs=1, max_num_batched_tokens=64, max_model_len=100,
         enable_prefix_caching=True, longest_prefix_first=longest,
     )  # fmt: skip
@@ -145,7 +145,7 @@ def test_static_batches_agree_exactly(workload, model) -> None:
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, RankLimits(window=model.window, **limits), StaticRank)
+    engine = VllmEngine(model, rank_limits(window=model.window, **limits), StaticRank)
     drain(engine, fast)
     reference = Static(model.leap, window=model.window, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -161,8 +161,8 @@ def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
     leaping, stepping = [Request(**r) for r in requests], [Request(**r) for r in requests]
-    drain(VllmEngine(Affine(cut_s), RankLimits(**limits), schedule), leaping)
-    drain(VllmEngine(SingleSteps(cut_s), RankLimits(**limits), schedule), stepping)
+    drain(VllmEngine(Affine(cut_s), rank_limits(**limits), schedule), leaping)
+    drain(VllmEngine(SingleSteps(cut_s), rank_limits(**limits), schedule), stepping)
     for ours, theirs in zip(leaping, stepping, strict=True):
         assert dates(ours) == pytest.approx(dates(theirs), abs=1e-9)
 
@@ -172,7 +172,7 @@ def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None
 @settings(max_examples=30, deadline=None)
 def test_stages_and_ranks_lose_nothing(schedule, workload, size, lockstep) -> None:
     requests, limits = workload
-    limits = RankLimits(**limits | {"enable_prefix_caching": False})
+    limits = rank_limits(**limits | {"enable_prefix_caching": False})
     rows = [Request(**r) for r in requests]
     engine = (LockstepEngine if lockstep else PipelineEngine)(Affine(), limits, size, schedule)
     drain(engine, rows)

@@ -1,8 +1,8 @@
 """What sets the batching policies apart, on workloads small enough to follow by hand; every step takes a second."""
 
+from engine_workloads import rank_limits
 from reference_engine import drain
 
-from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers.prefill_first import PrefillFirstRank
 from sim.engine.schedulers.rank_schedule import RankSchedule
@@ -27,7 +27,7 @@ class Second:
 def dates(schedule: type[RankSchedule], rows: list[tuple[float, int, int]], **limits) -> list[tuple[float, float]]:
     """(first token, finish) of requests given as (arrival, prompt, output)."""
     requests = [Request(index, *row) for index, row in enumerate(rows)]
-    drain(VllmEngine(Second(), RankLimits(**LIMITS | limits), schedule), requests)
+    drain(VllmEngine(Second(), rank_limits(**LIMITS | limits), schedule), requests)
     assert all(request.preemptions == 0 for request in requests)
     return [(request.first_token_s, request.finished_s) for request in requests]
 
@@ -63,14 +63,14 @@ def test_prompts_wait_until_they_fill_a_step_or_for_so_many_steps() -> None:
 def test_slots_answer_so_many_at_a_time_and_reject_what_is_longer_than_a_slot() -> None:
     slots = {"block_size": 20, "num_gpu_blocks": 3, "max_num_seqs": 2, "max_model_len": 20}
     requests = [Request(index, 0.0, 5, 5) for index in range(3)] + [Request(3, 0.0, 15, 6)]
-    drain(VllmEngine(Second(), RankLimits(**LIMITS | slots), ReserveRank), requests)
+    drain(VllmEngine(Second(), rank_limits(**LIMITS | slots), ReserveRank), requests)
     assert [request.finished_s for request in requests[:3]] == [5.0, 5.0, 10.0]
     assert requests[3].rejected
 
 
 def test_one_lane_passes_the_stages_in_series() -> None:
     requests = [Request(index, 0.0, 5, 5) for index in range(2)]
-    drain(PipelineEngine(Second(), RankLimits(**LIMITS), 2, ReserveRank, lanes=1), requests)
+    drain(PipelineEngine(Second(), rank_limits(**LIMITS), 2, ReserveRank, lanes=1), requests)
     assert [request.finished_s for request in requests] == [10.0, 10.0]
 
 
@@ -83,7 +83,7 @@ def test_who_preempts_itself_does_not_keep_the_next_from_its_token() -> None:
     # at 6 s the second needs another block and all three are taken: it is the last by priority and gives way itself
     requests = [Request(0, 0.0, 1, 10, 0), Request(1, 0.0, 12, 10, 1), Request(2, 0.5, 1, 10, 0)]
     limits = LIMITS | {"num_gpu_blocks": 4, "block_size": 16, "max_num_batched_tokens": 100, "scheduling": "priority"}
-    drain(VllmEngine(Second(), RankLimits(**limits), Rank), requests)
+    drain(VllmEngine(Second(), rank_limits(**limits), Rank), requests)
     assert [(request.finished_s, request.preemptions) for request in requests] == [(10.0, 0), (15.0, 1), (11.0, 0)]
 
 
@@ -91,7 +91,7 @@ def test_of_equals_that_arrived_together_the_first_admitted_gives_way() -> None:
     # the second and the third are equals; five blocks are taken at 4 s, and the first request needs another one
     requests = [Request(0, 0.0, 1, 8, 0), Request(1, 0.0, 4, 8, 1), Request(2, 0.0, 4, 8, 1)]
     limits = LIMITS | {"num_gpu_blocks": 6, "block_size": 4, "scheduling": "priority"}
-    drain(VllmEngine(Second(), RankLimits(**limits), Rank), requests)
+    drain(VllmEngine(Second(), rank_limits(**limits), Rank), requests)
     assert [request.preemptions for request in requests] == [0, 1, 0]
 
 

@@ -1,14 +1,13 @@
 """SGLang's scheduler gives the dates of its own step-by-step reference, and does by hand what its source says."""
 
 import pytest
-from engine_workloads import Affine, assert_conserved, dates, workloads
+from engine_workloads import Affine, assert_conserved, dates, rank_limits, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_engine import drain
 from reference_sglang import Overlap, Sglang
 
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.limits import RankLimits
 from sim.engine.schedulers.prefill_first import SglangRank
 from sim.engine.schedulers.rank_schedule import Finishing
 from sim.engine.sequence import Sequence
@@ -35,10 +34,10 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
     limits |= options | {"max_num_batched_tokens": -(-most // size) * size}  # chunks are whole blocks
     fast = [Request(**r) for r in requests]
     if overlap:
-        engine = AsyncEngine(Affine(), RankLimits(**limits), SglangRank)
+        engine = AsyncEngine(Affine(), rank_limits(**limits), SglangRank)
         reference = Overlap(Affine().leap, asynchronous=True, **limits)
     else:
-        engine = VllmEngine(Affine(), RankLimits(**limits), SglangRank)
+        engine = VllmEngine(Affine(), rank_limits(**limits), SglangRank)
         reference = Sglang(Affine().leap, **limits)
     drain(engine, fast)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -69,7 +68,7 @@ def test_what_is_left_of_all_answers_is_the_sum_of_what_is_left_of_each(answers,
 def started(requests: list[Request], step_s: float = 0.25, **options: object) -> list[int]:
     """Steps of so many seconds and a little more after which each of *requests* is looked at."""
     usual = {"block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 64, "schedule_conservativeness": 1.0}
-    limits = RankLimits(**{"num_gpu_blocks": 20, "max_model_len": 500} | usual | options)
+    limits = rank_limits(**{"num_gpu_blocks": 20, "max_model_len": 500} | usual | options)
     drain(VllmEngine(Affine(step_s * 64), limits, SglangRank), requests)
     return [int(one.started_s / step_s) for one in requests]
 

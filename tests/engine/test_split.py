@@ -4,13 +4,12 @@ with the KV that they brought."""
 from math import isnan
 
 import pytest
-from engine_workloads import BASE, Affine, Windowed, dates, workloads
+from engine_workloads import BASE, Affine, Windowed, dates, rank_limits, workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_split import SplitReference, drain_split
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
-from sim.engine.limits import RankLimits
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import BusyTime, Request
 
@@ -49,7 +48,7 @@ def split_workloads(draw: st.DrawFn):
 def test_the_fast_engine_is_the_reference(workload, model) -> None:
     requests, limits, handed, brought = workload
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, RankLimits(window=model.window, **limits))
+    engine = VllmEngine(model, rank_limits(window=model.window, **limits))
     drain_split(engine, fast, handed, brought)
     reference = SplitReference(model.leap, window=model.window, **limits)
     slow = reference.run_split([Request(**r) for r in requests], handed, brought)
@@ -67,7 +66,7 @@ def test_the_fast_engine_is_the_reference(workload, model) -> None:
 def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
     requests, limits, handed, brought = workload
     rows = [Request(**r, busy=BusyTime()) for r in requests]
-    running = ENGINES[engine](RankLimits(**limits))
+    running = ENGINES[engine](rank_limits(**limits))
     running.share_time(True, 0.0)
     drain_split(running, rows, handed, brought)
     for pool in running.caches():
@@ -84,7 +83,7 @@ def test_blocks_tokens_and_time_are_conserved(engine, workload) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_crash_frees_the_blocks_that_were_let_go_in_its_step(engine) -> None:
-    running = ENGINES[engine](RankLimits(40, 1, 4, 64, 100))
+    running = ENGINES[engine](rank_limits(40, 1, 4, 64, 100))
     handed, other = Request(0, 0.0, 5, 4), Request(1, 0.0, 5, 20)
     running.offer(handed, 0.0, True)
     now_s = running.plan(0.0)

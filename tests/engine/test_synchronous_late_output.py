@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from math import inf, isnan
 
-from engine_workloads import Affine, workloads
+from engine_workloads import Affine, rank_limits, workloads
 from hypothesis import given, settings
 from reference_engine import drain
 
@@ -44,7 +44,7 @@ def late(limits: RankLimits) -> LateOutputEngine:
 @settings(max_examples=60, deadline=None)
 def test_tokens_are_seen_when_the_next_step_ends(workload) -> None:
     wanted, values = workload
-    limits = RankLimits(**values)
+    limits = rank_limits(**values)
     seen, made = [Request(**one) for one in wanted], [Request(**one) for one in wanted]
     plain = Noting(limits)
     drain(plain, made)
@@ -60,7 +60,7 @@ def test_tokens_are_seen_when_the_next_step_ends(workload) -> None:
 def two_under_way() -> tuple[LateOutputEngine, Request, Request, float]:
     """An engine that has made the only token of one request, which nobody has seen, while another one goes on."""
     engine = late(
-        RankLimits(num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000)
+        rank_limits(num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000)
     )
     short, long = (Request(i, 0.0, 8, tokens) for i, tokens in enumerate((1, 20)))
     for one in (short, long):

@@ -17,7 +17,7 @@ from sim.fidelity.fit import Simulator, adjusted, calibration_of
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime import Calibration, Factor
+from sim.steptime.calibration import Calibration, Factor
 from sim.study.confidence import fleet_worth
 from sim.yamlio import dump
 

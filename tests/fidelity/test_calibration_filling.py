@@ -13,10 +13,10 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fidelity.calibration import calibrate
 from sim.fidelity.fit import adjusted, calibration_of
 from sim.fidelity.prediction import predict, prepared
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime import Factor
+from sim.steptime.calibration import Factor
 
 GPU, ENGINE = "rtx-4090", "engines.vllm-0.14"
 SLOW = {

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_workloads import rank_limits
 
 from sim.benchdata.row import BenchRow
-from sim.catalogue.catalog import data_root, load_catalog
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.data_folder import data_root
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
-from sim.engine.limits import RankLimits
 from sim.engine.pipeline import PipelineEngine, StagesEngine
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
 from sim.records import Batch, Request
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 from sim.yamlio import read
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
@@ -66,7 +67,7 @@ ENGINES = {
 def test_steps_of_every_kind_of_engine_are_noted(name):
     """Of ranks that step together those of one."""
     make, ranks = ENGINES[name]
-    recorder = Recorder(make(STEP, RankLimits(200, 16, 8, 64, 400)))
+    recorder = Recorder(make(STEP, rank_limits(200, 16, 8, 64, 400)))
     for i in range(6):
         recorder.offer(Request(i, 0.0, 20, ANSWER), 0.0)
     end_s = recorder.plan(0.0)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sim.benchdata.row import BenchRow
-from sim.catalogue.catalog import UnknownId, load_catalog
+from sim.catalogue.catalog import load_catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.fidelity.names import NotCovered, engine_of, link_of, match, model_of, released, stored_in
 from sim.fidelity.prediction import campaigns_of, why_not_covered
 

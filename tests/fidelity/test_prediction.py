@@ -14,7 +14,7 @@ from sim.fidelity.bench_scenario import MOST_REQUESTS, case_of, layout, trtllm_b
 from sim.fidelity.names import match
 from sim.fidelity.prediction import campaigns_of, predict, prepared, simulate
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 
 CATALOG = load_catalog()
 CAMPAIGNS = campaigns_of(CATALOG)

@@ -12,8 +12,8 @@ from small_scenario import planned as planned_of
 
 from sim.catalogue.catalog import load_catalog
 from sim.engine.lora import AdapterSlots
-from sim.fleet import RunningFleet
-from sim.memory import Lora, adapter_bytes, slot_bytes
+from sim.fleet.fleet import RunningFleet
+from sim.memory.lora import Lora, adapter_bytes, slot_bytes
 from sim.records import Batch, Request
 from sim.rng import stream
 from sim.scenario.reading.errors import ScenarioErrors

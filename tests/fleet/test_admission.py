@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from engine_workloads import rank_limits
 from small_scenario import ONE_SEAT, planned, variant
 
 from sim.batching import POLICIES, PrefillFirst
 from sim.catalogue.catalog import load_catalog
-from sim.engine.limits import RankLimits
 from sim.engine.schedulers.prefill_first import SglangRank
 from sim.engine.synchronous import VllmEngine
 from sim.failures import Domain, Law
@@ -70,7 +70,7 @@ def test_a_server_with_a_queue_limit_turns_away_whom_the_gateway_would(plan: Cas
 
 
 def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
-    limits = RankLimits(99, 4, 1, 64, 99, scheduling="priority", schedule_conservativeness=1.0)
+    limits = rank_limits(99, 4, 1, 64, 99, scheduling="priority", schedule_conservativeness=1.0)
     engine = VllmEngine(plan.pools[0].steptime, limits, SglangRank)
     replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
     spec = PrefillFirst(policy="prefill_first", scheduling="priority", max_queued_requests=2)
@@ -89,7 +89,7 @@ def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
 
 
 def test_who_is_being_read_in_stands_in_the_queue_that_is_limited(plan: CasePlan) -> None:
-    limits = RankLimits(99, 4, 1, 64, 99, schedule_conservativeness=1.0)
+    limits = rank_limits(99, 4, 1, 64, 99, schedule_conservativeness=1.0)
     engine = TakingTurns(VllmEngine(plan.pools[0].steptime, limits, SglangRank), 0.001, limits.serves)
     replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
     server, refused = Server(PrefillFirst(policy="prefill_first", max_queued_requests=3), [replica]), 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from small_scenario import planned
 
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.records import Request
 from sim.scenario.reading.errors import ScenarioErrors
 

@@ -9,6 +9,7 @@ from math import fsum, inf, isnan
 from pathlib import Path
 
 import pytest
+from engine_workloads import rank_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_scenario import ran
@@ -18,7 +19,6 @@ from sim.catalogue.catalog import load_catalog
 from sim.cost.charge import UnitPrice
 from sim.cost.metering import ByPhase, stops
 from sim.cost.rental import Billing, RentedTime
-from sim.engine.limits import RankLimits
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.arrivals import Clock
 from sim.fleet.replica import LIFE, IllegalMove, Lives, Replica, State
@@ -151,7 +151,7 @@ def test_a_request_that_never_moves_has_one_visit(tmp_path: Path) -> None:
         assert hop.progress is None
 
 
-LIMITS = RankLimits(num_gpu_blocks=40, block_size=4, max_num_seqs=4, max_num_batched_tokens=32, max_model_len=1000)
+LIMITS = rank_limits(num_gpu_blocks=40, block_size=4, max_num_seqs=4, max_num_batched_tokens=32, max_model_len=1000)
 
 
 class Affine:

@@ -17,7 +17,7 @@ from small_scenario import loaded, ran
 from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.coldstart import Transfer
-from sim.cost import MIDNIGHT
+from sim.cost.clock import MIDNIGHT
 from sim.cost.metering import OF_STATE, PHASES, Stop, gpu_s_by_phase, seconds_by_phase, stops, wall_j_by_phase
 from sim.cost.rental import Billing
 from sim.fleet.replica import LIFE, State

@@ -15,8 +15,8 @@ from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.engine.schedulers.waiting_queue import FairQueue, FcfsQueue
 from sim.engine.sequence import Sequence
-from sim.fleet import RunningFleet
 from sim.fleet.admission import Bucket
+from sim.fleet.fleet import RunningFleet
 from sim.records import Request
 from sim.rng import stream
 from sim.scenario.checks.scenario import scenario_complaints

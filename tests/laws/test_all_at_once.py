@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases

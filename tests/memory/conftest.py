@@ -7,7 +7,7 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.quantization import native_quantization
-from sim.memory import MemoryFit, fit
+from sim.memory.fit import MemoryFit, fit
 
 Fit = Callable[..., MemoryFit]
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.engine import default_share
 from sim.catalogue.model import Model
-from sim.memory import Layout, MemoryFit, check_parallel, fit, stage_layers, what_fits
+from sim.memory.fit import MemoryFit, fit, what_fits
+from sim.memory.weights import Layout, check_parallel, stage_layers
 
 Fit = Callable[..., MemoryFit]
 

@@ -7,7 +7,8 @@ import pytest
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.model import matrices
 from sim.catalogue.quantization import padded
-from sim.memory import Layout, MemoryFit, stage_weight_bytes
+from sim.memory.fit import MemoryFit
+from sim.memory.weights import Layout, stage_weight_bytes
 from sim.units import GIB
 
 Fit = Callable[..., MemoryFit]

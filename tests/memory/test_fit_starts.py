@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import kv_bytes_per_token, matrices
-from sim.memory import Layout, MemoryFit, fit, stage_weight_bytes
+from sim.memory.fit import MemoryFit, fit
 from sim.memory.kv_cache import near_step_bytes
+from sim.memory.weights import Layout, stage_weight_bytes
 from sim.units import GIB
 
 Fit = Callable[..., MemoryFit]

@@ -9,7 +9,8 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.pool import rank_limits
-from sim.memory import KvLayout, StateCache, fit
+from sim.memory.fit import fit
+from sim.memory.kv_cache import KvLayout, StateCache
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load

@@ -9,7 +9,10 @@ from sim.catalogue.model import activations_per_token
 from sim.catalogue.quantization import native_quantization, padded
 from sim.power import GpuPower, LoadLaw, load_power_coefficients, unpacks
 from sim.records import Batch
-from sim.steptime import Roofline, RooflineInputs, load_coefficients
+from sim.steptime.coefficients import load_coefficients
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 CATALOG = load_catalog()
 COEFFICIENTS = load_power_coefficients(CATALOG.root / "power.yaml")
@@ -42,7 +45,8 @@ def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantizat
     activations = activations_per_token(named) / (gpus * stages)
     law = LoadLaw.of(gpu, COEFFICIENTS, None, activations, unpacks(gpu, weights))
     power = GpuPower.of(gpu, COEFFICIENTS)
-    steptime = Roofline().build(
+    steptime = RooflineStepTime(
+        Roofline(),
         RooflineInputs(
             gpu=gpu,
             model=padded(weights, named),
@@ -55,7 +59,7 @@ def simulated_w(gpu_id, model_id, engine, gpus, batch, prompt, answer, quantizat
             pipeline_parallel_size=stages,
             serial_stages=stages > 1,
             load=law,
-        )
+        ),
     )
     context, window = prompt + answer / 2, steptime.window or 10**9
     sequences, new = round(batch), round(batch * prompt / answer)

@@ -1,6 +1,6 @@
 """What a plan's verdict says of rows whose sums are known."""
 
-from sim.cost import MultiYear
+from sim.cost.multi_year import MultiYear
 from sim.report.plan import verdict
 from sim.report.plan_tables import month_rows, summary_row
 from sim.study.capacity import Capacity

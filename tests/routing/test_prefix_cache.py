@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sim.catalogue.catalog import load_catalog
 from sim.engine.kv.blocks import PrefixCache
 from sim.engine.kv.group_cache import GroupCache
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.records import Request
 from sim.routing.prefix_cache import RememberedIndex, ReportedIndex, replicas_of
 from sim.scenario.resolving.case import resolve

@@ -5,11 +5,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from engine_workloads import Affine
+from engine_workloads import Affine, rank_limits
 
 import sim
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.limits import RankLimits
 from sim.engine.schedulers.speculative import DraftRank
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Batch, Leap, Request
@@ -88,7 +87,7 @@ class OneByOne(Affine):
 
 @pytest.mark.parametrize("kind", ["plain", "drafts", "ahead", "lockstep"])
 def test_a_leap_uses_as_many_kv_blocks_at_any_time_as_its_steps(kind: str) -> None:
-    limits = RankLimits(60, 4, 6, 50, 400, draft_tokens=2, accepts=lambda request, tokens: 1.3)
+    limits = rank_limits(60, 4, 6, 50, 400, draft_tokens=2, accepts=lambda request, tokens: 1.3)
     seen = []
     for steptime in (Affine(), OneByOne()):
         engine = {

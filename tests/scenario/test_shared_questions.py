@@ -14,8 +14,9 @@ from sim.scenario.sweep import at_point
 from sim.study import breakeven_costs
 from sim.study.breakeven import costs_at, decide
 from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity, Found, LoadAxis, capacities
+from sim.study.capacity import Capacity, Found, capacities
 from sim.study.execution.cores import Cores
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan import outlooks, part_loads, why_no_plan
 from sim.study.sensitivity import swings

@@ -12,8 +12,8 @@ from sim.deliver.run import run_scenario
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
-from sim.serve.app import application
 from sim.serve.guard import Access
+from sim.serve.http_server import application
 from sim.serve.workspace import Workspace
 from sim.study.execution.cores import Cores
 

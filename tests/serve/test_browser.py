@@ -18,12 +18,11 @@ from small_scenario import SMALL
 from sim.catalogue.catalog import load_catalog
 from sim.deliver.run import price_run
 from sim.language import speaking
-from sim.report.json_document import run_document
+from sim.report.run.json_document import run_document
 from sim.report.words.money import showing
 from sim.serve import jobs
-from sim.serve.app import application
 from sim.serve.guard import Access
-from sim.serve.http_server import listening
+from sim.serve.http_server import application, listening
 from sim.serve.workspace import Workspace
 from sim.study.reprice import load_repriced
 from tests.language.english import english

@@ -11,8 +11,8 @@ import pytest
 from small_scenario import SMALL
 
 from sim.serve import jobs
-from sim.serve.app import application
 from sim.serve.guard import MOST_AT_ONCE, Access
+from sim.serve.http_server import application
 from sim.serve.workspace import Workspace
 
 pytestmark = pytest.mark.slow

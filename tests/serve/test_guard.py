@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from sim.serve.app import application
 from sim.serve.guard import MOST_BODY_BYTES, Access
+from sim.serve.http_server import application
 from sim.serve.workspace import Workspace
 
 HOST = "127.0.0.1:8765"

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.serve.app import STATIC
 from sim.serve.finished_runs import MOST_WAITING, HeldRuns
+from sim.serve.http_server import STATIC
 from sim.serve.knobs import knobs
 from sim.study.confidence import MARKS
 

@@ -12,9 +12,8 @@ import uvicorn
 from small_scenario import SMALL
 
 from sim.serve import guard, http_server
-from sim.serve.app import application
 from sim.serve.guard import Access
-from sim.serve.http_server import listening
+from sim.serve.http_server import application, listening
 from sim.serve.refusals import Refused
 from sim.serve.scenario_checks import Checks, Wanted
 from sim.serve.workspace import Workspace

@@ -11,7 +11,10 @@ from sim.catalogue.link import Link
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import Quantization
 from sim.catalogue.value import Value
-from sim.steptime import Roofline, RooflineInputs, load_coefficients
+from sim.steptime.coefficients import load_coefficients
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 from sim.yamlio import read
 
 DATA = Path(__file__).parents[2] / "data"
@@ -89,6 +92,6 @@ def build(gpu, link, language_model, coefficients, engine):
             enable_expert_parallel=ep,
             kv_bytes_per_element=kv_bytes,
         )
-        return (spec or Roofline()).build(inputs)
+        return RooflineStepTime(spec or Roofline(), inputs)
 
     return build_one

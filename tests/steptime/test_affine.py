@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from sim.records import Batch
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 
 COEFFICIENTS = {"base_s": 0.016, "per_token_s": 9.0e-5, "per_context_token_s": 1.4e-7}
 

@@ -6,8 +6,9 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import Matrix, index_key_bytes, kv_bytes_per_token, matrices, params_total, state_bytes
-from sim.memory import KvLayout
+from sim.memory.kv_cache import KvLayout
 from sim.records import Batch
+from sim.steptime.roofline import RooflineStepTime
 
 CATALOG = load_catalog()
 H200 = ("h200-141gb-sxm", "nvlink4-nvswitch")
@@ -184,7 +185,7 @@ def test_a_kernel_that_works_through_all_places_takes_as_long_for_short_prompts(
         whole = coefficients.attention.sparse_arithmetic_efficiency.model_copy(update={"value": 1.0})
         attention = coefficients.attention.model_copy(update={"sparse_least_places": {model.inputs.engine.id: whole}})
         changed = coefficients.model_copy(update={"attention": attention})
-        return model.spec.build(replace(model.inputs, coefficients=changed))
+        return RooflineStepTime(model.spec, replace(model.inputs, coefficients=changed))
 
     by_length = build("deepseek-v3.2", *H200, "fp8", tp=8)
     full, short, long = working_through_all(by_length), prompt(128), prompt(32_768)

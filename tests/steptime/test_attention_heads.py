@@ -12,8 +12,9 @@ from sim.scenario.reading.layers import given
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
-from sim.steptime import RooflineStepTime, load_coefficients
-from sim.steptime.attention_heads import longest_chunk, one_call
+from sim.steptime.attention import longest_chunk, one_call
+from sim.steptime.coefficients import load_coefficients
+from sim.steptime.roofline import RooflineStepTime
 
 CATALOG = load_catalog()
 PACKED = [  # where decodes keep a call of their own

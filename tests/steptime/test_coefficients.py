@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
-from sim.steptime import Coefficients
+from sim.steptime.coefficients import Coefficients
 from sim.yamlio import read
 
 DATA = Path(__file__).parents[2] / "data"

@@ -10,7 +10,8 @@ import pytest
 from sim.catalogue.engine import EngineLimits
 from sim.catalogue.value import Value
 from sim.records import Batch
-from sim.steptime import Roofline
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 
 def decodes(sequences, context):
@@ -21,7 +22,7 @@ def decodes(sequences, context):
 def both(build):
     """(host after the GPU, host beside it), with a fifth of the shorter exposed."""
     after = build("llama3.1-8b", "a100-80gb-sxm")
-    return after, Roofline().build(replace(after.inputs, forms_ahead=True))
+    return after, RooflineStepTime(Roofline(), replace(after.inputs, forms_ahead=True))
 
 
 @pytest.mark.parametrize(("sequences", "context"), [(1, 100), (128, 1000), (1024, 10), (512, 4000)])
@@ -40,7 +41,9 @@ def test_the_shorters_causes_count_as_far_as_they_add_to_the_longer(both, host_f
     inputs, batch = both[1].inputs, decodes(128, 1000)
     gpu_counts = gpu_counts or inputs.coefficients.exposed_share.value
     spec = Roofline(host_factor=host_factor)
-    alone, together = (spec.build(replace(inputs, forms_ahead=ahead)).breakdown(batch) for ahead in (False, True))
+    alone, together = (
+        RooflineStepTime(spec, replace(inputs, forms_ahead=ahead)).breakdown(batch) for ahead in (False, True)
+    )
     for cause in ("compute", "memory", "attention"):
         assert together[cause] == pytest.approx(gpu_counts * alone[cause])
     assert (max(together, key=together.get) == "overhead") == (host_factor == 100)
@@ -72,7 +75,7 @@ def launching(build):
         values = {name: Value(value=number, source="test", kind="computed") for name, number in figures.items()}
         overheads = known.engine.overheads.model_copy(update=values)
         engine = known.engine.model_copy(update={"overheads": overheads})
-        return (spec or Roofline()).build(replace(known, engine=engine))
+        return RooflineStepTime(spec or Roofline(), replace(known, engine=engine))
 
     return build_one
 
@@ -109,7 +112,9 @@ def test_steps_up_to_the_largest_graph_wait_for_no_launch(build, launching):
         known = launching().inputs
         a_value = Value(value=100, source="test", kind="computed")
         limits = EngineLimits(max_num_seqs=a_value, max_num_batched_tokens=a_value, graph_tokens=a_value)
-        return Roofline().build(replace(known, engine=known.engine.model_copy(update={"limits": limits}), **layout))
+        return RooflineStepTime(
+            Roofline(), replace(known, engine=known.engine.model_copy(update={"limits": limits}), **layout)
+        )
 
     assert captured().leap(prompt(100)) == build().leap(prompt(100))
     assert captured().leap(prompt(101)).first_s == pytest.approx(LAYERS * LAUNCH_S + HOST_S)

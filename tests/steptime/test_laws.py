@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.batchtime.one_pass import AffineBatch, OnePass
 from sim.records import Batch
-from sim.steptime import Affine, Roofline, StepTimeSpec
+from sim.scenario.experiment import BuiltinStepTime
+from sim.steptime.affine import Affine
+from sim.steptime.options import Roofline
 
-MODELS = get_args(get_args(StepTimeSpec)[0])
+MODELS = [model for model in get_args(BuiltinStepTime) if model not in (AffineBatch, OnePass)]
 
 SETTINGS = {
     Affine: [{"base_s": 0.016, "per_token_s": 9.0e-5, "per_context_token_s": 1.4e-7}],

@@ -13,6 +13,7 @@ from sim.records import Batch
 from sim.steptime.calibration import Calibration, Factor, LinkFactors
 from sim.steptime.collective import AllReduce, Network
 from sim.steptime.pcie_lanes import Lanes
+from sim.steptime.roofline import RooflineStepTime
 
 X16 = 16e9
 """Rate of sixteen lanes of every generation here."""
@@ -163,7 +164,7 @@ def test_networks_of_one_rate_take_the_same_time_and_faster_ones_less(link):
 def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
     one = build(model="llama3.1-70b", card="h100-80gb-sxm", over="nvlink4-nvswitch", tp=8)
     inputs = replace(one.inputs, network=Network(link("infiniband-hdr"), 4, 4))
-    two = one.spec.build(inputs)
+    two = RooflineStepTime(one.spec, inputs)
     message = 64 * one.inputs.model.hidden * 2
     longer = two._link_s(64) - one._link_s(64)
     factor = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value
@@ -185,7 +186,9 @@ def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
 def test_messages_add_up_to_the_time_between_gpus_and_the_engine_does_the_small_ones(build, settings, what):
     one = build(card="rtx-pro-6000", over="pcie5-x16", **settings)
     own = OwnAllReduce(max_bytes={2: 1e6}, pcie_pairs=True, source="test", kind="quoted")
-    one = one.spec.build(replace(one.inputs, engine=one.inputs.engine.model_copy(update={"own_all_reduce": own})))
+    one = RooflineStepTime(
+        one.spec, replace(one.inputs, engine=one.inputs.engine.model_copy(update={"own_all_reduce": own}))
+    )
     messages = [message for message in one.exchanges(64) if message.calls * message.each_s]
     assert {message.what for message in messages} == what
     together_s = sum(message.calls * message.each_s for message in messages)

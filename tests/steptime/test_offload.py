@@ -11,9 +11,12 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import HostWeights, Offload
 from sim.catalogue.model import matrices
-from sim.memory import Layout, fit, host_weights
+from sim.memory.fit import fit
+from sim.memory.weights import Layout, host_weights
 from sim.records import Batch
-from sim.steptime import Host, Roofline, RooflineInputs
+from sim.steptime.inputs import Host, RooflineInputs
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "fit"))
@@ -45,7 +48,7 @@ def with_weights(inputs: RooflineInputs, weights: HostWeights) -> RooflineInputs
 
 
 def step_s(inputs: RooflineInputs, batch: Batch = ONE) -> float:
-    return Roofline(in_process=True).build(inputs).leap(batch).first_s
+    return RooflineStepTime(Roofline(in_process=True), inputs).leap(batch).first_s
 
 
 def test_the_lm_head_is_the_first_on_the_gpu_and_layers_follow_from_the_last() -> None:
@@ -130,7 +133,7 @@ def test_replicas_of_one_host_share_its_memory(runs: list[published.Run]) -> Non
 
 def test_a_prompt_streams_its_weights_once_per_micro_batch(runs: list[published.Run]) -> None:
     inputs = of(runs, "oss-512")
-    model = Roofline(in_process=True).build(inputs)
+    model = RooflineStepTime(Roofline(in_process=True), inputs)
     part = [
         model.breakdown(Batch(prefill_seqs=1, prefill_tokens=n, prefill_attention_pairs=n, sampled_seqs=1))["host"]
         for n in (31, 512, 1024)

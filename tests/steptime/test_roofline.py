@@ -6,14 +6,24 @@ from math import comb
 import numpy as np
 import pytest
 
-from sim.catalogue.engine import Changed, EngineLimits, at_version
-from sim.catalogue.kernel import DefaultTiles, FastExperts, SlowCards, SlowProducts, SlowWeights, TunedTiles
+from sim.catalogue.engine import (
+    Changed,
+    DefaultTiles,
+    EngineLimits,
+    FastExperts,
+    SlowCards,
+    SlowProducts,
+    SlowWeights,
+    TunedTiles,
+    at_version,
+)
 from sim.catalogue.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
-from sim.steptime import Roofline
 from sim.steptime.gemm import most_of
 from sim.steptime.inputs import Rates
+from sim.steptime.options import Roofline
+from sim.steptime.roofline import RooflineStepTime
 
 
 def decode(sequences, context=0, windowed=0):
@@ -273,7 +283,9 @@ def test_small_kernels_last_otherwise_on_instinct_and_ada_cards_alone(build, eng
     usual = build(card=card, over=over)
     longer = engine.overheads.model_copy(update={f"{factor}_layer_factor": engine.overheads.tp_request_factor})
     inputs = replace(usual.inputs, engine=engine.model_copy(update={"overheads": longer}))
-    more_s = Roofline().build(inputs).breakdown(decode(1))["overhead"] - usual.breakdown(decode(1))["overhead"]
+    more_s = (
+        RooflineStepTime(Roofline(), inputs).breakdown(decode(1))["overhead"] - usual.breakdown(decode(1))["overhead"]
+    )
     assert more_s == pytest.approx(share * 32 * 50e-6)
 
 
@@ -296,7 +308,7 @@ def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_
     engine = engine.model_copy(
         update={"overheads": engine.overheads.model_copy(update={"kv_8bit_read_time_factor": twice})}
     )
-    slow = Roofline().build(replace(half.inputs, engine=engine))
+    slow = RooflineStepTime(Roofline(), replace(half.inputs, engine=engine))
     reading_s = [one.breakdown(decode(64, 4096))["attention"] for one in (half, slow, whole)]
     assert reading_s[0] < 0.6 * reading_s[2]
     assert reading_s[1] == pytest.approx(reading_s[2], rel=0.02)
@@ -304,7 +316,9 @@ def test_an_8_bit_cache_that_takes_twice_as_long_per_byte_costs_as_much_as_a_16_
 
 def changed(steptime, **coefficients):
     inputs = steptime.inputs
-    return Roofline().build(replace(inputs, coefficients=inputs.coefficients.model_copy(update=coefficients)))
+    return RooflineStepTime(
+        Roofline(), replace(inputs, coefficients=inputs.coefficients.model_copy(update=coefficients))
+    )
 
 
 def test_a_family_of_mixtures_and_spread_experts_slow_grouped_arithmetic_and_nothing_else(build):
@@ -335,7 +349,7 @@ def test_an_engine_kernels_for_a_format_change_the_arithmetic_of_experts_and_not
         known = plain.inputs.engine.model_copy(
             update={"overheads": overheads.model_copy(update={"experts_by_kernel": {kernel: twice}})}
         )
-        return Roofline().build(replace(plain.inputs, engine=known))
+        return RooflineStepTime(Roofline(), replace(plain.inputs, engine=known))
 
     batch = decode(256, 1000)
     arithmetic_s = sum(p.count * p.compute_s_per_token * 256 for p in plain._products if p.expert)
@@ -357,7 +371,7 @@ def test_experts_that_nobody_tuned_tiles_for_compute_longer_until_a_release_mend
         batch = prompt(8192)
         arithmetic_s = sum(p.times(8192).compute_s for p in one._products if p.expert)
         return (
-            one.spec.build(replace(one.inputs, engine=own)).leap(batch).first_s - one.leap(batch).first_s
+            RooflineStepTime(one.spec, replace(one.inputs, engine=own)).leap(batch).first_s - one.leap(batch).first_s
         ) / arithmetic_s
 
     assert longer("h100-80gb-sxm", (0, 14)) == pytest.approx(1)
@@ -376,7 +390,7 @@ def test_an_api_server_reads_in_prompts_by_the_token(build):
     inputs = replace(plain.inputs, engine=plain.inputs.engine.model_copy(update={"overheads": reading}))
 
     def longer_s(**spec):
-        served, before = Roofline(**spec).build(inputs), Roofline(**spec).build(plain.inputs)
+        served, before = RooflineStepTime(Roofline(**spec), inputs), RooflineStepTime(Roofline(**spec), plain.inputs)
         assert served.leap(decode(8)) == before.leap(decode(8))
         return served.leap(prompt(2000)).first_s - before.leap(prompt(2000)).first_s
 
@@ -391,7 +405,7 @@ def test_an_engine_may_read_weights_more_slowly_on_some_cards(build, engine):
 
     def read_s(card, engine):
         one = build(card=card)
-        return one.spec.build(replace(one.inputs, engine=engine)).breakdown(decode(1))["memory"]
+        return RooflineStepTime(one.spec, replace(one.inputs, engine=engine)).breakdown(decode(1))["memory"]
 
     assert 1.5 < read_s("a100-80gb-sxm", own) / read_s("a100-80gb-sxm", engine) < 1.61
     assert read_s("h100-80gb-sxm", own) == read_s("h100-80gb-sxm", engine)
@@ -406,7 +420,9 @@ def test_a_kernel_of_the_graphics_cards_own_counts_there_alone(build):
         )
         inputs = replace(plain.inputs, kernel=own)
         assert inputs.kernel_compute.value == factor * kernel.compute_time_factor.value
-        assert (plain.spec.build(inputs).leap(prompt(2048)).first_s < plain.leap(prompt(2048)).first_s) == (factor < 1)
+        assert (RooflineStepTime(plain.spec, inputs).leap(prompt(2048)).first_s < plain.leap(prompt(2048)).first_s) == (
+            factor < 1
+        )
 
 
 def test_4_bit_weights_for_16_bit_arithmetic_are_read_sooner_and_compute_later_on_b200_alone(build):
@@ -414,7 +430,7 @@ def test_4_bit_weights_for_16_bit_arithmetic_are_read_sooner_and_compute_later_o
         plain, int4 = build(card=card), build(card=card, weights="int4")
         factor = int4.inputs.kernel.compute_time_factor.model_copy(update={"value": 3.5})
         kernel = int4.inputs.kernel.model_copy(update={"server_blackwell_compute_factor": factor})
-        own = int4.spec.build(replace(int4.inputs, kernel=kernel))
+        own = RooflineStepTime(int4.spec, replace(int4.inputs, kernel=kernel))
         assert gpu_s(own, decode(1)) < 0.6 * gpu_s(plain, decode(1))
         assert gpu_s(own, prompt(8192)) == pytest.approx(longer * gpu_s(plain, prompt(8192)), rel=0.15)
 
@@ -427,7 +443,9 @@ def test_dense_products_of_a_format_take_longer_in_an_engine_on_server_blackwell
     def longer(card, weights="fp8"):
         one = build(card=card, weights=weights)
         kernel = one.inputs.kernel.model_copy(update={"id": weights})
-        before, after = (one.spec.build(replace(one.inputs, kernel=kernel, engine=each)) for each in (engine, own))
+        before, after = (
+            RooflineStepTime(one.spec, replace(one.inputs, kernel=kernel, engine=each)) for each in (engine, own)
+        )
         assert gpu_s(after, decode(1)) == pytest.approx(gpu_s(before, decode(1)), rel=0.01)
         return after.breakdown(prompt(8192))["compute"] / before.breakdown(prompt(8192))["compute"]
 
@@ -444,7 +462,8 @@ def test_faster_kernels_for_experts_count_for_their_format_on_server_blackwell_f
         own = at_version(engine.model_copy(update={"overheads": overheads}), version)
         one = build("mixtral-8x7b", card)
         return (
-            one.spec.build(replace(one.inputs, engine=own)).leap(prompt(8192)).first_s / one.leap(prompt(8192)).first_s
+            RooflineStepTime(one.spec, replace(one.inputs, engine=own)).leap(prompt(8192)).first_s
+            / one.leap(prompt(8192)).first_s
         )
 
     assert longer("b200-180gb-sxm", (0, 5, 9)) < 0.7
@@ -461,7 +480,7 @@ def test_weights_of_a_format_are_read_more_slowly_on_graphics_cards_of_blackwell
 
     def longer(card, version):
         one = build(card=card, weights="fp8")
-        changed = one.spec.build(replace(one.inputs, engine=at_version(own, version)))
+        changed = RooflineStepTime(one.spec, replace(one.inputs, engine=at_version(own, version)))
         return gpu_s(changed, decode(1)) / gpu_s(one, decode(1))
 
     assert 1.3 < longer("rtx-5090", (0, 12)) < 1.6
@@ -473,7 +492,7 @@ def test_whole_tiles_are_felt_by_a_hopper_card_with_little_arithmetic(build, car
     plain, limit = build(card=card), Value(value=64, source="test", kind="computed")
     limits = EngineLimits(max_num_seqs=limit, max_num_batched_tokens=limit, hopper_tile_tokens=limit)
     engine = plain.inputs.engine.model_copy(update={"limits": limits})
-    tiled = Roofline().build(replace(plain.inputs, engine=engine))
+    tiled = RooflineStepTime(Roofline(), replace(plain.inputs, engine=engine))
     slower = gpu_s(tiled, decode(1)) / gpu_s(plain, decode(1))
     assert slower > 1.3 if felt else slower < 1.06
     assert gpu_s(tiled, decode(1)) == pytest.approx(gpu_s(tiled, decode(63)), rel=0.05) or not felt

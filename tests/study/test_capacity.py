@@ -21,9 +21,10 @@ from sim.report.capacity import search_rows
 from sim.scenario.reading.load import load
 from sim.scenario.slo import Slo
 from sim.study import capacity as capacity_module
-from sim.study.capacity import Capacity, LoadAxis, capacities, why_no_capacity
+from sim.study.capacity import Capacity, capacities, why_no_capacity
 from sim.study.execution.cases import run_points
 from sim.study.execution.cores import Cores
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
 from sim.yamlio import dump

@@ -12,8 +12,9 @@ from sim.report.capacity import capacity_rows, headline
 from sim.scenario.sections.precision import Precision
 from sim.scenario.slo import Slo
 from sim.study import capacity
-from sim.study.capacity import Capacity, LoadAxis, at_horizon, can_be_lengthened, capacities, horizon_check
+from sim.study.capacity import Capacity, at_horizon, can_be_lengthened, capacities, horizon_check
 from sim.study.execution.cores import Cores
+from sim.study.load_axis import LoadAxis
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import horizons

@@ -10,9 +10,10 @@ from sim.catalogue.catalog import load_catalog
 from sim.report.words.precision import capacity_notes
 from sim.scenario.sections.precision import FIRST_REPLICATIONS, Precision
 from sim.study.at_capacity import at_capacity
-from sim.study.capacity import Capacity, Found, LoadAxis, capacities, precision_of
+from sim.study.capacity import Capacity, Found, capacities, precision_of
 from sim.study.execution.cores import Cores
 from sim.study.execution.precision import next_cases
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import half_width, mean
 
 CATALOG = load_catalog()

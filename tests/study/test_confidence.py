@@ -8,7 +8,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
-from sim.steptime import OwnRuns
+from sim.steptime.calibration import OwnRuns
 from sim.study.confidence import MARKS, Calibrated, Entry, Setting, Worth, fleet_worth, mark_of, model_kind, worst
 
 SETTING = Setting("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "")

@@ -16,14 +16,13 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.cost import Finance
 from sim.cost.cash_flow import Flows
-from sim.cost.finance import Annuity
+from sim.cost.finance import Annuity, Finance
 from sim.cost.time_value import Horizon, annuity_factor
 from sim.report.words.money import rate_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
-from sim.study.breakeven import booked_inputs
+from sim.study.booked_inputs import booked_inputs
 from sim.study.breakeven_costs import Ledgers, months
 from sim.study.capacity import Capacity
 from sim.study.discounting import horizon_of, levelised

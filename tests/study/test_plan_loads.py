@@ -7,9 +7,10 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.study.capacity import Capacity, LoadAxis, capacities
+from sim.study.capacity import Capacity, capacities
 from sim.study.execution.cores import Cores
 from sim.study.execution.store import load_case
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import mean_tokens
 from sim.study.plan import FRACTIONS, part_loads
 from sim.yamlio import dump

@@ -35,7 +35,7 @@ class GroupSchedule(StageSchedule):
         size, windows = self.pool.block_size, self.pool.windows
         first = [self.pool.wanted(group, hits * size + new) for group in range(len(windows))]
         joins = self.pool.joins(one, hits, first)
-        if not self.limits.reserve_full_isl:
+        if not self.limits.options.reserves_all_tokens:
             return joins
         whole = [self.limits.reserved_blocks(window, one.tokens) for window in windows]
         return max(joins, self.pool.joins(one, hits, whole))
@@ -66,7 +66,9 @@ class StateSchedule(GroupSchedule):
         if start >= prefill_end:
             return new
         if end < prefill_end:
-            most = min(limits.max_num_batched_tokens, limits.long_prefill_token_threshold or limits.max_model_len)
+            most = min(
+                limits.max_num_batched_tokens, limits.options.long_prefill_token_threshold or limits.max_model_len
+            )
             whole = end // size * size
             if whole > start or size <= most:
                 end = whole

@@ -282,7 +282,7 @@ class StageSchedule:
         self._prompt_withdrawn = False
         """Whether the batch being formed contained a prompt chunk of a request that it preempted later."""
         self._calls = self._steps = 0
-        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
+        self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
         self._pacing = PromptPacing(limits)
         self._admissions = 0
         self._together = self.TOGETHER and not limits.window
@@ -470,7 +470,7 @@ class StageSchedule:
 
     def _joins(self, one: Flying, hits: int, new: int) -> int:
         """Free blocks that must be there for *one* to join with *new* tokens."""
-        tokens = one.tokens if self.limits.reserve_full_isl else hits * self.pool.block_size + new
+        tokens = one.tokens if self.limits.options.reserves_all_tokens else hits * self.pool.block_size + new
         return self.pool.missing(one, hits, tokens)
 
     def _give(self, one: Flying, blocks: int, new: int) -> None:

@@ -50,9 +50,9 @@ class PrefillFirstRank(Rank):
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
-        self._kept_free = int(limits.watermark * pool.usable)
+        self._kept_free = int(limits.options.watermark * pool.usable)
         self._answers = None
-        self._sorted = limits.longest_prefix_first
+        self._sorted = limits.options.schedule_policy == "lpm"
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `RankSchedule.may_admit`; decodes take no part of the budget."""
@@ -215,12 +215,12 @@ class SglangRank(PrefillFirstRank):
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
-        self._inbox = Inbox(limits.scheduler_recv_interval)
-        self._ratio = NewTokenRatio(limits.schedule_conservativeness or 0.0)
-        self._max_prefill_tokens = limits.max_prefill_tokens or limits.max_num_batched_tokens
+        self._inbox = Inbox(limits.options.scheduler_recv_interval)
+        self._ratio = NewTokenRatio(limits.options.schedule_conservativeness or 0.0)
+        self._max_prefill_tokens = limits.options.max_num_batched_tokens or limits.max_num_batched_tokens
         whole_blocks = max(pool.block_size, limits.max_num_batched_tokens // pool.block_size * pool.block_size)
         self._chunk_size = whole_blocks if limits.chunked_prefill else inf
-        self._mixes = limits.enable_mixed_chunk
+        self._mixes = limits.options.enable_mixed_chunk
         self._full = ""
         """Why nobody is admitted before the batch has shrunk: seats or kv; nothing: it is not full."""
         self._size = 0
@@ -230,7 +230,7 @@ class SglangRank(PrefillFirstRank):
         self._in_prompt_step: list[Sequence] = []
         """Whom the last step had, if it computed prompts."""
         self._preempts = limits.scheduling == "priority"
-        self._threshold = limits.preemption_threshold
+        self._threshold = limits.options.priority_scheduling_preemption_threshold
         self._looked_at: dict[Sequence, int] = {}
         """Tokens that waiting requests had to compute when they were last tried, where they may preempt others."""
         self._tries_again = False

@@ -14,8 +14,8 @@ class PromptPacing:
     )  # fmt: skip
 
     def __init__(self, limits: RankLimits) -> None:
-        self._interval = limits.prefill_schedule_interval
-        self._long_prefill = limits.long_prefill_token_threshold
+        self._interval = limits.options.prefill_schedule_interval
+        self._long_prefill = limits.options.long_prefill_token_threshold
         self._max_model_len = limits.max_model_len
         self.spaced = self._interval > 1
         """Whether prompts wait for each other at all."""

@@ -68,7 +68,7 @@ class HoldingRank(ReserveRank):
 
     def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
-        self._most_steps = limits.batch_wait_steps
+        self._most_steps = limits.options.batch_wait_timeout_iters
         self._enough_tokens = limits.batch_wait_tokens
         self._waited = 0
         """Steps that prompts have waited for others to come."""

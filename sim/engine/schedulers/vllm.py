@@ -51,9 +51,9 @@ class Rank(RankSchedule):
         """Tokens of running requests in the step being formed."""
         self._short = 0
         """Tokens by which the step being formed computes fewer than usual for those who decode."""
-        self._kept_free = int(limits.watermark * limits.num_gpu_blocks)
+        self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
         self._pacing = PromptPacing(limits)
-        self._reserves_all = limits.reserve_full_isl
+        self._reserves_all = limits.options.reserves_all_tokens
         self._prompts_go_on = False
         """Whether the step being formed goes on with a prompt of an earlier step."""
         self._windowed = False

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.language import _
 from sim.report.charts.fonts import FAMILY, WIDE, converter, glyphs, lines_of, report_missing
-from sim.report.charts.panels import DASHES, GLYPHS, Panel, dashes, style
+from sim.report.charts.panels import DASHES, GLYPHS, Panel
 from sim.report.charts.vega_bars import TEXT_SHARE
 from sim.report.charts.vega_lite import (
     CROSS,
@@ -30,7 +29,6 @@ from sim.report.charts.vega_lite import (
     params,
 )
 from sim.report.words.money import symbol
-from sim.study.points import Sweep
 
 LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
 """Line styles as characters."""
@@ -148,16 +146,6 @@ def _packed(png: bytes) -> bytes:
 def panel_picture(panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()) -> Chart:
     """Return the picture of *panels*, two abreast, under the *question*, the *answers* and the *key*."""
     return picture(panel_figures(panels), question, answers, key)
-
-
-def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
-    """Return the picture of the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
-    key = [Mark(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
-    key.append(Mark(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
-    key.append(Mark(_("off the chart"), SOFT, "^", stands_for=False))
-    if len(sweep.settings) > 1:
-        key += [Mark(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
-    return picture(panel_figures(panels), question, [answer], key, note)
 
 
 def picture(

@@ -13,10 +13,10 @@ import pandas as pd
 from xlsxwriter.worksheet import Worksheet
 
 from sim.language import _
-from sim.report.assumptions import notes
 from sim.report.export.spreadsheet import Book, Line, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
+from sim.report.sources import notes
 from sim.report.words.text import axis_label, number
 from sim.study.metrics.columns import COLUMNS
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR

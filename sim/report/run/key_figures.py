@@ -339,3 +339,9 @@ def _wanted(one: Difference) -> str:
     """How many replications a difference without an interval lacks."""
     chance = one.first.row["intervals"] or one.second.row["intervals"]
     return runs_to_add(LEAST_FOR_INTERVAL - one.pairs) if chance and one.half_width is None else ""
+
+
+def brief_limit(name: str | None) -> str:
+    """What holds a fleet back, in a word or two; *name* as summary.csv has it."""
+    words = {"seats": _("full batches") if noun() else _("sequences"), "kv": _("KV memory")}
+    return words.get(name or "", _(name or ""))

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.language import _, retold
-from sim.report.assumptions import assumptions, build, one_per_fleet, sources, weak_values
+from sim.report.assumptions import assumptions, build
 from sim.report.charts.fonts import drawable
-from sim.report.charts.panels import Panel, dashes, in_words, key_of, panels_of
-from sim.report.charts.picture import curves
+from sim.report.charts.panels import Panel
+from sim.report.charts.sweep_panels import curves, dashes, in_words, key_of, panels_of
 from sim.report.charts.vega_lite import Drawn, panel_figures
 from sim.report.monte_carlo import write_futures
 from sim.report.monte_carlo_charts import futures_section
@@ -38,6 +38,7 @@ from sim.report.run.tables import write_costs, write_requests, write_rows, write
 from sim.report.run.timeline import timeline_panels
 from sim.report.run.verdict import Verdict, verdict
 from sim.report.run.year import write_year, year_table
+from sim.report.sources import one_per_fleet, sources, weak_values
 from sim.report.words.money import code
 from sim.report.words.text import first_sentence, place
 from sim.report.words.units import counted

@@ -14,6 +14,7 @@ from sim.report.run.key_figures import (
     axis_cells,
     axis_heads,
     blocks,
+    brief_limit,
     columns_for,
     figure,
     interval,
@@ -24,7 +25,6 @@ from sim.report.run.verdict import Verdict
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import in_code, without_symbol
 from sim.report.words.service_level import ranked_apart, storm_notes
-from sim.report.words.units import noun
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import models_of
 from sim.study.comparison import differences, of_one_model
@@ -73,12 +73,6 @@ def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, 
             styles.append("red")
     words = frozenset({0, 1 + len(axes), len(heads) - 1})
     return FittedTable(heads, rows, words, 1 + len(axes), styles)
-
-
-def brief_limit(name: str | None) -> str:
-    """What holds a fleet back, in a word or two; *name* as summary.csv has it."""
-    words = {"seats": _("full batches") if noun() else _("sequences"), "kv": _("KV memory")}
-    return words.get(name or "", _(name or ""))
 
 
 def terminal_differences(

@@ -13,8 +13,8 @@ from sim.language import N_, _
 from sim.report.words.text import axis_label, commas, listing, percent, places, plain, seconds, span, steady
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import PercentileLimit, Slo
-from sim.study.capacity import LoadAxis
 from sim.study.comparison import Comparison
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.service_level import Reading, Standing
 from sim.study.points import Point, fleets_of
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from sim.batching import Dynamic
-from sim.batchtime import unit_of
+from sim.batchtime.one_pass import unit_of
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import OtherModel
 from sim.scenario.experiment import Fleet, nearest

@@ -7,22 +7,23 @@ weights, KV blocks or adapters in host memory that the engine, the model or the 
 from collections.abc import Iterator
 
 from sim.batching import Vllm
-from sim.batchtime import BatchMemory, OnePass
+from sim.batchtime.memory import BatchMemory
+from sim.batchtime.one_pass import OnePass
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.engine import Engine, EngineOffload, Offload, OffloadOption
 from sim.catalogue.gpu import Gpu, Mig, sliced
 from sim.catalogue.model import Model
 from sim.catalogue.server import Server
-from sim.cost import Cost
 from sim.cost.buying import Buy
-from sim.memory import adapter_bytes, module_names
+from sim.cost.cost_plan import Cost
+from sim.memory.lora import adapter_bytes, module_names
 from sim.message import Message
 from sim.scenario.experiment import Pool
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import at_point, points
-from sim.steptime import Roofline
+from sim.steptime.options import Roofline
 from sim.units import GB
 
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from sim.batching import Dynamic, PrefillFirst, Reserve, Slots, Vllm, foreign
 from sim.batching.sharing import Swapped
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, OF_SERVERS
-from sim.memory import check_parallel
+from sim.memory.weights import check_parallel
 from sim.message import Message
 from sim.scenario.checks.hardware import adapter_complaints, offload_complaints, slice_complaints, tier_complaints
 from sim.scenario.checks.services import service_complaints
@@ -18,11 +19,11 @@ from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
 from sim.scenario.reading.layers import unknown_ids, value_at
 from sim.scenario.resolving.bind import BoundPool, load_calibration, power_coefficients
-from sim.scenario.resolving.hardware import joined_gpus, spread
-from sim.scenario.resolving.replicas import described_start, loaded, start_figures
+from sim.scenario.resolving.hardware import described_start, joined_gpus, loaded, spread, start_figures
 from sim.scenario.resolving.scheduler import STATE_OPTIONS
 from sim.scenario.schema import Fleet, Pool, nearest
-from sim.steptime import Affine, Roofline
+from sim.steptime.affine import Affine
+from sim.steptime.options import Roofline
 
 
 def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:

@@ -13,9 +13,14 @@ from unicodedata import normalize
 
 from pydantic import ValidationError
 
-from sim.catalogue.catalog import Catalog, UnknownId
-from sim.cost import Clock, ClockError, Cost, CostError, Site, resolve_costs, token_api
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
+from sim.cost import token_api
+from sim.cost.clock import Clock, ClockError
+from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.metering import DEMAND_INTERVAL_S
+from sim.cost.prices import CostError
+from sim.cost.site import Site
 from sim.message import Message
 from sim.scenario.checks.limits import load_complaints
 from sim.scenario.checks.pools import (
@@ -295,7 +300,8 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
         found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, models, catalog)
     if complete and not found:
         for section, asked in sections:
-            found += section.check_bills(asked, scenario, catalog) if section.check_bills is not None else ()
+            if section.check_bills is not None:
+                found += section.check_bills(asked, scenario, lambda one: resolve_fleet(scenario, one, catalog))
     tried = _tried_gpus(scenario, catalog)
     return [*found, *(unused_calibration(scenario.calibration, bound, (), tried) if complete else ())]
 

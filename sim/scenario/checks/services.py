@@ -8,7 +8,8 @@ from typing import Any
 
 from sim.batching import Dynamic
 from sim.batching.sharing import Resident, Swapped
-from sim.batchtime import AffineBatch, OnePass, missing_work
+from sim.batchtime.one_pass import AffineBatch, OnePass
+from sim.batchtime.roofline import missing_work
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.routing import ByLength

@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.infile import status, why_outside
 from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES

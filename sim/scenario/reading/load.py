@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sim.catalogue.catalog import Catalog
-from sim.catalogue.hf_config import is_config
+from sim.catalogue.hf_config.load import is_config
 from sim.infile import STAGE, opened, why_outside
 from sim.message import Message
 from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 
 from sim.batching import Dynamic, PrefillFirst, Scheduler, Slots, Vllm, scheduler
 from sim.batching.limits import KvGroup
-from sim.batchtime import AffineBatch, OnePass, OnePassStepTime, device_of, speed_of
-from sim.batchtime import Coefficients as BatchCoefficients
-from sim.batchtime import load_coefficients as load_batch_coefficients
-from sim.catalogue.catalog import Catalog, UnknownId
+from sim.batchtime.coefficients import Coefficients as BatchCoefficients
+from sim.batchtime.coefficients import load_coefficients as load_batch_coefficients
+from sim.batchtime.one_pass import AffineBatch, OnePass, OnePassStepTime
+from sim.batchtime.roofline import device_of, speed_of
+from sim.catalogue.catalog import Catalog
+from sim.catalogue.data_folder import UnknownId
 from sim.catalogue.engine import Engine, HostWeights, Offload, default_limit
 from sim.catalogue.gpu import Gpu, sliced
 from sim.catalogue.kernel import Kernel
@@ -25,7 +27,8 @@ from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quanti
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
 from sim.infile import status
-from sim.memory import KvLayout, Layout, StateCache
+from sim.memory.kv_cache import KvLayout, StateCache
+from sim.memory.weights import Layout
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
 from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, dotted
@@ -40,7 +43,10 @@ from sim.scenario.resolving.scheduler import (
     with_defaults,
     with_state_bits,
 )
-from sim.steptime import Affine, Calibration, Host, Roofline, has_rate
+from sim.steptime.affine import Affine
+from sim.steptime.calibration import Calibration
+from sim.steptime.inputs import Host, has_rate
+from sim.steptime.options import Roofline
 from sim.yamlio import YamlError, read
 
 

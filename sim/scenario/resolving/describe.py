@@ -7,12 +7,14 @@ from typing import Any
 
 from sim.batching import Vllm
 from sim.catalogue.catalog import Catalog
-from sim.cost import CarbonPlan, CostPlan
+from sim.cost.carbon import CarbonPlan
 from sim.cost.charge import UnitPrice
-from sim.memory import MemoryFit
+from sim.cost.cost_plan import CostPlan
+from sim.memory.fit import MemoryFit
 from sim.records import ONLY_SERVICE
 from sim.scenario.resolving.resolved import CasePlan, Fact, PoolPlan, ServicePlan
-from sim.steptime import ComputedStepTime, Exchange
+from sim.steptime.drafting import ComputedStepTime
+from sim.steptime.links import Exchange
 from sim.units import GB
 
 UNITS = {

@@ -16,9 +16,12 @@ from sim.batching.sharing import Sharing
 from sim.catalogue.gpu import Gpu, Mig, sms_share
 from sim.catalogue.value import Value
 from sim.coldstart import Start
-from sim.cost import CarbonPlan, Clock, CostPlan
+from sim.cost.carbon import CarbonPlan
+from sim.cost.clock import Clock
+from sim.cost.cost_plan import CostPlan
 from sim.failures import Domain, Maintenance, Spares, Spot
-from sim.memory import KvTier, MemoryFit
+from sim.memory.fit import MemoryFit
+from sim.memory.weights import KvTier
 from sim.power import PoolPower
 from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
@@ -229,6 +232,16 @@ class PoolPlan:
     def has_others(self) -> bool:
         """Whether one replica may take the place of another."""
         return self.scaled or self.standing_by > 0
+
+    @property
+    def engines_per_replica(self) -> int:
+        """Engines that one replica consists of."""
+        return 1 if self.lockstep else self.data_parallel_size
+
+    @property
+    def gpus_per_engine(self) -> float | Fraction:
+        """GPUs that one engine keeps busy."""
+        return self.gpus_per_replica / self.engines_per_replica
 
     @property
     def gpus(self) -> int | Fraction:

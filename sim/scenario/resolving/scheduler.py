@@ -15,9 +15,11 @@ from sim.catalogue.kernel import Kernel
 from sim.catalogue.model import Model
 from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quantization, padded
 from sim.catalogue.value import Value
-from sim.memory import DraftMemory, Layout, MemoryFit, StateCache
+from sim.memory.fit import DraftMemory, MemoryFit
+from sim.memory.kv_cache import StateCache
+from sim.memory.weights import Layout
 from sim.spec import Spec
-from sim.steptime import RooflineInputs
+from sim.steptime.inputs import RooflineInputs
 
 OPEN_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill_size")
 """Limits that the engine sets where the scenario is silent."""

@@ -10,26 +10,17 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import (
-    MIDNIGHT,
-    Api,
-    Carbon,
-    CarbonPlan,
-    Clock,
-    Cost,
-    CostError,
-    CostPlan,
-    Finance,
-    Operations,
-    PoolFacts,
-    Problem,
-    Site,
-    costs_by_pool,
-    resolve_costs,
-)
 from sim.cost.buying import Buy
-from sim.cost.hardware import Hardware
+from sim.cost.carbon import Carbon, CarbonPlan
+from sim.cost.clock import MIDNIGHT, Clock
+from sim.cost.cost_plan import Cost, CostPlan, costs_by_pool, resolve_costs
+from sim.cost.finance import Finance
+from sim.cost.hardware import Hardware, PoolFacts
 from sim.cost.hosting import PerRack
+from sim.cost.operations import Operations
+from sim.cost.prices import CostError, Problem
+from sim.cost.site import Site
+from sim.cost.token_api import Api
 from sim.scenario.experiment import TERMS, Experiment, Fleet
 from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import put

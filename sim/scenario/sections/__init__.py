@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
-from sim.scenario.experiment import Experiment
+from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import Complaint
 
 Keys = TypeVar("Keys")
 Complaints = Iterable[Complaint]
 Everything = Callable[[Any], Collection[object]]
 """Of a scenario: all that contradicts itself in it."""
+Billing = Callable[[Fleet], object]
+"""Resolve a fleet of the scenario with its prices. Raises CostError with every price that is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,8 @@ class Section(Generic[Keys]):
     """Of (the section, scenario, all checks of a scenario): contradictions, of every kind but the hardware's."""
     check_terms: Callable[[Keys, Experiment, Catalog], Complaints] | None = None
     """Of (the section, scenario, catalogue): what is missing or does not fit, whatever else is wrong."""
-    check_bills: Callable[[Keys, Experiment, Catalog], Complaints] | None = None
-    """Of (the section, scenario, catalogue): prices that are missing, where all fleets can be built."""
+    check_bills: Callable[[Keys, Experiment, Billing], Complaints] | None = None
+    """Of (the section, scenario, how a fleet is billed): prices that are missing, where all fleets can be built."""
     check_sweep: Callable[[Keys, dict[str, Any], bool], Complaints] | None = None
     """Of (the section, raw data of the whole scenario, whether the command simulates the sweep): what does not fit."""
     months: tuple[str, Callable[[Keys], float]] | None = None

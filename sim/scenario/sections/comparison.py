@@ -10,15 +10,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.catalogue.catalog import Catalog
-from sim.cost import Cost, CostError, MultiYear, token_api
+from sim.cost import token_api
 from sim.cost.buying import Buy
-from sim.cost.multi_year import ExistingUnits
+from sim.cost.cost_plan import Cost
+from sim.cost.multi_year import ExistingUnits, MultiYear
+from sim.cost.prices import CostError
 from sim.cost.rental import Rent
 from sim.scenario.experiment import Experiment, Fleet, nearest
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean
-from sim.scenario.resolving.resolve import resolve_fleet
-from sim.scenario.sections import Everything, Section
+from sim.scenario.sections import Billing, Everything, Section
 from sim.spec import Count, Positive, Spec
 
 
@@ -98,13 +98,13 @@ def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> I
             taken.add(candidate)
 
 
-def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[Complaint]:
     """Ways to pay that cannot be billed."""
     fleets = {fleet.name: fleet for fleet in scenario.fleets}
     for name, ways in asked.also.items():
         for label, cost in ways.items() if name in fleets else ():
             try:
-                resolve_fleet(scenario, fleets[name].model_copy(update={"cost": cost}), catalog)
+                billed(fleets[name].model_copy(update={"cost": cost}))
             except CostError as error:
                 for path, text in error.problems:
                     steps: Place = tuple(path.split("."))
@@ -163,14 +163,14 @@ def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUni
         yield "bought", f"{entry.bought} is {age} months before the plan starts: {life}"
 
 
-def _check_plan_bills(plan: MultiYear, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) -> Iterator[Complaint]:
     """Prices that are missing for renting what a fleet buys."""
     for fleet in scenario.fleets:
         bridged = bridged_fleet(plan, fleet)
         if bridged is None or not isinstance(fleet.cost, Buy):
             continue
         try:
-            resolve_fleet(scenario, bridged, catalog)
+            billed(bridged)
         except CostError as error:
             for path, text in error.problems:
                 place = ("plan", "bridge", fleet.name, *path.split(".")[1:])

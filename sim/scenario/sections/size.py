@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from sim.batching import Batching, OfEngine
 from sim.catalogue.catalog import Catalog
 from sim.coldstart import ColdStart
-from sim.cost import Cost, CostError, resolve_costs
+from sim.cost.cost_plan import Cost, resolve_costs
+from sim.cost.prices import CostError
 from sim.failures import COMPONENTS, Failures
-from sim.memory import Lora
+from sim.memory.lora import Lora
 from sim.routing.kv_transfer import KvTransfer
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Complaint, Place, did_you_mean

@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.case import CaseResult, of_services, priced
 from sim.cost.metering import Window
-from sim.fleet import RunningFleet
+from sim.fleet.fleet import RunningFleet
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.slo import LATENCIES
 from sim.study.metrics import bill, machines, requests  # noqa: F401 (they register metrics)

@@ -10,7 +10,6 @@ import numpy as np
 
 from sim.cost.charge import Paid
 from sim.cost.metering import NOT_RENTED
-from sim.fleet.pool import engines_per_replica
 from sim.fleet.replica import State
 from sim.records import Interval
 from sim.scenario.resolving.resolved import PoolPlan, gpus_of
@@ -82,7 +81,7 @@ def serving(run: MeasuredRun) -> Level:
 def _part(interval: Interval, pool: PoolPlan) -> float:
     """Return what part of a replica *interval* is of: one of several engines, or what one of several services has."""
     if not pool.gpus_per_replica:
-        return 1 / engines_per_replica(pool)
+        return 1 / pool.engines_per_replica
     return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.case import CaseResult
-from sim.cost import CostPlan, Ledger
+from sim.cost.cost_plan import CostPlan
+from sim.cost.ledger import Ledger
 from sim.records import Interval
 from sim.study.metrics.averages import Average, Mean
 from sim.study.metrics.cohort import Cohort, PrefixHits, good_requests, prefixes_of

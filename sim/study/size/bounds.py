@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostError, PoolFacts, Problem
 from sim.cost.buying import Buy
-from sim.cost.hardware import group_hardware
+from sim.cost.hardware import PoolFacts, group_hardware
+from sim.cost.prices import CostError, Problem
 from sim.records import Batch
 from sim.rng import stream
 from sim.scenario.checks.pools import pool_complaints

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import lil_array
 
-from sim.cost import CostError
+from sim.cost.prices import CostError
 from sim.scenario.schema import Fleet
 from sim.scenario.sections.size import Budget, Mixed, Size
 from sim.scenario.slo import Goal

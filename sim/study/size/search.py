@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path
 
 from sim.catalogue.catalog import Catalog
-from sim.cost import CostError
+from sim.cost.prices import CostError
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import model_of
 from sim.scenario.sections.size import Budget, Size

@@ -25,9 +25,9 @@ from sim.study.availability import (
     over_failures,
     serving_states,
 )
-from sim.study.capacity import LoadAxis
 from sim.study.execution.cases import POINTS, Job, Workplace, do_missing, jobs_of
 from sim.study.execution.store import StoredCase, discard_unfinished
+from sim.study.load_axis import LoadAxis
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import Standing, slack, standing
 from sim.study.metrics.statistics import mean

@@ -10,7 +10,8 @@ import pytest
 from small_scenario import REFEREE
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.catalogue.hf_config import READERS, ConfigError, model_from_config
+from sim.catalogue.hf_config.config import ConfigError
+from sim.catalogue.hf_config.load import READERS, model_from_config
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario

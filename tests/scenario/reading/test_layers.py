@@ -107,7 +107,7 @@ def test_a_base_of_a_base(tmp_path: Path, catalog: Catalog) -> None:
 
 @pytest.mark.parametrize("sweep", ["", "sweep: {workload.trace.rate_scale: [1, 2]}\n"])
 def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catalog, sweep: str) -> None:
-    from sim.report.charts.panels import panels_of
+    from sim.report.charts.sweep_panels import panels_of
     from sim.scenario.sweep import axes
     from sim.study.execution.cases import limits, run_points
     from sim.study.execution.cores import Cores

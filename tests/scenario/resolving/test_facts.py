@@ -12,7 +12,8 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import cases
-from sim.steptime import RooflineInputs, RooflineStepTime
+from sim.steptime.inputs import RooflineInputs
+from sim.steptime.roofline import RooflineStepTime
 
 CATALOG = load_catalog()
 BATCHES = [
@@ -35,7 +36,7 @@ def plan_of(model: str, gpu: str, engine: str, pool: dict[str, object]) -> CaseP
 
 
 def times(steptime: RooflineStepTime, inputs: RooflineInputs) -> list[object]:
-    spec, changed = steptime.spec, steptime.spec.build(inputs)
+    spec, changed = steptime.spec, RooflineStepTime(steptime.spec, inputs)
     request_s = spec.request_overhead_s(inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu)
     return [request_s, spec.turn_s(inputs.engine), *(changed.leap(batch) for batch in BATCHES)]
 

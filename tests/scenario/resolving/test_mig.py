@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import sim
-from sim.batchtime import batch_time_s, load_coefficients, slice_of, speed_of, work_of
+from sim.batchtime.coefficients import load_coefficients
+from sim.batchtime.roofline import batch_time_s, slice_of, speed_of, work_of
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.gpu import sliced
 from sim.catalogue.model import OtherModel

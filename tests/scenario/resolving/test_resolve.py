@@ -17,7 +17,7 @@ from sim.scenario.resolving.describe import describe
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, at_point, cases
-from sim.steptime import RooflineStepTime
+from sim.steptime.roofline import RooflineStepTime
 from sim.yamlio import dump, parse, read
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sim.catalogue.catalog import load_catalog
-from sim.report.charts.panels import panels_of
+from sim.report.charts.sweep_panels import panels_of
 from sim.report.run.key_figures import blocks, columns_for
 from sim.report.run.terminal import terminal_differences
 from sim.scenario.reading.errors import ScenarioErrors

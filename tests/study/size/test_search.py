@@ -22,16 +22,17 @@ from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cost.buying import Buy
 from sim.records import Batch, Leap
-from sim.report.size import front, sentences, size_rows
+from sim.report.size import sentences, size_rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
-from sim.steptime import Affine
+from sim.steptime.affine import Affine
 from sim.study.execution.cores import Cores
 from sim.study.execution.store import load_case
 from sim.study.size.bounds import GRID_MARGIN, Floor, OfferedLoad, Prospects
+from sim.study.size.candidates import front
 from sim.study.size.search import Search, search
 from sim.study.size.search_space import units
 from sim.study.size.trials import Runner

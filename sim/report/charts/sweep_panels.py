@@ -1,0 +1,249 @@
+"""Charts of a run: panels of cost, latency and attainment along the main axis of its sweep, and the picture of them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sim.language import N_, _
+from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
+from sim.report.charts.picture import SOFT, Chart, Mark, picture
+from sim.report.charts.vega_lite import panel_figures
+from sim.report.words.money import in_code, money_mark, shown
+from sim.report.words.service_level import exactly, percentiles_shown
+from sim.report.words.text import axis_label, percent, places, plain, short
+from sim.report.words.units import counted, noun
+from sim.scenario.slo import Slo
+from sim.study.metrics.cohort import latencies_s
+from sim.study.metrics.columns import ENDS
+from sim.study.points import Line, Point, Sweep, has_money, sweep_of
+
+QUANTILES = 200
+
+
+LATENCIES = {
+    "ttft_s": (N_("time to first token"), 1.0, "s"),
+    "tpot_s": (N_("time per output token"), 1e3, "ms"),
+    "e2e_s": (N_("time to last token"), 1.0, "s"),
+}
+
+
+def dashes(sweep: Sweep) -> dict[str, str]:
+    """Name of the line style of every setting."""
+    names = list(DASHES)
+    return {places(setting): names[i % len(names)] for i, setting in enumerate(sweep.settings)}
+
+
+def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
+    """The charts of a run: distributions for a single point, else cost and latency over the main axis."""
+    sweep = sweep_of(points, axes)
+    if not sweep.lines:
+        return []
+    level, money = Slo.model_validate(slo), has_money(points)
+    names = ["ttft_s", "tpot_s"] + (["e2e_s"] if level.e2e_s is not None else [])
+    if noun():
+        names = ["ttft_s"] if level.ttft_s is not None and level.e2e_s is None else ["e2e_s"]
+    shown = [(name, part, limit_s) for name in names for part, limit_s in percentiles_shown(level, name).items()]
+    if sweep.single:
+        cost = [_cost_against_latency(sweep, *shown[0])] if money else []
+        distributions = (_distribution(sweep, name, level) for name in names)
+        return [*cost, *(panel for panel in distributions if panel.curves)]  # requests: none leaves nothing to show
+    across = [_cost_against_latency(sweep, *one) for one in shown] if money else []
+    along = [_latency_along(sweep, *one) for one in shown]
+    last = _cost_along(sweep) if money else _throughput_along(sweep)
+    return [*across, last, *along, *([_attainment_along(sweep, level)] if level.per_request else _by_service(sweep))]
+
+
+def in_words(panel: Panel) -> Panel:
+    """*panel* with what services are counted in."""
+    title, subtitle, x_label = map(counted, (panel.title, panel.subtitle, panel.x_label))
+    return replace(panel, title=title, subtitle=subtitle, x_label=x_label)
+
+
+def _curve(
+    sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any
+) -> ChartCurve:
+    color, marker = style(sweep.fleets)[line.fleet]
+    return ChartCurve(
+        f"{line.fleet}, {places(line.setting)}" if line.setting else line.fleet,
+        color,
+        tuple(map(x, line.points)),
+        tuple(map(y, line.points)),
+        marker,
+        DASHES[dashes(sweep)[places(line.setting)]],
+        good=tuple(point.good for point in line.points),
+        steady=tuple(not point.row["overloaded"] for point in line.points),
+        fleet=line.fleet,
+        keys=tuple(map(key_of, line.points)),
+        **more,
+    )
+
+
+def key_of(point: Point) -> str:
+    """A fleet at a place of the sweep: the same in all charts of a page."""
+    return "/".join([point.fleet, *(f"{axis}={short(value)}" for axis, value in point.axes.items())])
+
+
+def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
+    """The column, scaled; nan where it is empty."""
+
+    def get(point: Point) -> float:
+        value = point.number(column)
+        return float("nan") if value is None else scale * _in_unit(column, value)
+
+    return get
+
+
+def _bands(line: Line, column: str, scale: float) -> dict[str, Any]:
+    """Half-widths of the intervals of *column*; of a share their ends."""
+    ends = [[point.number(f"{column}_ci95_{end}") for end in ENDS] for point in line.points]
+    if any(low is not None for low, _high in ends):
+        return {"ends": tuple(None if low is None or high is None else (low, high) for low, high in ends)}
+    return {"half": _halves(line, column, scale)}
+
+
+def _halves(line: Line, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
+    values = [point.number(f"{column}_ci95") for point in line.points]
+    return tuple(None if value is None else scale * _in_unit(column, value) for value in values)
+
+
+def _in_unit(column: str, value: float) -> float:
+    """Money in the shown currency, all else as it is."""
+    return shown(value) if "usd" in column else value
+
+
+def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 1.0, **more: Any) -> Panel:
+    curves = tuple(
+        _curve(sweep, line, sweep.x, _getter(column, scale), **_bands(line, column, scale)) for line in sweep.lines
+    )
+    names = () if sweep.numeric else tuple(map(str, sweep.values))
+    ticks = tuple(map(float, sweep.values)) if sweep.numeric else tuple(map(float, range(len(sweep.values))))
+    return Panel(
+        title, subtitle, axis_label(sweep.axis), curves, x_ticks=ticks, x_names=names, x_anchored=False, **more
+    )
+
+
+def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
+    """The line of the service level; *part* names the percentile where the chart does not."""
+    if limit_s is None:
+        return None
+    scale, unit = LATENCIES[name][1:]
+    return Limit(scale * limit_s, f"SLO {f'{part} ' if part else ''}{plain(scale * limit_s)} {unit}")
+
+
+def _latency_along(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
+    limit = _limit(name, limit_s)
+    band = _("; band: 95 % interval") if _repeated(sweep) else ""
+    told: dict[str, Any] = {"y_limit": limit, "kind": "latency_vs_load"}
+    return _along(sweep, words.capitalize(), f"{part} [{unit}]{band}", f"{name}_{part}", scale, **told)
+
+
+def _cost_along(sweep: Sweep) -> Panel:
+    return _along(
+        sweep,
+        _("Cost per token"),
+        in_code(_("USD per million output tokens")),
+        "usd_per_million_output_tokens",
+        y_format=money_mark,
+        kind="cost_vs_load",
+    )
+
+
+def _throughput_along(sweep: Sweep) -> Panel:
+    return _along(
+        sweep, _("Throughput"), _("output tokens per second"), "output_tokens_per_s", kind="throughput_vs_load"
+    )
+
+
+def _by_service(sweep: Sweep) -> Iterator[Panel]:
+    """How many requests of each service are within its own limits; none where fleets have a single service."""
+    some = sweep.lines[0].points[0]
+    for name in some.services:
+        slo = Slo.model_validate(some.cases[0].metrics.services[name]["slo"])
+        if slo.per_request:
+            lines = (replace(line, points=tuple(_of_service(p, name) for p in line.points)) for line in sweep.lines)
+            title = _("{service}: requests within the SLO", service=name)
+            yield _attainment_along(replace(sweep, lines=tuple(lines)), slo, title)
+
+
+def _of_service(point: Point, name: str) -> Point:
+    return replace(point, row=point.services[name], services={})
+
+
+def _attainment_along(sweep: Sweep, slo: Slo, title: str = "") -> Panel:
+    limit = Limit(slo.attainment, _("target {exactly}", exactly=exactly(slo.attainment)))
+    subtitle = _("share of all requests; filled points reach the target")
+    title = title or _("Requests within the SLO")
+    more: dict[str, Any] = {"y_limit": limit, "y_format": percent, "y_share": True}
+    return _along(sweep, title, subtitle, "slo_attainment", kind="attainment_vs_load", **more)
+
+
+def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | None) -> Panel:
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
+    cost = "usd_per_million_output_tokens"
+    curves = tuple(
+        _curve(
+            sweep,
+            line,
+            _getter(f"{name}_{part}", scale),
+            _getter(cost),
+            tags=_places(sweep, line),
+        )
+        for line in sweep.lines
+        if any(point.number(cost) is not None for point in line.points)
+    )
+    subtitle = in_code(_("USD per million output tokens; lower left is better"))
+    numbers = "" if sweep.single else _("; numbers: {axis_label}", axis_label=axis_label(sweep.axis))
+    title, label = _("Cost against {words}", words=words), f"{part} {words} [{unit}]{numbers}"
+    limit = _limit(name, limit_s)
+    return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=limit, kind="cost_vs_latency")
+
+
+def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:
+    return () if sweep.single else tuple(short(sweep.value(point)) for point in line.points)
+
+
+def _repeated(sweep: Sweep) -> bool:
+    return any(point.row["replications"] > 1 for line in sweep.lines for point in line.points)
+
+
+def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
+    """Share of requests answered within a time, all replications together; where the two lines of a percentile's limit
+    cross, the curves must be on the left of.
+    """
+    words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
+    shares = np.linspace(0.0, 1.0, QUANTILES)
+    curves = []
+    for line in sweep.lines:
+        times = np.concatenate([latencies_s(case.requests(), name) for case in line.points[0].cases])
+        if len(times):
+            color = style(sweep.fleets)[line.fleet][0]
+            ends = np.isfinite(times).mean()
+            values = scale * np.quantile(times, shares[shares <= ends], method="inverted_cdf")
+            curves.append(
+                ChartCurve(line.fleet, color, (*values.tolist(), np.inf), (*shares[shares <= ends].tolist(), ends))
+            )
+    named = [one for one in slo.percentiles if one.latency == name]
+    strictest = max(named, key=lambda one: one.percent, default=None)
+    limit = _limit(name, slo.per_request.get(name))
+    share = None
+    if strictest is not None:
+        limit = _limit(name, strictest.limit_s, f"p{strictest.percent:g}")
+        share = Limit(strictest.percent / 100, f"p{strictest.percent:g}")
+    subtitle = _("share of requests within this time")
+    return Panel(
+        words.capitalize(), subtitle, f"{words} [{unit}]", tuple(curves), y_format=percent, x_limit=limit,
+        y_limit=share, y_share=True, kind="latency_distribution",
+    )  # fmt: skip
+
+
+def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
+    """Return the picture of the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
+    key = [Mark(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
+    key.append(Mark(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
+    key.append(Mark(_("off the chart"), SOFT, "^", stands_for=False))
+    if len(sweep.settings) > 1:
+        key += [Mark(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
+    return picture(panel_figures(panels), question, [answer], key, note)

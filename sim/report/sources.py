@@ -1,0 +1,81 @@
+"""Notes, sourced values and sources of resolved plans, as a reader of an answer sees them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sim.catalogue.value import WEAK_KINDS
+from sim.language import _, retold
+from sim.report.catalogue import origin
+from sim.report.terminal_table import Entries, Entry
+from sim.report.words.money import cash
+from sim.report.words.text import commas, plain
+
+
+def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
+    """What each fleet rests on at the first of its *plans*, then every source that they cite."""
+    first: dict[str, dict[str, Any]] = {}
+    for plan in plans:
+        first.setdefault(plan["fleet"], plan)
+    yield from map(_values, first.values())
+    yield _sources(plans)
+
+
+def _values(plan: dict[str, Any]) -> Entries:
+    bought = _("; to buy it: {cash}", cash=cash(plan["capex_usd"])) if plan["capex_usd"] else ""
+    entries = []
+    for value in plan["values"]:
+        span = _(" ({low:g} to {high:g})", low=value["range"][0], high=value["range"][1]) if value["range"] else ""
+        shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
+        kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
+        below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
+        entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
+    return Entries(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
+
+
+def _sources(plans: Sequence[dict[str, Any]]) -> Entries:
+    found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
+    return Entries(_("Sources"), [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])
+
+
+Plans = Sequence[Mapping[str, Any]]
+"""As sim.scenario.resolving.describe makes them, one per fleet or more."""
+
+
+def one_per_fleet(resolved: Plans) -> Plans:
+    """What a fleet is made of does not depend on the load: its first plan stands for all."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for plan in resolved:
+        first.setdefault(str(plan.get("fleet", "")), plan)
+    return list(first.values())
+
+
+def notes(plans: Plans) -> list[str]:
+    """What a reader must know, each sentence once; with the fleets that it is about, unless it is about all."""
+    fleets: dict[str, dict[str, None]] = {}
+    for plan in plans:
+        for note in plan.get("notes", ()):
+            fleets.setdefault(note, {})[str(plan.get("fleet", ""))] = None
+    everyone = {str(plan.get("fleet", "")) for plan in plans}
+    return [
+        retold(note) if set(named) == everyone else f"{commas(named)}: {retold(note)}" for note, named in fleets.items()
+    ]
+
+
+def weak_values(resolved: Plans) -> list[dict[str, Any]]:
+    """The assumed and recalled values that the run rests on, each once, with the fleets that use it."""
+    found: dict[str, dict[str, Any]] = {}
+    for plan in resolved:
+        for value in plan.get("values", ()):
+            if value["kind"] in WEAK_KINDS:
+                name = str(value["path"]).removeprefix(f"fleets.{plan['fleet']}.")
+                row = found.setdefault(repr((name, value["value"])), {**value, "path": name, "fleets": {}})
+                row["fleets"][str(plan["fleet"])] = None
+    return list(found.values())
+
+
+def sources(resolved: Plans) -> list[dict[str, Any]]:
+    """Every source, once, by key."""
+    merged: dict[str, Any] = {}
+    for plan in resolved:
+        merged |= plan.get("sources", {})
+    return [{"key": key, **source} for key, source in sorted(merged.items())]

@@ -1,0 +1,37 @@
+"""Parameters of a request: read from its query, and refused where they are missing or too many."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from sim.scenario.reading.errors import InputError, ScenarioErrors
+from sim.serve.refusals import Refused
+from sim.yamlio import YamlError, parse
+
+MOST_VALUES = 60
+"""Overrides in one address."""
+
+
+def asked_for(request: Request, name: str) -> str:
+    """The value of *name* in the address. Raises Refused without one."""
+    given = request.query_params.getlist(name)
+    if len(given) != 1 or not given[0]:
+        raise Refused(400, f"the address needs {name}=..., once")
+    return given[0]
+
+
+def values_of(request: Request) -> dict[str, Any]:
+    """The overrides in the address: `set=site.pue=1.2`, as often as needed. Raises Refused, ScenarioErrors."""
+    given = request.query_params.getlist("set")
+    if len(given) > MOST_VALUES:
+        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
+    found: dict[str, Any] = {}
+    for item in given:
+        path, equals, text = item.partition("=")
+        if not equals or not path.strip():
+            raise ScenarioErrors([InputError(f"set={item[:60]}", 0, "", "path=value is needed")])
+        try:
+            found[path.strip()] = parse(text)
+        except YamlError as error:
+            raise ScenarioErrors([InputError(f"--set {path}", 0, "", error.message)]) from None
+    return found
