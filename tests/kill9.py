@@ -85,10 +85,16 @@ class Command:
     said: str = ""
     """On stderr, in the end."""
 
-    def undisturbed(self, out: str) -> float:
-        """Runs it to the end in this process, which then has what its forks need; seconds that it took."""
-        started = time.monotonic()
+    def imported(self, out: str) -> None:
+        """Run it in this process, which then has what its forks need. It draws nothing: the threads of the program that
+        draws do not live on in a fork.
+        """
         assert self._ended(out) == 0
+
+    def undisturbed(self, out: str) -> float:
+        """Run it to the end; return the seconds that it took."""
+        started = time.monotonic()
+        self.finished(out)
         return time.monotonic() - started
 
     def _ended(self, out: str) -> int:
@@ -182,7 +188,7 @@ def main(count: int, seed: int) -> int:
     bad: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kill9-") as place:
         for name in ("run", "size"):  # between them they import everything, which no later moment waits for
-            Command(name, begun_anew(Path(place), f"warm-{name}"), without(name, count)).undisturbed("out")
+            Command(name, begun_anew(Path(place), f"warm-{name}"), ("--no-report",)).imported("out")
         gc.freeze()  # or the first search for garbage in each fork would copy all of it
         for index, name in enumerate(COMMANDS):
             share = count // len(COMMANDS) + (index < count % len(COMMANDS))
