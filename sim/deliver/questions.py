@@ -49,6 +49,13 @@ class Answered:
     resolved: Sequence[Mapping[str, Any]] = ()
     """Content of resolved.yaml."""
 
+    @property
+    def axis(self) -> Any:
+        """Load that a search for a capacity raises."""
+        from sim.study.load_axis import LoadAxis
+
+        return LoadAxis.of(self.scenario)
+
 
 class Question(ABC):
     """A question about a scenario: a command, a function of `sim`, and a folder with tables, pictures and a page.
@@ -166,40 +173,36 @@ class _Capacity(Question):
 
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
         from sim.report.capacity import write_capacity
-        from sim.study.load_axis import LoadAxis
 
-        scenario, axis = answer.scenario, LoadAxis.of(answer.scenario)
-        write_capacity(folder, scenario, answer.found, axis, answer.relative, answer.remarks, with_pictures)
+        told = (answer.axis, answer.relative, answer.remarks)
+        write_capacity(folder, answer.scenario, answer.found, *told, with_pictures)
 
     def document(self, answer: Answered, out: str) -> dict[str, Any]:
         from sim.report.capacity import capacity_document
-        from sim.study.load_axis import LoadAxis
 
-        return capacity_document(answer.scenario, answer.found, LoadAxis.of(answer.scenario), answer.relative, out)
+        return capacity_document(answer.scenario, answer.found, answer.axis, answer.relative, out)
 
     def tables(self, answer: Answered) -> Sequence[Any]:
-        from sim.report.capacity import capacity_rows, capacity_table
-        from sim.study.load_axis import LoadAxis
+        from sim.report.capacity import capacity_table
 
-        axis = LoadAxis.of(answer.scenario)
-        return [capacity_table(capacity_rows(answer.found, axis, answer.scenario.slo), axis, answer.scenario.slo)]
+        return [capacity_table(self._rows(answer), answer.axis, answer.scenario.slo)]
+
+    def _rows(self, answer: Answered) -> Any:
+        from sim.report.capacity import capacity_rows
+
+        return capacity_rows(answer.found, answer.axis, answer.scenario.slo)
 
     def lines(self, answer: Answered, notes: Sequence[str], folder: Path) -> Iterable[Any]:
-        from sim.report.capacity import capacity_rows, findings
+        from sim.report.capacity import findings
         from sim.report.words.precision import unsettled
-        from sim.study.load_axis import LoadAxis
 
-        scenario, found, axis = answer.scenario, answer.found, LoadAxis.of(answer.scenario)
-        told = findings(found, capacity_rows(found, axis, scenario.slo), axis, scenario, answer.relative)
-        return [*unsettled(found), *self.tables(answer), *told, *notes, f"results in {folder}"]
+        told = findings(answer.found, self._rows(answer), answer.axis, answer.scenario, answer.relative)
+        return [*unsettled(answer.found), *self.tables(answer), *told, *notes, f"results in {folder}"]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
-        from sim.report.capacity import capacity_rows
-        from sim.study.load_axis import LoadAxis
-
-        found, axis, slo = answer.found, LoadAxis.of(answer.scenario), answer.scenario.slo
-        draw = partial(_capacity_drawn, found, capacity_rows(found, axis, slo), axis, slo, question, headline)
-        return ["capacity"] if any(not one.reason for one in found) else [], draw
+        shown = (answer.found, self._rows(answer), answer.axis, answer.scenario.slo)
+        draw = partial(_capacity_drawn, *shown, question, headline)
+        return ["capacity"] if any(not one.reason for one in answer.found) else [], draw
 
     def unable(self, found: Any) -> Mapping[str, str]:
         return {one.fleet: one.reason for one in found}
@@ -496,11 +499,7 @@ class _Plan(Question):
         return [*self.tables(answer), "", *sentences, f"results in {folder}"]
 
     def charts(self, answer: Answered, question: str, headline: str) -> Charts:
-        from sim.study.load_axis import LoadAxis
-
-        draw = partial(
-            _plan_drawn, answer.found, answer.scenario.plan, LoadAxis.of(answer.scenario).label, question, headline
-        )
+        draw = partial(_plan_drawn, answer.found, answer.scenario.plan, answer.axis.label, question, headline)
         return ["plan"] if any(one.rows for one in answer.found) else [], draw
 
     def unable(self, found: Any) -> Mapping[str, str]:
