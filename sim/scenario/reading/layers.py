@@ -5,6 +5,7 @@ Python, as the same data with the current directory as its folder. Ids in it tha
 reported from here, as they are found without types.
 """
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -497,7 +498,9 @@ def named_file(key: Any, value: Any) -> Path | None:
         if key == "model" and path.is_dir():
             path /= "config.json"
         return path if path.is_file() else None
-    except OSError:  # a name that is too long for a path
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
         return None
 
 
