@@ -24,8 +24,8 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.precision import FIRST_REPLICATIONS, MOST_OF_CAPACITY, Precision
 from sim.scenario.sweep import Case
 from sim.study import capacity
-from sim.study.capacity import Capacity, capacities
-from sim.study.execution.cores import Cores
+from sim.study.capacity import FleetCapacity, capacities
+from sim.study.execution.cores import ProcessPool
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.overload import overloaded, queue_growth
 from sim.study.metrics.statistics import mean, wilson
@@ -122,7 +122,7 @@ def simulate(queue: Queue, scenario: Scenario, case: Case) -> Any:
     )
 
 
-def searched(queue: Queue, scenario: Scenario) -> Capacity:
+def searched(queue: Queue, scenario: Scenario) -> FleetCapacity:
     """Search as `capacity` does, with the queue in place of every simulation."""
 
     def side_by_side(searches: Iterable[Any], at: Scenario, *_: Any) -> Iterator[Any]:
@@ -138,7 +138,7 @@ def searched(queue: Queue, scenario: Scenario) -> Capacity:
     with_engine = capacity._side_by_side
     capacity._side_by_side = side_by_side  # type: ignore[assignment]
     try:
-        with tempfile.TemporaryDirectory() as folder, Cores(1) as workplace:
+        with tempfile.TemporaryDirectory() as folder, ProcessPool(1) as workplace:
             precision = Precision(max_replications=MOST_OF_CAPACITY)
             (one,) = capacities(scenario, load_catalog(), Path(folder), workplace, BRACKET, precision=precision)
     finally:
@@ -153,7 +153,7 @@ def asked(queue: Queue, seed: int, horizon_s: float) -> Scenario:
     return plain.model_copy(update=update | {"fleets": plain.fleets[:1], "replications": FIRST_REPLICATIONS})
 
 
-def of_queues(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
+def of_queues(seeds: int) -> Iterator[tuple[str, float, Sequence[FleetCapacity]]]:
     """Name, long-run capacity and the capacities of all seeds, for each queue and horizon."""
     for queue in QUEUES:
         truth = long_run_rps(queue)
@@ -165,17 +165,17 @@ def of_queues(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
             )
 
 
-def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
+def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[FleetCapacity]]]:
     """Name, long-run capacity and the capacities of all seeds, for each fleet of horizons.yaml and each horizon."""
     catalog = load_catalog()
     scenario = load(FLEETS, (), catalog=catalog)
 
     def found(
         seed: int, horizon_s: float, fleet: Fleet, precision: Precision, runs: int = FIRST_REPLICATIONS
-    ) -> Capacity:
+    ) -> FleetCapacity:
         update = {"seed": seed, "horizon_s": horizon_s, "warmup_s": horizon_s / 10, "replications": runs}
         alone = scenario.model_copy(update=update | {"fleets": (fleet,)})
-        with tempfile.TemporaryDirectory() as folder, Cores(1) as workplace:
+        with tempfile.TemporaryDirectory() as folder, ProcessPool(1) as workplace:
             (one,) = capacities(alone, catalog, Path(folder), workplace, BRACKET, precision=precision)
         return one
 
@@ -187,12 +187,12 @@ def of_engine(seeds: int) -> Iterator[tuple[str, float, Sequence[Capacity]]]:
             yield f"{fleet.name} | {horizon_s:g}", truth, [found(s, horizon_s, fleet, usual) for s in range(seeds)]
 
 
-def held(truth: float, every: Sequence[Capacity]) -> int:
+def held(truth: float, every: Sequence[FleetCapacity]) -> int:
     """Return how many of the intervals hold the *truth*."""
     return sum(abs(one.mean - truth) <= (one.half_width or 0.0) for one in every)
 
 
-def line(name: str, truth: float, every: Sequence[Capacity]) -> str:
+def line(name: str, truth: float, every: Sequence[FleetCapacity]) -> str:
     """Return a row of the table."""
     count = held(truth, every)
     low, high = wilson(count, len(every))

@@ -64,6 +64,13 @@ def commands(out: Path) -> Iterator[list[list[str]]]:
     yield [["check", one, "--set", "fleets.0.pools.0.gpu=rtx-409", "--set", "workload.arrivals.rate=3"]]
 
 
+def without_what_changes(content: bytes, out: Path) -> bytes:
+    """Return *content* without dates, wall times and the paths of the checkout and of the results folder *out*."""
+    for path, name in ((out, b"OUT"), (ROOT, b"ROOT")):
+        content = content.replace(str(path).encode(), name)
+    return CHANGES_BY_NATURE.sub(b"*", content)
+
+
 def execute(group: list[list[str]], folder: Path, out: Path) -> dict[str, str]:
     """Run the commands of a *group*; return exit status and output of each, keyed by the command line."""
     said = {}
@@ -72,7 +79,7 @@ def execute(group: list[list[str]], folder: Path, out: Path) -> dict[str, str]:
         done = subprocess.run(
             [sys.executable, "-m", "sim", *words], capture_output=True, cwd=folder, env=environment, check=False
         )
-        printed = CHANGES_BY_NATURE.sub(b"*", done.stdout).replace(str(out).encode(), b"OUT").decode()
+        printed = without_what_changes(done.stdout, out).decode()
         said["gpufleet " + " ".join(words).replace(str(out), "OUT").replace(str(ROOT), ".")] = (
             f"{done.returncode} {printed}"
         )
@@ -86,7 +93,7 @@ def digest(file: Path, out: Path) -> str:
             content = b"".join(book.read(name) for name in book.namelist())
     else:
         content = file.read_bytes()
-    return hashlib.sha256(CHANGES_BY_NATURE.sub(b"*", content).replace(str(out).encode(), b"OUT")).hexdigest()
+    return hashlib.sha256(without_what_changes(content, out)).hexdigest()
 
 
 def main(kept: Path, before: Path | None) -> int:

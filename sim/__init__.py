@@ -18,14 +18,14 @@ Reading guide. Start with these three files, in this order:
 Then `engine/synchronous.py` for how a replica steps, `steptime/roofline.py` for how long a step takes, `cost/ledger.py`
 for money. Imports go one way only:
 
-    {cli -> serve, api} -> deliver -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
-    cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
+    {cli -> serve, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
+    cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
     catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
     engine -> {batching, records, units, rng}
     study -> benchdata -> catalogue
-    {cli serve api deliver report scenario} -> language -> message
+    {cli serve api answers report scenario} -> language -> message
 
 To extend: a GPU, model or price is a file in data/; a policy is a class under `sim.register`, or a file in its part
 (`routing/`, `batching/`, `steptime/`, `workload/`, `cost/`) and its name in the union of that part's `__init__.py`.
@@ -33,7 +33,7 @@ To extend: a GPU, model or price is a file in data/; a policy is a class under `
 
 from typing import Any
 
-from sim.deliver.questions import QUESTIONS as _QUESTIONS
+from sim.answers.questions import QUESTIONS as _QUESTIONS
 
 __all__ = [
     "Batch",

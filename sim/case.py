@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sim.catalogue.catalog import Catalog
-from sim.cost.charge import Paid
+from sim.cost.charge import PaymentTime
 from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger, RequestUse, request_costs
 from sim.fleet.fleet import run_fleet
-from sim.fleet.services import Parts, parts_of
+from sim.fleet.services import ServiceWeights, parts_of
 from sim.fleet.warmup import with_warmup
 from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
@@ -84,7 +84,7 @@ def of_services(result: CaseResult) -> dict[str, CaseResult]:
     return {service.name: _of_service(result, service, parts) for service in result.plan.services}
 
 
-def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, Parts]) -> CaseResult:
+def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, ServiceWeights]) -> CaseResult:
     plan, log, name = result.plan.alone(service), result.log, service.name
     shared = {pool: part for pool, part in parts.items() if name in part.names}
     plan = replace(plan, pools=tuple(_part_of_pool(pool, name, shared.get(pool.name)) for pool in plan.pools))
@@ -113,16 +113,16 @@ def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, Pa
     return CaseResult(plan, own, ledger, None if costs is None else [costs[i] for i in chosen])
 
 
-def _part_of_pool(pool: PoolPlan, service: str, part: Parts | None) -> PoolPlan:
+def _part_of_pool(pool: PoolPlan, service: str, part: ServiceWeights | None) -> PoolPlan:
     """*pool* with the part of its GPUs that *service* has."""
     return pool if part is None else replace(pool, gpus_per_replica=pool.gpus_per_replica * part.whole(service))
 
 
-def _capex_usd(costs: CostPlan, shared: Mapping[str, Parts], service: str) -> float:
+def _capex_usd(costs: CostPlan, shared: Mapping[str, ServiceWeights], service: str) -> float:
     """Purchase money of its own pools, and its part of that of the others."""
     if not shared:
         return costs.capex_usd
-    once = ((charge.pool, charge.once_usd) for charge in costs.charges if charge.paid is Paid.AT_DELIVERY)
+    once = ((charge.pool, charge.once_usd) for charge in costs.charges if charge.paid is PaymentTime.AT_DELIVERY)
     return sum(usd * float(shared[pool].whole(service)) if pool in shared else usd for pool, usd in once)
 
 

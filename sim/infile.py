@@ -25,7 +25,7 @@ _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _confined: ContextVar[tuple[Path, ...] | None] = ContextVar("confined", default=None)
 
 
-class Outside(OSError):
+class OutsideFolders(OSError):
     """Refusal of a confined program to read a file outside of its folders, or behind a link."""
 
     def __init__(self, path: Path | str) -> None:
@@ -80,7 +80,7 @@ def why_outside(path: Path) -> str:
     """Return why a confined program does not read *path*, which need not exist; empty where it may."""
     try:
         os.close(_opened(path, False))
-    except Outside as error:
+    except OutsideFolders as error:
         return str(error.strerror)
     except (OSError, ValueError):  # to read it says why
         pass
@@ -147,7 +147,7 @@ def _folder(file: Path, roots: tuple[Path, ...], hidden: bool, made: bool = Fals
     root = max(filter(whole.is_relative_to, roots), key=lambda one: len(one.parts), default=None)
     steps = whole.relative_to(root).parts if root is not None else ()
     if root is None or (not hidden and any(step.startswith(".") for step in steps)):
-        raise Outside(file)
+        raise OutsideFolders(file)
     here = os.open(root, _FOLDER)
     try:
         for step in steps[:-1]:
@@ -168,7 +168,7 @@ def _step(name: str, flags: int, folder: int, file: Path) -> int:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and _is_link(name, folder):
-            raise Outside(file) from None
+            raise OutsideFolders(file) from None
         raise OSError(error.errno, error.strerror, str(file)) from None
 
 

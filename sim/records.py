@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReplicaProgress:
     """How far a request has come on a replica."""
 
     computed_tokens: int
@@ -33,20 +33,20 @@ class BusyTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class ReplicaVisit:
     """A request's visit to one replica."""
 
     replica: int
     came_s: float
     left_s: float
     """nan while it is there, and for good if it never leaves."""
-    progress: Progress | None = None
+    progress: ReplicaProgress | None = None
     """How far it had come when it was taken away; None if it was not."""
     busy: BusyTime = field(default_factory=BusyTime)
 
 
 @dataclass(slots=True, eq=False)
-class Aside:
+class RequestOptions:
     """What most requests do not say. Those share `USUAL`; who says something has one of its own."""
 
     block_hashes: Sequence[int] = ()
@@ -66,7 +66,7 @@ class Aside:
     """Where its prompt was computed, if another replica answers."""
     kv_transfer_s: float = nan
     """From the end of its prompt until its KV was where it is answered, waiting included [s]."""
-    left: tuple[Hop, ...] = ()
+    left: tuple[ReplicaVisit, ...] = ()
     """Visits to replicas before this one."""
     rejected: bool = False
     """Whether it can never fit, and was refused."""
@@ -83,15 +83,15 @@ class Aside:
         return "USUAL" if self is USUAL else object.__reduce_ex__(self, protocol)
 
 
-USUAL = Aside()
+USUAL = RequestOptions()
 
 
 def _aside(name: str, usual: T) -> T:
-    """A field of a request that lies aside; it is set on an `Aside` of the request's own."""
+    """A field of a request that lies aside; it is set on an `RequestOptions` of the request's own."""
 
     def put(request: "Request", value: T) -> None:
         if request.aside is USUAL:
-            request.aside = Aside()
+            request.aside = RequestOptions()
         setattr(request.aside, name, value)
 
     return cast(T, property(attrgetter(f"aside.{name}"), put))
@@ -164,9 +164,9 @@ class Request:
         return "finished" if self.finished_s == self.finished_s else self.gave_up or "unfinished"
 
     @property
-    def hops(self) -> list[Hop]:
+    def hops(self) -> list[ReplicaVisit]:
         """Its visits to replicas, the present or last one at the end; none while no replica has had it."""
-        here = [] if self.replica < 0 else [Hop(self.replica, self.came_s, self.finished_s, None, self.busy)]
+        here = [] if self.replica < 0 else [ReplicaVisit(self.replica, self.came_s, self.finished_s, None, self.busy)]
         return [*self.left, *here]
 
     @property
@@ -238,7 +238,7 @@ class StepTime(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StepSpan:
     """Equal steps of one batch that follow each other, for whoever looks at single steps."""
 
     start_s: float
@@ -361,6 +361,6 @@ class FleetLog:
 
     @property
     def pool_by_number(self) -> dict[int, int]:
-        """Number of a replica in the fleet, by which a `Hop` names it -> position of its pool in the plan."""
+        """Number of a replica in the fleet, by which a `ReplicaVisit` names it -> position of its pool in the plan."""
         numbers = range(len(self.pool_of_replica)) if self.numbers is None else self.numbers
         return dict(zip(numbers, self.pool_of_replica, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sim.batching import EngineOptions
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.records import Batch, Leap, Request
 
 OPTIONS = {
@@ -19,14 +19,14 @@ OPTIONS = {
 """Name of a limit in the reference engines -> option of the scheduler, where they differ."""
 
 
-def rank_limits(*sizes: int, **values: Any) -> RankLimits:
+def rank_limits(*sizes: int, **values: Any) -> SchedulerLimits:
     """Return the limits of a rank from the same keywords that the reference engines take."""
-    own = {name: value for name, value in values.items() if name in RankLimits.__dataclass_fields__}
+    own = {name: value for name, value in values.items() if name in SchedulerLimits.__dataclass_fields__}
     given = {OPTIONS.get(name, name): value for name, value in values.items() if name not in own}
     if given.pop("longest_prefix_first", False):
         given["schedule_policy"] = "lpm"
     assert given.keys() <= EngineOptions.model_fields.keys(), given
-    return RankLimits(*sizes, options=EngineOptions.model_construct(**given), **own)
+    return SchedulerLimits(*sizes, options=EngineOptions.model_construct(**given), **own)
 
 
 BASE, PER_TOKEN, PER_CONTEXT = 2.0**-6, 2.0**-12, 2.0**-20

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nan
 
 from sim.engine.kv.blocks import NamedBlocks
-from sim.records import Batch, Progress, Request
+from sim.records import Batch, ReplicaProgress, Request
 
 Eviction = tuple[float, int]
 """When, and which request by its place in the list; one that is not there then is left alone."""
@@ -34,7 +34,7 @@ class Tracked:
     decoding: bool = False
     passed_over: bool = False
     """Admission has gone on to those behind it; it has not been admitted since."""
-    evicted: Progress | None = None
+    evicted: ReplicaProgress | None = None
     """How far it had come when it was evicted."""
 
     @property
@@ -203,8 +203,8 @@ class ReferenceEngine:
             block.name = None
         self.named = {}
 
-    def _progress(self, one: Tracked) -> Progress:
-        return Progress(one.computed, one.made)
+    def _progress(self, one: Tracked) -> ReplicaProgress:
+        return ReplicaProgress(one.computed, one.made)
 
     def _remove(self, one: Tracked) -> None:
         self.running.remove(one)
@@ -507,7 +507,7 @@ def drain(engine, requests: list[Request]) -> None:
 
 def drain_evicting(
     engine, requests: list[Request], evictions: list[Eviction], crashes: list[float] = ()
-) -> dict[int, Progress]:
+) -> dict[int, ReplicaProgress]:
     """Feeds *requests* to a fast engine, which loses some, and all that it has where it *crashes*: place in the list ->
     how far it had come.
 
@@ -517,7 +517,7 @@ def drain_evicting(
     coming = deque(sorted(requests, key=lambda r: r.arrived_s))
     leaving = deque(sorted(evictions))
     dying = deque(sorted(crashes))
-    evicted: dict[int, Progress] = {}
+    evicted: dict[int, ReplicaProgress] = {}
     here: set[Request] = set()
     end = inf
     while coming or end < inf:

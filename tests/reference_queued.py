@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from reference_engine import Eviction, ReferenceEngine, Tracked
 
-from sim.records import Progress
+from sim.records import ReplicaProgress
 
 
 @dataclass(eq=False)
@@ -111,8 +111,8 @@ class QueuedReference(ReferenceEngine):
                 one.eligible = self.calls + len(self.stage_free_s)
         return launched
 
-    def _progress(self, one: InFlight) -> Progress:
-        return Progress(max(0, one.computed - one.in_flight), one.made)
+    def _progress(self, one: InFlight) -> ReplicaProgress:
+        return ReplicaProgress(max(0, one.computed - one.in_flight), one.made)
 
     def _new_tokens(self, one: InFlight) -> int:
         if one.placeholders and one.made + one.placeholders >= one.request.output_tokens:

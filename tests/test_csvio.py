@@ -130,11 +130,11 @@ def test_no_cell_of_a_run_is_a_formula(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def run(folder: Path) -> None:
+    from sim.answers.run import run_scenario
     from sim.catalogue.catalog import load_catalog
-    from sim.deliver.run import run_scenario
     from sim.scenario.reading.load import load
-    from sim.study.execution.cores import Cores
+    from sim.study.execution.cores import ProcessPool
 
     catalog = load_catalog()
-    with Cores(1) as cores:
+    with ProcessPool(1) as cores:
         run_scenario(load(folder / "s.yaml", catalog=catalog), catalog, folder / "out", cores, False, True, ["x"])

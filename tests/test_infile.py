@@ -9,7 +9,7 @@ from small_scenario import SMALL
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.data_folder import data_root
-from sim.infile import Outside, confined, confined_also, json_objects, opened, why_outside, write_below
+from sim.infile import OutsideFolders, confined, confined_also, json_objects, opened, why_outside, write_below
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 
@@ -45,7 +45,7 @@ def test_a_confined_program_reads_nothing_elsewhere(inside: Path, name: str) -> 
     with confined(inside):
         assert text_of(inside / "sub" / ".." / "file") == b"own"
         assert why_outside(inside / name)
-        with pytest.raises(Outside, match="outside of the workspace") as found:
+        with pytest.raises(OutsideFolders, match="outside of the workspace") as found:
             opened(inside / name)
         assert SECRET not in str(found.value)
     if name != "../none":  # the command line reads any file
@@ -60,7 +60,7 @@ def test_a_file_that_becomes_a_link_after_its_check_is_not_read(inside: Path) ->
             assert why_outside(inside / name) == ""
             (inside / swapped).rename(inside / f"was-{swapped}")
             (inside / swapped).symlink_to(inside.parent / "outside" / ("file" if swapped == "file" else ""))
-            with pytest.raises(Outside):
+            with pytest.raises(OutsideFolders):
                 opened(inside / name)
 
 
@@ -78,7 +78,7 @@ def test_a_folder_within_a_root_may_be_a_root_of_its_own(inside: Path) -> None:
     with confined(inside):
         with confined_also(inside / ".own"):
             assert text_of(inside / ".own" / "file") == b"own"
-        with pytest.raises(Outside):
+        with pytest.raises(OutsideFolders):
             opened(inside / ".own" / "file")
 
 
@@ -86,7 +86,7 @@ def test_nothing_is_written_through_a_link(inside: Path) -> None:
     write_below(inside, inside / "new" / "file", "text")
     assert (inside / "new" / "file").read_text() == "text"
     for name in ("folder/new", "folder/more/new", "../outside/new", ".hidden"):
-        with pytest.raises(Outside):
+        with pytest.raises(OutsideFolders):
             write_below(inside, inside / name, "text")
     write_below(inside, inside / "link", "text")  # the link is replaced, not followed
     assert not (inside / "link").is_symlink()

@@ -1,13 +1,13 @@
 """The arrow of the architecture, read off the source: a module imports only what stands to the right of it.
 
-{cli -> serve, api} -> deliver -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
-cli -> {claims -> {jobs, training}, fidelity -> training} -> deliver
+{cli -> serve, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
+cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
 catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, otel} -> {infile, message}
 engine -> {batching, records, units, rng}
 study -> benchdata -> catalogue
-{cli serve api deliver report scenario} -> language -> message
+{cli serve api answers report scenario} -> language -> message
 """
 
 import ast
@@ -62,14 +62,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "report": FLEET | SPOKEN | {"fleet", "case", "study", "benchdata"},
     "training": CORE,
     "jobs": CORE | {"training"},
-    "deliver": WORK,
-    "claims": WORK | {"deliver"},
-    "fidelity": CORE | {"training", "deliver"},
-    "serve": WORK | {"deliver"},
-    "api": WORK | {"deliver"},
-    "cli": WORK | {"deliver", "serve", "claims", "fidelity"},
+    "answers": WORK,
+    "claims": WORK | {"answers"},
+    "fidelity": CORE | {"training", "answers"},
+    "serve": WORK | {"answers"},
+    "api": WORK | {"answers"},
+    "cli": WORK | {"answers", "serve", "claims", "fidelity"},
     "__main__": frozenset({"cli"}),
-    "__init__": frozenset({"api", "deliver"}),
+    "__init__": frozenset({"api", "answers"}),
 }
 
 WHO_KNOWS: dict[str, frozenset[str]] = {
@@ -92,7 +92,7 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
 
 SLOW_TO_IMPORT = frozenset({"scipy", "joblib"})
 """A command that does not need them starts without them, so any function may import them."""
-LISTS = frozenset({"deliver/questions.py"})
+LISTS = frozenset({"answers/questions.py"})
 """Lists that `gpufleet --help` and `import sim` read: what their entries need is imported when they are called."""
 HIDING = frozenset({"TYPE_CHECKING", "import_module", "__import__"})
 
@@ -221,9 +221,9 @@ def test_what_is_imported_is_what_is_declared(root: Path) -> None:
         ("case.py", "from .fleet import Fleet", "imports are absolute"),
         ("case.py", "def f():\n    from sim.fleet import fleet", "sim.fleet is imported inside a function"),
         ("report/html.py", "def f():\n    from sim.study import store", "sim.study is imported inside a function"),
-        ("deliver/run.py", "def f():\n    from sim.study import store", "sim.study is imported inside a function"),
-        ("deliver/questions.py", "from sim.study import store", "sim.study is imported at the top of a list"),
-        ("deliver/questions.py", "def f():\n    from sim.serve import jobs", "deliver may not import serve"),
+        ("answers/run.py", "def f():\n    from sim.study import store", "sim.study is imported inside a function"),
+        ("answers/questions.py", "from sim.study import store", "sim.study is imported at the top of a list"),
+        ("answers/questions.py", "def f():\n    from sim.serve import jobs", "answers may not import serve"),
         ("case.py", "from typing import TYPE_CHECKING", "TYPE_CHECKING hides an import"),
         ("case.py", "import importlib\nimportlib.import_module('sim.cli')", "import_module hides an import"),
         ("elsewhere.py", "", "elsewhere has no place in the arrow"),
@@ -240,7 +240,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, line: str, comp
     ("file", "line"),
     [
         ("cli.py", "def run():\n    from sim.report import write\n    from sim.study import execute"),
-        ("deliver/questions.py", "def compute():\n    from sim.study.capacity import capacities"),
+        ("answers/questions.py", "def compute():\n    from sim.study.capacity import capacities"),
         ("report/curves.py", "def draw():\n    import vl_convert"),
         ("scenario/plan.py", "from sim.cost import CostPlan\nfrom sim.records import Batch\nimport numpy as np"),
         ("cost/ledger.py", "from sim.cost.electricity import Energy\nfrom pydantic import Field"),

@@ -16,8 +16,8 @@ from small_scenario import two_fleets
 import sim
 from sim import registry
 from sim.catalogue.catalog import load_catalog
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.registry import version
 from sim.scenario.sweep import at_point, cases
 from sim.study.execution import cores
@@ -48,7 +48,7 @@ class ShortFirst:
         return request.prompt_tokens
 
 
-class OwnRank(Rank):
+class OwnRank(VllmScheduler):
     """vLLM's own scheduler under another name."""
 
 
@@ -125,7 +125,7 @@ def test_mistakes_name_places_and_known_policies(scenario: dict[str, Any]) -> No
         ("routing", Steady, "the class Steady has no method choose, which routing needs"),
         ("steptime", Last, "no method leap"),
         ("batching", Last, "no method order or form, may_admit, commit, evict"),
-        ("batching", RankSchedule, "no method order or form, may_admit, which"),
+        ("batching", Scheduler, "no method order or form, may_admit, which"),
     ):
         with pytest.raises(ValueError, match=missing):
             sim.register(kind, "wrong")(make)  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_the_digest_of_a_point_holds_the_policys_code(scenario: dict[str, Any]) 
     assert versions[0] == versions[1] != versions[2]
     assert versions[0][:4] == before[:4]
     assert not set(versions[0][4:]) & {*before, *versions[2]}
-    assert version(Last) == version(Steady) != version(Rank)
+    assert version(Last) == version(Steady) != version(VllmScheduler)
 
 
 def test_an_entry_point_is_found_by_name(scenario: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from steptime import compared_rows, simulated
 
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.picture import Points, key_of, scatter
-from sim.fidelity.scores import OPEN_LOADS, Entrant, rankings
+from sim.fidelity.scores import OPEN_LOADS, RankedServer, rankings
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 
@@ -128,7 +128,7 @@ def ranking(lines: list[Line], measured: Path, scheme: str, name: str, trusted: 
             server = (row.gpu, row.n_gpus)
             guessed = float(line["predicted"])
             lengths = (row.isl, row.osl)
-            entrants.append(Entrant(task, lengths, server, line["metric"], row.measured[column], guessed))
+            entrants.append(RankedServer(task, lengths, server, line["metric"], row.measured[column], guessed))
     return ", ".join(
         f"{one.quantity} {one.right_share:.1%} of {one.comparisons} pairs of servers ({one.row_pairs} pairs of rows)"
         for one in rankings(entrants)

@@ -17,7 +17,7 @@ from stages import Names, Stages, request_names, stages
 from sim.benchdata import BenchRow
 from sim.benchdata.campaigns import Campaigns
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.fidelity.prediction import PreparedRow, Run, campaigns_of, prepared, with_client_pause
+from sim.fidelity.prediction import PreparedRow, SimulatedRun, campaigns_of, prepared, with_client_pause
 
 Floats = NDArray[np.float64]
 
@@ -77,11 +77,11 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
     pool = plan.pools[0]
     case = ready.prepared.case
     fleet_log, steps = simulate(plan)
-    run = Run(fleet_log, case)
+    run = SimulatedRun(fleet_log, case)
     offered = case.paced(run.metrics()["req_s"]) if run.answered else None
     if offered is not None:
         fleet_log, steps = simulate(replace(plan, workload=offered))
-        run = Run(fleet_log, case)
+        run = SimulatedRun(fleet_log, case)
     if not run.answered:
         return None
     wait_s = float((run.started_s - run.arrived_s).mean())

@@ -14,7 +14,7 @@ from typing import Any
 from sim.catalogue.engine import family_of
 from sim.catalogue.value import Value
 from sim.scenario.resolving.resolved import CasePlan
-from sim.steptime.coefficients import AllReduceFactor, Coefficients, Efficiency
+from sim.steptime.coefficients import AllReduceFactor, Efficiency, StepTimeCoefficients
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.roofline import RooflineStepTime
 from sim.yamlio import read
@@ -186,7 +186,7 @@ def experts_by_kernel(engine: str, priors: Priors, theta: Mapping[str, float]) -
 
 def _coefficients(
     inputs: RooflineInputs, shared: dict[str, Value], priors: Priors, theta: Mapping[str, float]
-) -> Coefficients:
+) -> StepTimeCoefficients:
     old, gpu = inputs.coefficients, inputs.gpu.id
     efficiency = old.efficiency(inputs.gpu)
     if priors.known(f"compute:{gpu}"):

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 from services_out import draw, write_data
 
-from sim.batchtime.roofline import Factors, batch_time_s, speed_of, work_of
+from sim.batchtime.roofline import ServiceFactors, batch_time_s, speed_of, work_of
 from sim.benchdata.mlperf import read_mlperf
 from sim.catalogue.catalog import load_catalog
-from sim.fidelity.services import Case, NotCovered, case_of, load_benchmarks, metrics_of
+from sim.fidelity.services import ServiceCase, ServiceNotCovered, case_of, load_benchmarks, metrics_of
 
 Theta = dict[str, float]
 
@@ -49,7 +49,7 @@ NOISE, CUT, ITERATIONS, STEP, FOLDS = 0.08, 0.16, 8, 1e-3, 10
 class Observation:
     """What was measured, and which parameters its prediction depends on."""
 
-    case: Case
+    case: ServiceCase
     metric: str
     log_seconds: float
     rows: int
@@ -64,11 +64,11 @@ class Observation:
 def observations(measured: Path) -> list[Observation]:
     """Medians of the rows of MEASURED/mlperf.csv that name services."""
     catalog, benchmarks = load_catalog(), load_benchmarks(Path("data/mlperf.yaml"))
-    groups: dict[tuple[str, ...], list[tuple[Case, str, float]]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[tuple[ServiceCase, str, float]]] = defaultdict(list)
     for row in read_mlperf(measured / "mlperf.csv"):
         try:
             case = case_of(row, catalog, benchmarks)
-        except NotCovered:
+        except ServiceNotCovered:
             continue
         metric = "samples_s" if row.scenario in ("offline", "server") else "mean_latency_ms"
         if metric in row.measured:
@@ -84,7 +84,7 @@ def observations(measured: Path) -> list[Observation]:
     return found
 
 
-def names_of(case: Case) -> tuple[str, ...]:
+def names_of(case: ServiceCase) -> tuple[str, ...]:
     """Parameters that the prediction of *case* depends on."""
     service = [f"{what}:{case.model.id}" for what in ("compute", "traffic", "kernels")]
     card = [f"arch:{case.device.architecture}", f"gpu:{case.device.gpu}"]
@@ -103,7 +103,7 @@ def value(theta: Theta, name: str) -> float:
 def predicted(one: Observation, theta: Theta) -> float:
     """Logarithm of the predicted seconds: per sample and device, or of a query."""
     case = one.case
-    factors = Factors(
+    factors = ServiceFactors(
         compute=value(theta, one.names[0]) * value(theta, one.names[3]) * value(theta, one.names[4]),
         memory=value(theta, "memory"),
         traffic=value(theta, one.names[1]),

@@ -6,7 +6,7 @@ from math import exp
 from pathlib import Path
 
 from sim.fidelity.picture import Points, key_of, scatter
-from sim.fidelity.services import Case
+from sim.fidelity.services import ServiceCase
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 
@@ -72,7 +72,7 @@ def write_data(data: Path, theta: Mapping[str, float], spread: Mapping[str, floa
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def draw(path: Path, points: Sequence[tuple[Case, str, float, float]]) -> None:
+def draw(path: Path, points: Sequence[tuple[ServiceCase, str, float, float]]) -> None:
     """Predicted against measured, one panel for throughput and one for latency, a colour a service."""
     marks = style(sorted({case.model.id for case, *_ in points}))
     figures = []

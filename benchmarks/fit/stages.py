@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from record import Steps
 
 from sim.catalogue.engine import family_of
-from sim.steptime.attention import OneCall
-from sim.steptime.gemm import Product
+from sim.steptime.attention import FullAttentionCall
+from sim.steptime.gemm import MatrixProduct
 from sim.steptime.roofline import RooflineStepTime
 
 Floats = NDArray[np.float64]
@@ -97,7 +97,7 @@ class Reads:
     """Tokens after the first."""
     diversity: float
     fullest: float
-    """`Product.fullest_rank`."""
+    """`MatrixProduct.fullest_rank`."""
 
 
 def touched_share(
@@ -105,7 +105,7 @@ def touched_share(
 ) -> tuple[Floats, Floats]:
     """(part of the experts that a step reads, its derivative by the logarithm of *diversity*).
 
-    See `Product.touched`.
+    See `MatrixProduct.touched`.
     """
     more = np.minimum(diversity, 1.0) * np.maximum(later, 0.0)
     untouched = missed ** (1 + more)
@@ -254,7 +254,7 @@ def generation(steptime: RooflineStepTime) -> Names:
 
 
 def _product(
-    product: Product, tokens: Floats, share: float, steptime: RooflineStepTime, pipeline: Names
+    product: MatrixProduct, tokens: Floats, share: float, steptime: RooflineStepTime, pipeline: Names
 ) -> tuple[Names, Floats, Names, Floats, Names, Floats]:
     inputs = steptime.inputs
     here = tokens * product.tokens_factor
@@ -308,7 +308,9 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
         found.plain += [((f"memory:{gpu}", *pipeline), moved_s), (("scan", *pipeline), scanned_s)]
 
 
-def _unpacked(steptime: RooflineStepTime, one_call: OneCall, steps: Steps, prompts_s: Floats) -> tuple[Floats, Floats]:
+def _unpacked(
+    steptime: RooflineStepTime, one_call: FullAttentionCall, steps: Steps, prompts_s: Floats
+) -> tuple[Floats, Floats]:
     """(arithmetic, reading) that decodes take more in one call with prompts of *prompts_s*."""
     more = np.zeros((2, len(prompts_s)))
     for i, beside_s in enumerate(prompts_s):

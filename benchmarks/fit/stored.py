@@ -22,7 +22,7 @@ from parameters import (
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.engine import family_of
 from sim.catalogue.value import Value
-from sim.steptime.coefficients import Coefficients, load_coefficients
+from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 
 Figure = Callable[[str], float]
 
@@ -41,7 +41,7 @@ def stored(priors: Priors, data: Path) -> dict[str, float]:
     return theta
 
 
-def _places(priors: Priors, catalog: Catalog, coefficients: Coefficients) -> dict[str, Figure]:
+def _places(priors: Priors, catalog: Catalog, coefficients: StepTimeCoefficients) -> dict[str, Figure]:
     """Where the figure of each kind of parameter stands, by its owner."""
     engines = {name.partition(":")[2] for name in priors.values if name.startswith("per_layer:")}
     kernels = {name.partition(":")[2] for name in priors.values if name.startswith("kernel_compute:")}

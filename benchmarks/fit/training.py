@@ -26,10 +26,10 @@ from training_parameters import (
 
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.fidelity.training import Figured, speed
-from sim.fidelity.training_rows import NotCovered, TrainingCase, case_of
+from sim.fidelity.training import PredictionBasis, speed
+from sim.fidelity.training_rows import TrainingCase, TrainingNotCovered, case_of
 from sim.training.figures import rates
-from sim.training.steptime import Rates
+from sim.training.steptime import TrainingRates
 
 HUBER, NOISE, STEP, ITERATIONS = 0.2, 0.2, 0.02, 5
 MOST_ROWS = 3
@@ -57,7 +57,7 @@ class Fitted:
         return f"{self.case.job.gpu.id}|{self.row.text('family')}"
 
 
-def observations(rows: list[TrainingRow], figured: Figured) -> list[Fitted]:
+def observations(rows: list[TrainingRow], figured: PredictionBasis) -> list[Fitted]:
     """Rows with a speed that the model covers."""
     found = []
     for row in rows:
@@ -66,7 +66,7 @@ def observations(rows: list[TrainingRow], figured: Figured) -> list[Fitted]:
             continue
         try:
             case = case_of(row, figured.catalog, figured.data)
-        except NotCovered as error:
+        except TrainingNotCovered as error:
             print(row.id, error, file=sys.stderr)
             continue
         found.append(Fitted(row, case, metric, row.measured[metric], parameters_of(case, figured.data)))
@@ -88,25 +88,25 @@ def chosen(found: list[Fitted]) -> list[Fitted]:
     return kept
 
 
-def logarithm(one: Fitted, reached: Rates) -> float:
+def logarithm(one: Fitted, reached: TrainingRates) -> float:
     """Logarithm of the predicted metric, of throughput where it is a time."""
     value = np.log(speed(one.case, reached)[one.metric])
     return -value if one.metric == "step_s" else value
 
 
-def error(one: Fitted, reached: Rates) -> float:
+def error(one: Fitted, reached: TrainingRates) -> float:
     """predicted / measured - 1 of throughput."""
     sign = -1 if one.metric == "step_s" else 1
     return float(np.exp(logarithm(one, reached) - sign * np.log(one.measured)) - 1)
 
 
-def rates_of(one: Fitted, figured: Figured) -> Rates:
+def rates_of(one: Fitted, figured: PredictionBasis) -> TrainingRates:
     """What the row's job reaches."""
     job = one.case.job
     return rates(figured.data, figured.kernels, job.gpu, job.link, job.network, job.precision, one.case.stack)
 
 
-def with_theta(figured: Figured, theta: dict[str, float]) -> Figured:
+def with_theta(figured: PredictionBasis, theta: dict[str, float]) -> PredictionBasis:
     """All that predictions rest on, at *theta*."""
     architecture = {
         id: architecture_of(figured.catalog.gpu(id))
@@ -121,7 +121,7 @@ def with_theta(figured: Figured, theta: dict[str, float]) -> Figured:
 
 def fit(
     found: list[Fitted],
-    figured: Figured,
+    figured: PredictionBasis,
     names: list[str],
     widths: dict[str, float],
     start: dict[str, float] | None = None,
@@ -188,7 +188,7 @@ def told(errors: dict[str, list[tuple[Fitted, float]]], title: str) -> None:
         )
 
 
-def by_group(found: list[Fitted], figured: Figured) -> dict[str, list[tuple[Fitted, float]]]:
+def by_group(found: list[Fitted], figured: PredictionBasis) -> dict[str, list[tuple[Fitted, float]]]:
     """Errors of trusted rows by class."""
     errors: dict[str, list[tuple[Fitted, float]]] = defaultdict(list)
     for one in found:
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--detail", action="store_true")
     options = parser.parse_args()
-    figured = Figured.of(load_catalog())
+    figured = PredictionBasis.of(load_catalog())
     figured = with_theta(figured, {})
     found = observations(read_training(options.measured / "training.csv"), figured)
     fitted = chosen(found)
@@ -257,7 +257,7 @@ def width_of(name: str) -> float:
     return {**STACK_WIDTHS, **NETWORK_WIDTHS}.get(kind) or PRIORS[kind][1]
 
 
-def detail(found: list[Fitted], figured: Figured) -> None:
+def detail(found: list[Fitted], figured: PredictionBasis) -> None:
     """Prints errors by campaign, GPU and precision."""
     table: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for one in found:

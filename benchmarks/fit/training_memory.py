@@ -14,10 +14,10 @@ import numpy as np
 
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.fidelity.training import Figured
-from sim.fidelity.training_rows import NotCovered, case_of
+from sim.fidelity.training import PredictionBasis
+from sim.fidelity.training_rows import TrainingNotCovered, case_of
 from sim.training.figures import habits
-from sim.training.job import Job
+from sim.training.job import OptimizerStep
 from sim.training.memory import MemoryHabits, memory
 
 GB = 1e9
@@ -29,7 +29,7 @@ class Measured:
 
     pair: tuple[str, str]
     stack: str
-    job: Job
+    job: OptimizerStep
     held: MemoryHabits
     peak_bytes: float
 
@@ -39,14 +39,14 @@ class Measured:
         return memory(self.job, replace(self.held, **changed)).total_bytes
 
 
-def measured(row: TrainingRow, figured: Figured) -> Measured | None:
+def measured(row: TrainingRow, figured: PredictionBasis) -> Measured | None:
     """None for rows without a memory, without trust, or that nobody covers."""
     peak = row.measured.get("peak_memory_gb")
     if not peak or row.text("trust") == "C":
         return None
     try:
         case = case_of(row, figured.catalog, figured.data)
-    except NotCovered:
+    except TrainingNotCovered:
         return None
     longest = figured.data.stacks[case.stack].longest_sequence
     job = replace(case.job, sequence=longest) if longest and row.count("seq_len") is None else case.job
@@ -68,7 +68,7 @@ def settled(rows: list[Measured]) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Prints every pair's median error, and their median."""
-    figured = Figured.of(load_catalog())
+    figured = PredictionBasis.of(load_catalog())
     table = read_training(Path(sys.argv[1]) / "training.csv")
     rows = [one for row in table if (one := measured(row, figured)) is not None]
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)

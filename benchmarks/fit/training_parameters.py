@@ -9,12 +9,12 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.value import Value
 from sim.fidelity.training_rows import TrainingCase
 from sim.training.figures import (
-    Figures,
     GpuFigures,
     LinkRule,
     NetworkFigures,
     StackFigures,
     TrainingData,
+    TrainingFigures,
     older_kernels_suffer,
 )
 
@@ -143,7 +143,7 @@ def value_of(name: str, theta: Mapping[str, float]) -> float:
     return min(value, 0.95) if kind in ("exposed", "network_efficiency", "expert_exposed") else value
 
 
-def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> Figures:
+def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> TrainingFigures:
     """All figures at *theta*; *architecture* by GPU."""
 
     def plain(value: float) -> Value:
@@ -164,7 +164,7 @@ def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> F
 
     gpus = sorted({name.split(":")[1] for name in theta if name.startswith("gpu_")})
     kinds = sorted({name.split(":")[1] for name in theta if name.startswith("arch_")})
-    return Figures(
+    return TrainingFigures(
         gemm_exponent=plain(EXPONENT),
         attention_time_factor=entry("attention"),
         older_attention_time_factor=entry("older_attention"),
@@ -210,7 +210,7 @@ def figures_of(theta: Mapping[str, float], architecture: Mapping[str, str]) -> F
     )
 
 
-def written(figures: Figures) -> str:
+def written(figures: TrainingFigures) -> str:
     """data/training/figures.yaml."""
     head = (
         "# How far a training step is from datasheet and kernels: fitted to public training runs by\n"

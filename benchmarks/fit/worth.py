@@ -52,7 +52,7 @@ from sim.catalogue.quantization import native_quantization
 from sim.fidelity.bench_scenario import layout
 from sim.fidelity.names import NotCovered, match
 from sim.fidelity.prediction import campaigns_of
-from sim.study.confidence import COLUMNS, MARKS, Entry, Setting, link_class, mark_of, model_kind
+from sim.study.confidence import COLUMNS, MARKS, MeasuredSetup, PredictedSetting, link_class, mark_of, model_kind
 
 BILLION = 1e9
 LEFT_OUT = ("metric", "mark", "gpu", "family", "campaign", "measured_over_predicted")
@@ -63,7 +63,7 @@ class Located:
     """A measured row in the terms of the index."""
 
     row: BenchRow
-    setting: Setting
+    setting: PredictedSetting
     prompt: float
 
 
@@ -78,7 +78,7 @@ def located(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[Located]:
             continue
         tp, pp, dp, _ = layout(row, setup)
         weights = native_quantization(catalog.quantization(names.quantization), names.model, catalog.quantization)
-        setting = Setting(
+        setting = PredictedSetting(
             gpu=names.gpu.id,
             architecture=names.gpu.architecture,
             family=names.model.family or names.model.id,
@@ -103,7 +103,7 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
     for card in cards:
         gpu, model, engine = catalog.gpu(card["gpu"]), catalog.model(card["model"]), catalog.engine(card["engine"])
         gpus, prompt, in_turn = int(card["n_gpus"]), float(card["prompt"]), engine.id == "llama.cpp"
-        setting = Setting(
+        setting = PredictedSetting(
             gpu=gpu.id,
             architecture=gpu.architecture,
             family=model.family or model.id,
@@ -121,7 +121,7 @@ def located_cards(catalog: Catalog) -> Iterator[Located]:
         yield Located(BenchRow(0, card["id"], gpu.id, model.id, source_key=campaign), setting, prompt)
 
 
-def index_of(rows: Sequence[Located]) -> list[Entry]:
+def index_of(rows: Sequence[Located]) -> list[MeasuredSetup]:
     """One entry for all rows that differ in their load only."""
     groups: dict[tuple[object, ...], list[Located]] = defaultdict(list)
     for one in rows:
@@ -129,15 +129,15 @@ def index_of(rows: Sequence[Located]) -> list[Entry]:
     return [_entry(members) for _, members in sorted(groups.items(), key=lambda item: str(item[0]))]
 
 
-def _key(setting: Setting) -> tuple[object, ...]:
+def _key(setting: PredictedSetting) -> tuple[object, ...]:
     return tuple(getattr(setting, name) for name in COLUMNS if hasattr(setting, name))
 
 
-def _entry(members: list[Located]) -> Entry:
+def _entry(members: list[Located]) -> MeasuredSetup:
     first = members[0].setting
     sequences = [one.setting.sequences for one in members if one.setting.sequences]
     prompts = [one.prompt for one in members]
-    return Entry(
+    return MeasuredSetup(
         **{name: getattr(first, name) for name in COLUMNS if hasattr(first, name)},  # type: ignore[arg-type]
         sequences_low=min(sequences, default=inf),
         sequences_high=max(sequences, default=0.0),
@@ -148,7 +148,9 @@ def _entry(members: list[Located]) -> Entry:
     )
 
 
-def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Sequence[Located] = ()) -> Iterator[Error]:
+def left_out(
+    path: Path, rows: Sequence[Located], index: list[MeasuredSetup], cards: Sequence[Located] = ()
+) -> Iterator[Error]:
     """The errors in the file *path*, each marked by the index without what was left out.
 
     Of rows that were in the fit only those count that have something measured near them: themselves, or others. A file
@@ -175,7 +177,7 @@ def left_out(path: Path, rows: Sequence[Located], index: list[Entry], cards: Seq
         yield Error(*told, ratio)
 
 
-def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[Entry]) -> Iterator[Error]:
+def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[MeasuredSetup]) -> Iterator[Error]:
     """Errors of servers in no fit: no more is known of them than *table* says. *validation*: what validate wrote."""
     rows = {one.row.id: one for one in located(read_benchmarks(table), catalog)}
     with validation.open(newline="", encoding="utf-8") as file:
@@ -191,7 +193,7 @@ def of_strangers(table: Path, validation: Path, catalog: Catalog, index: list[En
                     yield Error(*told, ratio)
 
 
-def _without(scheme: str, setting: Setting, entry: Entry) -> bool:
+def _without(scheme: str, setting: PredictedSetting, entry: MeasuredSetup) -> bool:
     """Whether *entry* was left out of the fit that predicted *setting*."""
     same_gpu = entry.gpu == setting.gpu
     return {"gpus": same_gpu, "pairs": same_gpu and entry.family == setting.family}.get(scheme, False)
@@ -206,7 +208,7 @@ def of_calibrated(path: Path) -> Iterator[Error]:
                 yield Error(*told, float(line["measured_over_predicted"]))
 
 
-def write(folder: Path, index: Sequence[Entry], *errors: Sequence[Error]) -> None:
+def write(folder: Path, index: Sequence[MeasuredSetup], *errors: Sequence[Error]) -> None:
     """The three files: *errors* of left-out rows, of servers in no fit, of calibrated servers."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "measured.csv").open("w", newline="", encoding="utf-8") as file:
@@ -222,7 +224,7 @@ def write(folder: Path, index: Sequence[Entry], *errors: Sequence[Error]) -> Non
     (folder / "intervals.yaml").write_text(intervals(*errors), encoding="utf-8")
 
 
-def _cells(entry: Entry) -> list[object]:
+def _cells(entry: MeasuredSetup) -> list[object]:
     return [getattr(entry, name) for name in COLUMNS]
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sim.answers.folder import FolderBusy, FolderRefused
 from sim.benchdata.errors import BenchdataError
 from sim.catalogue.data_folder import CatalogError, UnknownId
-from sim.deliver.folder import FolderBusy, FolderRefused
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.study.execution.cases import WorkerLost
 from sim.yamlio import YamlError

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from sim.answers.folder import FolderRefused, owned, why_not
 from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.deliver.folder import FolderRefused, owned, why_not
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import given, options
@@ -23,7 +23,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.schema import Scenario
 from sim.study.capacity_tolerance import NARROWEST, WIDEST
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.yamlio import Document
 
 Given = str | Path | Mapping[str, Any] | Scenario
@@ -127,7 +127,7 @@ class Prepared:
     def delivered(
         self, name: str, deliver: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any
     ) -> Any:
-        """Return the value of *deliver*, a function of sim.deliver that simulates and writes the folder for `sim.name`.
+        """Return the value of *deliver*, a function of sim.answers that simulates and writes the folder for `sim.name`.
 
         Raises FolderBusy, FolderRefused, WorkerLost.
         """
@@ -144,10 +144,10 @@ class Prepared:
             )
 
     @contextmanager
-    def _cores(self, workers: int | None) -> Iterator[Cores]:
+    def _cores(self, workers: int | None) -> Iterator[ProcessPool]:
         """Processes to simulate in, *workers* of them (None: one per CPU core); the folder is locked meanwhile."""
         count = _whole(workers) if workers is not None else os.cpu_count() or 1
-        with owned(self.out), Cores(count) as cores:
+        with owned(self.out), ProcessPool(count) as cores:
             yield cores
 
 

@@ -1,6 +1,6 @@
 """The questions beside `sim.run`: capacity, size, sensitivity, breakeven and plan, a function and a result each.
 
-What a question computes and shows is read off its record in `sim/deliver/questions.py`.
+What a question computes and shows is read off its record in `sim/answers/questions.py`.
 """
 
 from functools import partial
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from sim.answers.answer import deliver
+from sim.answers.questions import QUESTIONS, Answered, Question
 from sim.api.prepared import Given, Prepared, Values, fraction
 from sim.api.result import Result
-from sim.deliver.answer import deliver
-from sim.deliver.questions import QUESTIONS, Answered, Question
 from sim.report.words.money import showing
 from sim.report.words.text import question_of
 from sim.study.capacity_tolerance import RELATIVE

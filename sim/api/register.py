@@ -18,7 +18,7 @@ def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], na
     - routing: `pools` (the pool's name for each replica) and `rng`. `choose(request)` returns a replica's index;
       `joined(replica)`, `left(replica)`, `opened(replica, outstanding)` and `closed(replica)` may follow along.
     - batching: nothing, and `order(request)` is the key by which vLLM's scheduler takes waiting requests, lowest first;
-      or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.rank_schedule.RankSchedule`.
+      or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.scheduler.RankSchedule`.
     - steptime: `hardware` (None without a GPU or a model). `leap(batch)` returns a `sim.Leap`; `breakdown(batch)` and
       `window` may be there, too.
     - autoscaling: nothing, and `wanted(seen)` returns how many replicas the pool shall have from now on; `seen` is a

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from sim.answers.folder import manifest_of
 from sim.api.errors import Infeasible
 from sim.api.prepared import Prepared
-from sim.deliver.folder import manifest_of
 from sim.report.charts.fonts import drawable
 from sim.report.charts.picture import Chart
 from sim.report.export.stored_answer import read_table

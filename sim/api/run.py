@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from sim.answers.folder import owned
+from sim.answers.jobs import run_work
+from sim.answers.run import futures_told, price_run, run_scenario
 from sim.api.errors import Infeasible, in_python
 from sim.api.prepared import Folder, Given, Prepared, Values, as_read
 from sim.api.result import Result
-from sim.deliver.folder import owned
-from sim.deliver.jobs import run_work
-from sim.deliver.run import futures_told, price_run, run_scenario
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import load_job
 from sim.report.charts.panels import Panel

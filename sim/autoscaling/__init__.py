@@ -10,7 +10,7 @@ from sim.autoscaling.knative import Kpa
 from sim.autoscaling.kubernetes import Hpa, Keda
 from sim.autoscaling.llm_platforms import Aibrix, Dynamo
 from sim.autoscaling.predictive import Predictive
-from sim.autoscaling.protocol import Gauge, Latency, RegisteredAutoscaling, Scaler, Seen
+from sim.autoscaling.protocol import Gauge, Latency, PoolMetrics, RegisteredAutoscaling, Scaler
 from sim.autoscaling.slo import SloScaler
 from sim.registry import Registry
 
@@ -21,4 +21,4 @@ Autoscaling = Annotated[
     Registry("autoscaling", RegisteredAutoscaling, BuiltinAutoscaling),
 ]
 
-__all__ = ["Autoscaling", "Gauge", "Hpa", "Keda", "Kpa", "Latency", "Predictive", "Scaler", "Seen", "SloScaler"]
+__all__ = ["Autoscaling", "Gauge", "Hpa", "Keda", "Kpa", "Latency", "PoolMetrics", "Predictive", "Scaler", "SloScaler"]

@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sim.autoscaling.protocol import Bounds, Gauge, Seen, whole
+from sim.autoscaling.protocol import AutoscalerKeys, Gauge, PoolMetrics, whole
 from sim.spec import Count, NonNegative, Positive, WholeNumber
 
 TICK_S = 2.0
 """The autoscaler decides every two seconds (config-autoscaler: tick-interval)."""
 
 
-class Kpa(Bounds):
+class Kpa(AutoscalerKeys):
     """Knative's KPA on concurrency or requests per second."""
 
     policy: Literal["kpa"]
@@ -80,7 +80,7 @@ class RunningKpa:
         self._zero_since_s = inf
         self._delayed: list[tuple[float, int]] = []
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """Replicas by the stable window, in a panic by the panic window and never fewer."""
         spec, now = self._spec, seen.now
         if not self._begun:  # a pool of several begins in a panic: there is no history yet
@@ -101,7 +101,7 @@ class RunningKpa:
             wanted = self._most_in_panic = max(in_stable, in_panic, self._most_in_panic)
         return self._zero(seen, self._held_back(now, wanted))
 
-    def _by_metric(self, seen: Seen, window_s: float) -> int:
+    def _by_metric(self, seen: PoolMetrics, window_s: float) -> int:
         value = seen.total(self._spec.gauge, window_s)
         wanted = whole(value / (self._spec.target * self._spec.target_utilization))
         return max(wanted, 1) if seen.held else wanted
@@ -117,7 +117,7 @@ class RunningKpa:
         self._delayed.append((now, wanted))
         return max(one for _, one in self._delayed)
 
-    def _zero(self, seen: Seen, wanted: int) -> int:
+    def _zero(self, seen: PoolMetrics, wanted: int) -> int:
         """The last replica stays for the grace period."""
         if wanted or not seen.replicas:
             self._zero_since_s = inf

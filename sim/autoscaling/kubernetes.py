@@ -14,7 +14,16 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, OnMetric, Seen, gauge_of, whole, within
+from sim.autoscaling.protocol import (
+    ROUNDED,
+    AutoscalerKeys,
+    Gauge,
+    MetricAutoscalerKeys,
+    PoolMetrics,
+    gauge_of,
+    whole,
+    within,
+)
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 
 
@@ -92,7 +101,7 @@ class Behavior:
         return sum(change for at_s, change in self._changes if at_s > now - period_s)
 
 
-class Hpa(OnMetric):
+class Hpa(MetricAutoscalerKeys):
     """Kubernetes' HPA: replicas x (metric / target), rounded up."""
 
     policy: Literal["hpa"]
@@ -134,7 +143,7 @@ class RunningHpa:
         windows = (spec.scale_up_stabilization_s, spec.scale_down_stabilization_s)
         self._behavior = Behavior(*windows, spec.scale_up, spec.scale_down)
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """Replicas after tolerance, stabilisation and scaling policies; as they are while nothing has been scraped."""
         spec, replicas = self._spec, seen.replicas
         values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
@@ -165,7 +174,7 @@ def recommendation(values: list[float], replicas: int, target: float, tolerance:
     return replicas if (with_them > 1) != (wanted > replicas) else wanted
 
 
-class Keda(Bounds):
+class Keda(AutoscalerKeys):
     """KEDA: queue length / target, rounded up, by way of an HPA; to zero and back by itself."""
 
     policy: Literal["keda"]
@@ -216,7 +225,7 @@ class RunningKeda:
         self._next_poll_s = 0.0
         self._next_sync_s = 0.0
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """Zero or one by KEDA, more by the HPA."""
         spec, now, replicas = self._spec, seen.now, seen.replicas
         value = seen.total(spec.metric, 0.0)

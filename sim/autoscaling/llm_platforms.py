@@ -17,14 +17,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.autoscaling.kubernetes import Behavior, RatePolicy, Rules
-from sim.autoscaling.protocol import ROUNDED, Bounds, Gauge, OnMetric, Seen, gauge_of, whole
+from sim.autoscaling.protocol import ROUNDED, AutoscalerKeys, Gauge, MetricAutoscalerKeys, PoolMetrics, gauge_of, whole
 from sim.spec import Fraction, NonNegative, Positive, WholeNumber
 
 UNLIMITED = Rules(policies=(RatePolicy(type="percent", value=1_000_000, period_s=1),))
 """The algorithm has its own limits on the rate."""
 
 
-class Aibrix(OnMetric):
+class Aibrix(MetricAutoscalerKeys):
     """AIBrix's APA on a metric of the replicas."""
 
     policy: Literal["aibrix"]
@@ -63,7 +63,7 @@ class RunningApa:
         self._spec = spec
         self._behavior = Behavior(spec.scale_up_cooldown_s, spec.scale_down_cooldown_s, UNLIMITED, UNLIMITED)
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """Replicas by the ratio of metric and target, beyond the tolerance and within the rates."""
         spec, replicas = self._spec, seen.replicas
         values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
@@ -82,7 +82,7 @@ class RunningApa:
         return replicas
 
 
-class Dynamo(Bounds):
+class Dynamo(AutoscalerKeys):
     """One replica more or fewer by the utilisation of the KV cache."""
 
     policy: Literal["dynamo"]
@@ -126,7 +126,7 @@ class RunningPlanner:
         self._spec = spec
         self._added_s = -inf
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """One more, one fewer or as many as there are."""
         spec, replicas = self._spec, seen.replicas
         values = seen.per_replica("kv_used", spec.adjustment_interval_s)

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.autoscaling.protocol import Bounds, Gauge, Seen, whole
+from sim.autoscaling.protocol import AutoscalerKeys, Gauge, PoolMetrics, whole
 from sim.spec import Fraction, NonNegative, Positive
 
 
-class Predictive(Bounds):
+class Predictive(AutoscalerKeys):
     """Forecast arrivals / what a replica takes, rounded up."""
 
     policy: Literal["predictive"]
@@ -70,7 +70,7 @@ class RunningForecast:
             self._seen = [days[floor(i * len(days) / self._buckets)] for i in range(self._buckets)]
             self._settle()
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """Replicas for the highest rate that is expected up to the lead."""
         spec = self._spec
         self._add(seen.total("requests_per_s", spec.bucket_s))

@@ -1,7 +1,7 @@
 """The interface of an autoscaler: what it sees and returns, the keys that all have, and one of a user's own.
 
-`Seen` is a pool as monitoring shows it, `Scaler` a running autoscaler, and `Bounds` has the keys that every
-autoscaler of a scenario has. `RegisteredAutoscaling` runs a class that a user has registered.
+`PoolMetrics` is a pool as monitoring shows it, `Scaler` a running autoscaler, and `AutoscalerKeys` has the keys that
+every autoscaler of a scenario has. `RegisteredAutoscaling` runs a class that a user has registered.
 """
 
 from math import ceil
@@ -31,7 +31,7 @@ ROUNDED = 9
 """Digits: a ratio that is one but for the last bits of its numbers is one."""
 
 
-class Seen(Protocol):
+class PoolMetrics(Protocol):
     """A pool as monitoring shows it: scrapes that lie `metric_delay_s` back at least."""
 
     @property
@@ -72,12 +72,12 @@ class Seen(Protocol):
 class Scaler(Protocol):
     """A running autoscaler of one pool."""
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """How many replicas the pool shall have from now on; the program keeps to the bounds."""
         ...
 
 
-class Bounds(Spec):
+class AutoscalerKeys(Spec):
     """Keys of every autoscaler."""
 
     min_replicas: WholeNumber = 1
@@ -118,7 +118,7 @@ class Bounds(Spec):
         return 0.0
 
 
-class OnMetric(Bounds):
+class MetricAutoscalerKeys(AutoscalerKeys):
     """Keys of the autoscalers that bring a metric of the replicas to a target."""
 
     metric: Metric
@@ -165,7 +165,7 @@ def within(ratio: float, tolerance: float) -> bool:
 ALL: frozenset[Gauge] = frozenset(["outstanding", "running", "waiting", "requests_per_s", "gpu_busy", "kv_used"])
 
 
-class RegisteredAutoscaling(Registered, Bounds):
+class RegisteredAutoscaling(Registered, AutoscalerKeys):
     """A class with `wanted(seen)`, the number of replicas that the pool shall have; *seen* is a
     `sim.autoscaling.protocol.Seen`.
     """

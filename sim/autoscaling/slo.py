@@ -4,14 +4,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.autoscaling.protocol import Bounds, Gauge, Latency, Seen, whole
+from sim.autoscaling.protocol import AutoscalerKeys, Gauge, Latency, PoolMetrics, whole
 from sim.spec import NonNegative, Positive
 
 MOST_AT_ONCE = 2.0
 """A decision at most doubles the replicas: how latency falls with replicas is not known to the controller."""
 
 
-class SloScaler(Bounds):
+class SloScaler(AutoscalerKeys):
     """More replicas when a latency comes near its limit, one fewer when it is far below it.
 
     Latencies are those of finished requests, so they come late by the length of an answer.
@@ -69,7 +69,7 @@ class RunningSlo:
         self._spec = spec
         self._changed_s = 0.0
 
-    def wanted(self, seen: Seen) -> int:
+    def wanted(self, seen: PoolMetrics) -> int:
         """Replicas by the latency that is nearest to its limit; new ones start before more are asked for."""
         spec, replicas = self._spec, seen.replicas
         if seen.ready < replicas:
@@ -86,7 +86,7 @@ class RunningSlo:
             return replicas - 1
         return replicas
 
-    def _used(self, seen: Seen) -> float | None:
+    def _used(self, seen: PoolMetrics) -> float | None:
         """Part of the limit that the latency takes up, of the tighter limit."""
         spec = self._spec
         limits: list[tuple[Latency, float | None]] = [("ttft_s", spec.ttft_s), ("tpot_s", spec.tpot_s)]

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from sim.batchtime.roofline import Device, Factors
+from sim.batchtime.roofline import Device, ServiceFactors
 from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Value
 from sim.spec import Spec
 from sim.yamlio import read
 
 
-class Service(Spec):
+class ServiceFit(Spec):
     """Fitted figures of one service, or of a family of them."""
 
     compute: Value
@@ -20,10 +20,10 @@ class Service(Spec):
     """Kernel time against launches as counted."""
 
 
-class Coefficients(Spec):
+class BatchTimeCoefficients(Spec):
     """The constants of the batch time, all of them fitted to MLPerf results."""
 
-    services: dict[str, Service]
+    services: dict[str, ServiceFit]
     """By model id."""
     families: dict[str, str]
     """Family of a model -> the service whose figures stand for those without their own."""
@@ -40,7 +40,7 @@ class Coefficients(Spec):
     power_exponent: Value
     slice_speed: Value
 
-    def of(self, model: OtherModel) -> Service:
+    def of(self, model: OtherModel) -> ServiceFit:
         """The nearest statement about *model*: its own, its family's, or everybody's."""
         return self.services[self.stands_for(model)]
 
@@ -48,11 +48,11 @@ class Coefficients(Spec):
         """Id of the service whose figures are taken for *model*."""
         return model.id if model.id in self.services else self.families.get(model.family, self.other)
 
-    def factors(self, model: OtherModel, device: Device) -> Factors:
+    def factors(self, model: OtherModel, device: Device) -> ServiceFactors:
         """All numbers of *model* on *device*."""
         service = self.of(model)
         card = _value(self.architectures.get(device.architecture)) * _value(self.gpus.get(device.gpu))
-        return Factors(
+        return ServiceFactors(
             compute=service.compute.value * card,
             memory=self.memory.value,
             traffic=service.traffic.value,
@@ -64,12 +64,12 @@ class Coefficients(Spec):
         )
 
 
-def load_coefficients(path: Path) -> Coefficients:
+def load_coefficients(path: Path) -> BatchTimeCoefficients:
     """Read data/batchtime.yaml.
 
     Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
     """
-    return Coefficients.model_validate(read(path).data)
+    return BatchTimeCoefficients.model_validate(read(path).data)
 
 
 def _value(value: Value | None) -> float:

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from sim.batchtime.roofline import Device, Speed, Work, batch_time_s, work_of
+from sim.batchtime.roofline import BatchWork, Device, DeviceSpeed, batch_time_s, work_of
 from sim.catalogue.model import OtherModel
 from sim.records import Batch, Leap
 from sim.spec import Count, NonNegative, Spec
@@ -39,7 +39,7 @@ class OnePassStepTime:
     spec: OnePass
     model: OtherModel
     device: Device
-    speed: Speed
+    speed: DeviceSpeed
     rate: float = 1.0
     """Rate of work under a power cap over that without one."""
 
@@ -48,7 +48,7 @@ class OnePassStepTime:
         """No sliding window."""
         return None
 
-    def work(self, items: int) -> Work:
+    def work(self, items: int) -> BatchWork:
         """The work of a batch of this number of requests."""
         samples = items * self.spec.samples_per_request
         return work_of(self.model, self.device.precision, samples, self.spec.resolution, self.spec.steps)

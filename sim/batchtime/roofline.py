@@ -2,7 +2,7 @@
 
     t(b) = kernels x kernel_s + (C^p + M^p)^(1/p),   C = FLOPs / rate,   M = bytes / bandwidth
 
-`Work` is what a batch asks of the hardware, `Device` what a GPU or a MIG slice of one has for it.
+`BatchWork` is what a batch asks of the hardware, `Device` what a GPU or a MIG slice of one has for it.
 
 Every kernel costs its launch and a part of a wave: on the last wave of thread blocks most SMs wait. That is what
 makes small batches inefficient, and more so on large cards. A card whose datasheet rate is high for its power limit
@@ -68,7 +68,7 @@ def slice_of(gpu: Gpu, profile: str, precision: Precision) -> Device | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BatchWork:
     """One batch, from its first kernel to its last."""
 
     flops: float
@@ -86,7 +86,7 @@ def work_of(
     samples: float,
     resolution: int | None = None,
     steps: int | None = None,
-) -> Work:
+) -> BatchWork:
     """The work of *samples* samples of *model* in one batch.
 
     *resolution* [pixels of one side] and *steps* count for image generators alone; left out, those of the model's file.
@@ -98,7 +98,7 @@ def work_of(
     width = NUMBER_BYTES[precision]
     passes = 1.0 if model.passes_per_sample is None else model.passes_per_sample.value
     if model.generator is None:
-        return Work(
+        return BatchWork(
             flops=samples * passes * flops,
             weight_bytes=passes * weights * width,
             traffic_bytes=samples * passes * traffic * width,
@@ -108,7 +108,7 @@ def work_of(
     area = ((resolution or generator.resolution) / generator.resolution) ** 2
     steps = steps or generator.steps
     calls = steps * generator.calls_per_step
-    return Work(
+    return BatchWork(
         flops=samples * (calls * _call_flops(flops, generator, area) + area * generator.decoder_flops.value),
         weight_bytes=steps * weights * width,
         traffic_bytes=samples * area * (calls * traffic + generator.decoder_traffic_elements.value) * width,
@@ -146,7 +146,7 @@ USUAL_FLOPS_PER_W = 3e12
 
 
 @dataclass(frozen=True, slots=True)
-class Factors:
+class ServiceFactors:
     """Fitted numbers of one service on one card."""
 
     compute: float
@@ -166,7 +166,7 @@ class Factors:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class DeviceSpeed:
     """What a service reaches on a device."""
 
     flops: float
@@ -177,7 +177,7 @@ class Speed:
     kernel_s: float
 
 
-def speed_of(device: Device, factors: Factors) -> Speed:
+def speed_of(device: Device, factors: ServiceFactors) -> DeviceSpeed:
     """How fast *device* works on a service with these *factors*."""
     crowded = (device.flops / device.tdp_w) / USUAL_FLOPS_PER_W
     compute = factors.compute * exp(-factors.power_exponent * log(crowded))
@@ -185,7 +185,7 @@ def speed_of(device: Device, factors: Factors) -> Speed:
         compute *= factors.slice_speed
     bandwidth = device.bytes_per_s * factors.memory
     wave_s = factors.wave * WAVE_FLOP * device.sms / device.flops
-    return Speed(
+    return DeviceSpeed(
         flops=device.flops * compute,
         bytes_per_s=bandwidth / factors.traffic,
         weight_bytes_per_s=bandwidth,
@@ -193,7 +193,7 @@ def speed_of(device: Device, factors: Factors) -> Speed:
     )
 
 
-def batch_time_s(work: Work, speed: Speed) -> float:
+def batch_time_s(work: BatchWork, speed: DeviceSpeed) -> float:
     """Seconds from the first kernel of a batch to its last."""
     compute = work.flops / speed.flops
     memory = work.weight_bytes / speed.weight_bytes_per_s + work.traffic_bytes / speed.bytes_per_s

@@ -16,7 +16,7 @@ from sim.spec import Count, Positive, Spec
 from sim.yamlio import read
 
 
-class Match(Spec):
+class RowMatch(Spec):
     """Which rows a fact speaks of; what is left out does not matter."""
 
     source_key: str
@@ -84,7 +84,7 @@ LARGEST_BOX = 8
 class CampaignFact(Sourced):
     """How a campaign was run. Later facts about the same row win."""
 
-    match: Match
+    match: RowMatch
     lengths_from_share: Positive | None = None
     """Prompts and answers are uniform between this share of the nominal length and all of it."""
     lengths_uniform: bool = False
@@ -190,7 +190,7 @@ class CampaignFact(Sourced):
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class CampaignSetup:
     """How a row was measured, as far as the table and the facts say; None is unknown."""
 
     num_requests: int | None = None
@@ -263,13 +263,13 @@ class Campaigns(Spec):
         measured = {name: value for name, value in row.measured.items() if name != "output_tok_s"}
         return replace(row, concurrency=1, avg_batch=1.0, max_num_batched_tokens=row.concurrency, measured=measured)
 
-    def setup(self, row: BenchRow) -> Setup:
+    def setup(self, row: BenchRow) -> CampaignSetup:
         """What holds for *row*: its own columns before the facts."""
         facts = [fact for fact in self.facts if fact.match.holds(row)]
         box = row.n_gpus
         apart = bool(_last(fact.attention_dp for fact in facts))
         spread = apart or bool(_last(fact.expert_parallel for fact in facts))
-        return Setup(
+        return CampaignSetup(
             num_requests=row.num_requests or self._num_requests(row, facts),
             requests_per_client=_last(fact.requests_per_client for fact in facts),
             max_num_seqs=row.max_num_seqs or self._seats(row, facts),

@@ -11,7 +11,7 @@ SEED = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedTraffic:
     """What ran at one page of metrics, and what came until another."""
 
     remaining: tuple[float, ...]
@@ -173,7 +173,7 @@ class BenchRow:
     note: str = ""
     replay: str = ""
     """File with the recorded requests of a trace; empty: there is none."""
-    counted: Counted | None = None
+    counted: CountedTraffic | None = None
     """The requests that came, in place of a steady rate; None: nobody counted them."""
     measured: dict[str, float] = field(default_factory=dict)
     """By METRICS; what was not measured is absent."""

@@ -351,7 +351,7 @@ class EngineLimits(Spec):
     """From the smallest on; the last that a GPU is large enough for and that states a limit counts."""
 
 
-class Changed(Spec):
+class ReleaseDefaults(Spec):
     """Defaults that some of the releases have otherwise, by the names of their fields."""
 
     versions: str
@@ -381,7 +381,7 @@ class Engine(Spec):
     aliases: tuple[str, ...] = ()
     versions: str = ""
     """Which releases these figures stand for."""
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ReleaseDefaults, ...] = ()
     """What the limits and the memory of some of these releases are instead."""
     note: str = ""
     vendors: tuple[Vendor, ...] = ()

@@ -232,16 +232,16 @@ INDEX_SCALE_BYTES = 4
 """One 32-bit scale for an indexer's key in 8 bits."""
 
 
-class Scale(NamedTuple):
+class QuantizationScale(NamedTuple):
     """A factor that so many numbers in 8 bit share."""
 
     numbers: int
     bytes: int
 
 
-LATENT_SCALE = Scale(128, 4)
+LATENT_SCALE = QuantizationScale(128, 4)
 """Of DeepSeek-V3.2's latents."""
-ENTRY_SCALE = Scale(64, 1)
+ENTRY_SCALE = QuantizationScale(64, 1)
 """Of DeepSeek-V4's entries: 7 for 448 numbers, and a byte that fills the eighth place."""
 
 

@@ -15,8 +15,17 @@ from sim.catalogue.quantization import native_quantization, padded
 from sim.catalogue.value import Value
 from sim.claims.formulas import FORMULAS, formula_wrong
 from sim.jobs.load import load_job
-from sim.memory.weights import Layout, stage_weight_bytes
-from sim.scenario.claim import Arithmetic, Capacity, Catalogued, Cheapest, LedgerLine, Memory, Run, Weights
+from sim.memory.weights import ReplicaLayout, stage_weight_bytes
+from sim.scenario.claim import (
+    CapacityFigure,
+    CatalogueFigure,
+    CheapestFigure,
+    FormulaFigure,
+    LedgerFigure,
+    MemoryFigure,
+    SummaryFigure,
+    WeightsFigure,
+)
 from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import has_job, load, load_for_size
@@ -27,7 +36,7 @@ from sim.spec import Spec
 from sim.study.at_capacity import at_capacity
 from sim.study.capacity import capacities, why_no_capacity
 from sim.study.execution.cases import do_all, jobs_of, limits
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, half_width, mean
@@ -44,7 +53,7 @@ class NoFigure(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ClaimFigure:
     """A number; with replications also half of its 95 % interval."""
 
     value: float
@@ -60,7 +69,7 @@ class Figure:
         return self.value - half, self.value + half
 
 
-def combined(function: Callable[..., float], inputs: Sequence[Figure]) -> Figure:
+def combined(function: Callable[..., float], inputs: Sequence[ClaimFigure]) -> ClaimFigure:
     """*function* of the values of *inputs*.
 
     Where all inputs with noise have as many samples, the interval is that of the function over paired replications;
@@ -71,30 +80,30 @@ def combined(function: Callable[..., float], inputs: Sequence[Figure]) -> Figure
     noisy = [one for one in inputs if one.half_width is not None]
     counts = {len(one.samples) for one in noisy}
     if not noisy:
-        return Figure(result)
+        return ClaimFigure(result)
     if len(counts) == 1 and counts != {0}:
         [count] = counts
         columns = [one.samples if one.half_width is not None else (one.value,) * count for one in inputs]
         samples = tuple(float(function(*column)) for column in zip(*columns, strict=True))
-        return Figure(result, half_width(samples), samples)
+        return ClaimFigure(result, half_width(samples), samples)
     effects = []
     for place, one in enumerate(inputs):
         if one.half_width is not None:
             moved = [*values[:place], one.value + one.half_width, *values[place + 1 :]]
             effects.append(float(function(*moved)) - result)
-    return Figure(result, hypot(*effects))
+    return ClaimFigure(result, hypot(*effects))
 
 
 @dataclass(slots=True)
-class Asked:
+class ClaimContext:
     """One claim's file and what its figures share."""
 
     path: Path
     catalog: Catalog
     out: Path
     """Simulated cases are kept below; figures of the same simulation share it."""
-    cores: Cores
-    figures: dict[str, Figure] = field(default_factory=dict)
+    cores: ProcessPool
+    figures: dict[str, ClaimFigure] = field(default_factory=dict)
     """Those that are known already."""
     answers: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     """Searches that several figures ask about."""
@@ -126,28 +135,28 @@ class Asked:
 
 
 Kind = TypeVar("Kind", bound=Spec)
-_FINDERS: dict[type[Spec], Callable[[Any, Asked], Figure]] = {}
+_FINDERS: dict[type[Spec], Callable[[Any, ClaimContext], ClaimFigure]] = {}
 
 
 def finds(
     kind: type[Kind],
-) -> Callable[[Callable[[Kind, Asked], Figure]], Callable[[Kind, Asked], Figure]]:
+) -> Callable[[Callable[[Kind, ClaimContext], ClaimFigure]], Callable[[Kind, ClaimContext], ClaimFigure]]:
     """Registers a function of (specification, claim asked about) for figures of *kind*."""
 
-    def register(function: Callable[[Kind, Asked], Figure]) -> Callable[[Kind, Asked], Figure]:
+    def register(function: Callable[[Kind, ClaimContext], ClaimFigure]) -> Callable[[Kind, ClaimContext], ClaimFigure]:
         _FINDERS[kind] = function
         return function
 
     return register
 
 
-def find(spec: Spec, asked: Asked) -> Figure:
+def find(spec: Spec, asked: ClaimContext) -> ClaimFigure:
     """The figure that *spec* describes. Raises NoFigure, ScenarioErrors, UnknownId."""
     return _FINDERS[type(spec)](spec, asked)
 
 
-@finds(Arithmetic)
-def arithmetic(spec: Arithmetic, asked: Asked) -> Figure:
+@finds(FormulaFigure)
+def arithmetic(spec: FormulaFigure, asked: ClaimContext) -> ClaimFigure:
     """The formula's value, with an interval where a figure in it has one."""
     if wrong := formula_wrong(spec):
         raise NoFigure(wrong)
@@ -158,12 +167,12 @@ def arithmetic(spec: Arithmetic, asked: Asked) -> Figure:
     return combined(function, _inputs(spec.of, asked))
 
 
-def _inputs(given: Iterable[float | str], asked: Asked) -> list[Figure]:
-    return [asked.figures[one] if isinstance(one, str) else Figure(one) for one in given]
+def _inputs(given: Iterable[float | str], asked: ClaimContext) -> list[ClaimFigure]:
+    return [asked.figures[one] if isinstance(one, str) else ClaimFigure(one) for one in given]
 
 
-@finds(Catalogued)
-def catalogue(spec: Catalogued, asked: Asked) -> Figure:
+@finds(CatalogueFigure)
+def catalogue(spec: CatalogueFigure, asked: ClaimContext) -> ClaimFigure:
     """The value, in the unit that is asked for."""
     kind, _, name = spec.of.partition(" ")
     catalog = asked.catalog
@@ -182,13 +191,13 @@ def catalogue(spec: Catalogued, asked: Asked) -> Figure:
     if found is None:
         if spec.absent is None:
             raise NoFigure(f"the catalogue has no {spec.value} of {spec.of}")
-        return Figure(spec.absent)
+        return ClaimFigure(spec.absent)
     if not isinstance(found, int | float):
         raise NoFigure(f"{spec.value} of {spec.of} is no number")
-    return Figure(found / spec.per)
+    return ClaimFigure(found / spec.per)
 
 
-def _inside(found: Any, step: str, spec: Catalogued) -> Any:
+def _inside(found: Any, step: str, spec: CatalogueFigure) -> Any:
     if isinstance(found, dict) and step in found:
         return found[step]
     fields = getattr(type(found), "model_fields", {})
@@ -197,21 +206,21 @@ def _inside(found: Any, step: str, spec: Catalogued) -> Any:
     return getattr(found, step)
 
 
-@finds(Weights)
-def weights(spec: Weights, asked: Asked) -> Figure:
+@finds(WeightsFigure)
+def weights(spec: WeightsFigure, asked: ClaimContext) -> ClaimFigure:
     """On one GPU that holds them all: scales, embeddings and what stays at 16 bit included."""
     model = asked.catalog.model(spec.model)
     formats = asked.catalog.quantization
     quantization = native_quantization(formats(spec.quantization), model, formats)
     stored = padded(quantization, model)
-    return Figure(stage_weight_bytes(stored, quantization, matrices(stored), Layout(), 0) / spec.per)
+    return ClaimFigure(stage_weight_bytes(stored, quantization, matrices(stored), ReplicaLayout(), 0) / spec.per)
 
 
 FITS = "fits"
 """In place of a column: 1 where the job can be done, else 0."""
 
 
-def of_job(fleet: str, metric: str, asked: Asked, values: Mapping[str, Any]) -> Figure:
+def of_job(fleet: str, metric: str, asked: ClaimContext, values: Mapping[str, Any]) -> ClaimFigure:
     """One column for one fleet. Nothing is random, so it has no interval. Raises NoFigure."""
     key = ("job", repr(values))
     if key not in asked.answers:
@@ -224,20 +233,20 @@ def of_job(fleet: str, metric: str, asked: Asked, values: Mapping[str, Any]) -> 
         raise NoFigure(f"{fleet}: {len(found)} points of the sweep; set one")
     [row] = found
     if metric == FITS:
-        return Figure(float(row.ok))
+        return ClaimFigure(float(row.ok))
     if metric not in row.cells:
         raise NoFigure(f"summary.csv of a job has no column {metric!r}{did_you_mean(metric, row.cells)}")
     value = row.cells[metric]
     if not isinstance(value, int | float):
         raise NoFigure(f"{fleet}: {row.cells['reason'] or f'{metric} is empty'}")
-    return Figure(float(value))
+    return ClaimFigure(float(value))
 
 
 JOB_COLUMNS = {"fits": FITS, "reserved_gb": "peak_memory_gb"}
 
 
-@finds(Memory)
-def memory(spec: Memory, asked: Asked) -> Figure:
+@finds(MemoryFigure)
+def memory(spec: MemoryFigure, asked: ClaimContext) -> ClaimFigure:
     """Of the fleet's first pool."""
     if asked.has_job:
         return of_job(spec.fleet, JOB_COLUMNS.get(spec.value, spec.value), asked, spec.set)
@@ -245,19 +254,19 @@ def memory(spec: Memory, asked: Asked) -> Figure:
     plan = resolve(scenario, cases[0], asked.catalog)
     pool = plan.pools[0]
     if spec.value == "fits":
-        return Figure(float(not plan.infeasible))
+        return ClaimFigure(float(not plan.infeasible))
     if spec.value == "gpus":
-        return Figure(float(pool.gpus_per_replica))
+        return ClaimFigure(float(pool.gpus_per_replica))
     if plan.infeasible or pool.memory is None:
         raise NoFigure(f"{spec.fleet}: {plan.infeasible or 'no memory is computed'}")
     held = pool.memory
     if spec.value == "kv_tokens":
-        return Figure(held.kv_tokens)
+        return ClaimFigure(held.kv_tokens)
     parts = held.weights_bytes + held.activations_bytes + held.context_bytes + held.graphs_bytes + held.comms_bytes
-    return Figure((parts + held.kv_bytes) * held.gpus / GB)
+    return ClaimFigure((parts + held.kv_bytes) * held.gpus / GB)
 
 
-def simulated(fleet: str, values: Mapping[str, Any], asked: Asked) -> tuple[Scenario, list[StoredCase]]:
+def simulated(fleet: str, values: Mapping[str, Any], asked: ClaimContext) -> tuple[Scenario, list[StoredCase]]:
     """The scenario with *values* and the finished cases of *fleet*, one a replication. Raises NoFigure."""
     scenario, cases = asked.cases(fleet, values)
     jobs = jobs_of(scenario, cases, asked.catalog, asked.out)
@@ -265,8 +274,8 @@ def simulated(fleet: str, values: Mapping[str, Any], asked: Asked) -> tuple[Scen
     return scenario, [job.stored() for job in jobs]
 
 
-@finds(Run)
-def run(spec: Run, asked: Asked) -> Figure:
+@finds(SummaryFigure)
+def run(spec: SummaryFigure, asked: ClaimContext) -> ClaimFigure:
     """Over the scenario's replications; the same cases are simulated once for all figures."""
     if asked.has_job:
         return of_job(spec.fleet, spec.metric, asked, spec.set)
@@ -283,11 +292,11 @@ def run(spec: Run, asked: Asked) -> Figure:
     each = [summarize([case], (), level)[0].number(spec.metric) for case in stored]
     samples = tuple(one for one in each if one is not None)
     half = point.number(f"{spec.metric}_ci95") if len(samples) == len(stored) > 1 else None
-    return Figure(value, half, samples if half is not None and len(samples) >= LEAST_FOR_INTERVAL else ())
+    return ClaimFigure(value, half, samples if half is not None and len(samples) >= LEAST_FOR_INTERVAL else ())
 
 
-@finds(LedgerLine)
-def ledger(spec: LedgerLine, asked: Asked) -> Figure:
+@finds(LedgerFigure)
+def ledger(spec: LedgerFigure, asked: ClaimContext) -> ClaimFigure:
     """USD per hour of the window, mean over replications."""
     samples = []
     for case in simulated(spec.fleet, spec.set, asked)[1]:
@@ -300,11 +309,11 @@ def ledger(spec: LedgerLine, asked: Asked) -> Figure:
         usd = fsum(row["amount_usd"] for row in rows if row["component"] == spec.component)
         samples.append(usd / case.metrics["window_h"])
     half = half_width(samples)
-    return Figure(mean(samples), half, tuple(samples) if half is not None else ())
+    return ClaimFigure(mean(samples), half, tuple(samples) if half is not None else ())
 
 
-@finds(Capacity)
-def capacity(spec: Capacity, asked: Asked) -> Figure:
+@finds(CapacityFigure)
+def capacity(spec: CapacityFigure, asked: ClaimContext) -> ClaimFigure:
     """Over the scenario's replications, one search each."""
     scenario = asked.scenario(spec.set)
     if refusal := why_no_capacity(scenario):
@@ -320,15 +329,15 @@ def capacity(spec: Capacity, asked: Asked) -> Figure:
         raise NoFigure(f"{spec.fleet}: {found.reason}")
     if spec.metric == "load":
         samples = tuple(one.capacity for one in found.found)
-        return Figure(found.mean, found.half_width, samples if found.half_width is not None else ())
+        return ClaimFigure(found.mean, found.half_width, samples if found.half_width is not None else ())
     row = at_capacity(found, alone.slo).row(axis)
     if row.get(spec.metric) is None:
         raise NoFigure(f"capacity.csv has no {spec.metric!r}{did_you_mean(spec.metric, row)}")
-    return Figure(float(row[spec.metric]), row.get(f"{spec.metric}_ci95"))
+    return ClaimFigure(float(row[spec.metric]), row.get(f"{spec.metric}_ci95"))
 
 
-@finds(Cheapest)
-def cheapest(spec: Cheapest, asked: Asked) -> Figure:
+@finds(CheapestFigure)
+def cheapest(spec: CheapestFigure, asked: ClaimContext) -> ClaimFigure:
     """One search for all figures that ask about the same fleets."""
     key = ("size", repr(spec.set))
     if key not in asked.answers:
@@ -342,5 +351,5 @@ def cheapest(spec: Cheapest, asked: Asked) -> Figure:
         raise NoFigure(f"{text}; more are simulated with a larger size.front_up_to")
     best = min(met, key=lambda one: one.usd_per_h or 0.0)
     if spec.value == "gpus":
-        return Figure(best.gpus)
-    return Figure((best.usd_per_h or 0.0) * HOURS_PER_MONTH)
+        return ClaimFigure(best.gpus)
+    return ClaimFigure((best.usd_per_h or 0.0) * HOURS_PER_MONTH)

@@ -7,23 +7,23 @@ from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.jobs.load import load_job
-from sim.scenario.claim import Arithmetic, Catalogued, Claim, Weights, claim_complaints, fleet_complaints
+from sim.scenario.claim import CatalogueFigure, Claim, FormulaFigure, WeightsFigure, claim_complaints, fleet_complaints
 from sim.scenario.experiment import Name
-from sim.scenario.reading.errors import Complaint, InputError, ScenarioErrors, complaints, did_you_mean
+from sim.scenario.reading.errors import InputError, ScenarioErrors, ValidationIssue, complaints, did_you_mean
 from sim.scenario.reading.layers import Layers, read_layers
 from sim.scenario.reading.load import load_for_size, opening_comment
 from sim.scenario.reading.shipped import shipped_folder
 from sim.spec import Spec
 
 
-class Stated(Spec):
+class CatalogueClaim(Spec):
     """A file without fleets: a claim that the catalogue and arithmetic decide."""
 
     name: Name
     claim: Claim
 
 
-WITHOUT_FLEETS = (Catalogued, Arithmetic, Weights)
+WITHOUT_FLEETS = (CatalogueFigure, FormulaFigure, WeightsFigure)
 """Kinds of figures that are no fleet's."""
 
 
@@ -59,14 +59,14 @@ def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
     if "workload" in layers.data:
         found = load_for_size(path, catalog=catalog).claim
         if found is None:
-            raise ScenarioErrors([layers.error(Complaint(("claim",), "is missing"))])
+            raise ScenarioErrors([layers.error(ValidationIssue(("claim",), "is missing"))])
         return found, question
     if "job" in layers.data:
         return _of_job(path, layers, catalog), question
     try:
-        stated = Stated.model_validate(layers.data)
+        stated = CatalogueClaim.model_validate(layers.data)
     except ValidationError as error:
-        wrong = complaints(error, Stated, layers.data)
+        wrong = complaints(error, CatalogueClaim, layers.data)
         raise ScenarioErrors(map(layers.error, wrong)) from None
     wrong = [*claim_complaints(stated.claim), *_of_fleets(stated.claim)]
     if wrong:
@@ -78,14 +78,16 @@ def _of_job(path: Path, layers: Layers, catalog: Catalog) -> Claim:
     scenario = load_job(path, catalog=catalog)
     found = scenario.claim
     if found is None:
-        raise ScenarioErrors([layers.error(Complaint(("claim",), "is missing"))])
+        raise ScenarioErrors([layers.error(ValidationIssue(("claim",), "is missing"))])
     if wrong := [*claim_complaints(found), *fleet_complaints(found, scenario.fleets)]:
         raise ScenarioErrors(map(layers.error, wrong))
     return found
 
 
-def _of_fleets(claim: Claim) -> Iterable[Complaint]:
+def _of_fleets(claim: Claim) -> Iterable[ValidationIssue]:
     """Figures that need the fleets that this file lacks."""
     for name, spec in claim.figures.items():
         if not isinstance(spec, WITHOUT_FLEETS):
-            yield Complaint(("claim", "figures", name), f"{spec.kind}: needs a scenario, with a workload and fleets")
+            yield ValidationIssue(
+                ("claim", "figures", name), f"{spec.kind}: needs a scenario, with a workload and fleets"
+            )

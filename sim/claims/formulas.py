@@ -5,7 +5,7 @@ from inspect import signature
 from itertools import pairwise
 from math import prod
 
-from sim.scenario.claim import Arithmetic
+from sim.scenario.claim import FormulaFigure
 from sim.scenario.reading.errors import did_you_mean
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_DAY
 
@@ -22,7 +22,7 @@ def formula(function: Formula) -> Formula:
     return function
 
 
-def formula_wrong(spec: Arithmetic) -> str:
+def formula_wrong(spec: FormulaFigure) -> str:
     """Return why there is no such formula, or why it does not take these arguments; empty if it does."""
     if spec.formula not in FORMULAS:
         return f"there is no formula {spec.formula!r}{did_you_mean(spec.formula, FORMULAS)}"

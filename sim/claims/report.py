@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.answers.folder import begin_question, written_together
 from sim.catalogue.catalog import Catalog
-from sim.claims.figures import Figure
-from sim.claims.verdict import VERDICTS, Answer, Finding, Judged, check_claims
-from sim.deliver.folder import begin_question, written_together
+from sim.claims.figures import ClaimFigure
+from sim.claims.verdict import VERDICTS, ClaimVerdict, ConditionedPart, JudgedPart, check_claims
 from sim.language import ENGLISH, N_, _, ngettext, speaking
 from sim.report.page.template import render
-from sim.report.progress import Progress
+from sim.report.progress import CaseProgress
 from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import first_sentence, listing, plain
-from sim.scenario.claim import PLACEHOLDER, Part, Rule
+from sim.scenario.claim import PLACEHOLDER, ClaimPart, ClaimRule
 
 ARTICLES = {
     "000": N_("L40S, A10, A40, A100 and A6000 for inference"),
@@ -31,10 +31,10 @@ EXACT = 6
 """Digits of a limit, which a file states."""
 
 
-def filled(text: str, figures: dict[str, Figure]) -> str:
+def filled(text: str, figures: dict[str, ClaimFigure]) -> str:
     """*text* with its figures in place of `{name}`, by Python's format after a colon: `{price:.2f}`.
 
-    >>> filled("{cards:.0f} cards, {usd} USD", {"cards": Figure(4.2), "usd": Figure(1234.5)})
+    >>> filled("{cards:.0f} cards, {usd} USD", {"cards": ClaimFigure(4.2), "usd": ClaimFigure(1234.5)})
     '4 cards, 1,234 USD'
     """
 
@@ -45,12 +45,12 @@ def filled(text: str, figures: dict[str, Figure]) -> str:
     return " ".join(PLACEHOLDER.sub(put, text).split())
 
 
-def reason(answer: Answer) -> str:
+def reason(answer: ClaimVerdict) -> str:
     """Why the verdict is what it is."""
     return filled(answer.claim.reason, answer.figures)
 
 
-def notes(answer: Answer) -> list[str]:
+def notes(answer: ClaimVerdict) -> list[str]:
     """What the verdict rests on."""
     return [filled(note, answer.figures) for note in answer.claim.notes]
 
@@ -64,23 +64,23 @@ def shown(value: float | None, unit: str) -> str:
     return plain(value)
 
 
-def claimed(part: Part) -> str:
+def claimed(part: ClaimPart) -> str:
     """The article's number; empty where it names none."""
     return shown(part.claimed, part.unit)
 
 
-def computed(judged: Judged) -> str:
+def computed(judged: JudgedPart) -> str:
     """The figure, or the lowest and the highest of several conditions."""
     texts = [shown(one.figure.value, judged.part.unit) for one in ordered(judged)]
     return texts[0] if texts[0] == texts[-1] else _("{low} to {high}", low=texts[0], high=texts[-1])
 
 
-def ordered(judged: Judged) -> list[Finding]:
+def ordered(judged: JudgedPart) -> list[ConditionedPart]:
     """By figure."""
     return sorted(judged.findings, key=lambda one: one.figure.value)
 
 
-def interval(one: Finding, unit: str) -> str:
+def interval(one: ConditionedPart, unit: str) -> str:
     """The 95 % interval: `0.93 to 0.97`; empty where there is none."""
     if one.figure.half_width is None or unit == YES_NO:
         return ""
@@ -88,7 +88,7 @@ def interval(one: Finding, unit: str) -> str:
     return _("{low} to {high}", low=plain(low), high=plain(high))
 
 
-def rule(holds: Rule, unit: str) -> str:
+def rule(holds: ClaimRule, unit: str) -> str:
     """What the figure has to be."""
     if holds.within is not None:
         return _("within {within:g} %", within=100 * holds.within)
@@ -114,7 +114,7 @@ COUNTED = {
 """Verdict -> one of them and several."""
 
 
-def write_claims(folder: Path, answers: Sequence[Answer]) -> None:
+def write_claims(folder: Path, answers: Sequence[ClaimVerdict]) -> None:
     """All four files."""
     with speaking(ENGLISH):
         write_rows(folder / "claims.csv", claim_rows(answers), COLUMNS)
@@ -123,7 +123,7 @@ def write_claims(folder: Path, answers: Sequence[Answer]) -> None:
     (folder / "claims.html").write_text(rendered(PAGE, answers), encoding="utf-8")
 
 
-def claim_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def claim_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
     """One row per claim, with the figure of its first part: three digits, from lowest to highest over conditions."""
     return [
         {
@@ -139,7 +139,7 @@ def claim_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     ]
 
 
-def part_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def part_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
     """One row per part and condition, with full figures and intervals."""
     return [
         {
@@ -159,13 +159,13 @@ def part_rows(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     ]
 
 
-def tally(answers: Sequence[Answer]) -> str:
+def tally(answers: Sequence[ClaimVerdict]) -> str:
     """How many claims hold, and so on: `12 hold, 9 hold in part`."""
     counts = Counter(one.verdict for one in answers)
     return listing([ngettext(*COUNTED[name], counts[name]) for name in VERDICTS if counts[name]])
 
 
-def rendered(template: str, answers: Sequence[Answer]) -> str:
+def rendered(template: str, answers: Sequence[ClaimVerdict]) -> str:
     """The page or the chapter."""
     groups = []
     for article, subject in ARTICLES.items():
@@ -176,7 +176,7 @@ def rendered(template: str, answers: Sequence[Answer]) -> str:
     return render(template, tally=tally(answers), count=len(answers), index=index, groups=groups)
 
 
-def _claim(one: Answer) -> dict[str, Any]:
+def _claim(one: ClaimVerdict) -> dict[str, Any]:
     return {
         "id": one.id,
         "verdict": one.verdict,
@@ -191,7 +191,7 @@ def _claim(one: Answer) -> dict[str, Any]:
     }
 
 
-def _lines(judged: Judged) -> Iterator[dict[str, str]]:
+def _lines(judged: JudgedPart) -> Iterator[dict[str, str]]:
     part = judged.part
     for index, one in enumerate(judged.findings):
         yield {
@@ -206,7 +206,7 @@ def _lines(judged: Judged) -> Iterator[dict[str, str]]:
         }
 
 
-def terminal_table(answers: Sequence[Answer]) -> list[FittedTable | str]:
+def terminal_table(answers: Sequence[ClaimVerdict]) -> list[FittedTable | str]:
     """What the terminal prints: a table, the reasons, the tally."""
     rows = [
         [one.id, _(one.verdict), claimed(one.parts[0].part), computed(one.parts[0]), one.parts[0].part.unit]
@@ -225,14 +225,14 @@ def deliver_claims(
     quiet: bool,
     command: Sequence[str],
     force: bool = False,
-) -> list[Answer]:
+) -> list[ClaimVerdict]:
     """Checks the claims in *files* (id -> path) and leaves claims.csv, parts.csv, claims.html and claims.md in *out*.
 
     Raises ScenarioErrors, FolderRefused.
     """
     question = {"command": "claims", "values": {"claims": " ".join(files)}}
     told = begin_question(out, question, command, force)
-    with Progress(quiet, "checking", "claims") as progress:
+    with CaseProgress(quiet, "checking", "claims") as progress:
         answers = check_claims(files, catalog, workers, progress)
     with written_together(out, told | {"claims": len(answers)}, points=()) as folder:
         write_claims(folder, answers)

@@ -21,27 +21,27 @@ from typing import Literal
 from joblib import Parallel, delayed
 
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.claims.figures import Asked, Figure, NoFigure, find
+from sim.claims.figures import ClaimContext, ClaimFigure, NoFigure, find
 from sim.claims.files import read_claim
 from sim.claims.formulas import formula_wrong
 from sim.scenario.claim import (
-    Arithmetic,
-    Capacity,
-    Catalogued,
-    Cheapest,
+    CapacityFigure,
+    CatalogueFigure,
+    CheapestFigure,
     Claim,
+    ClaimPart,
+    ClaimRule,
     FigureSpec,
-    LedgerLine,
-    Memory,
-    Part,
-    Rule,
-    Run,
-    Weights,
+    FormulaFigure,
+    LedgerFigure,
+    MemoryFigure,
+    SummaryFigure,
+    WeightsFigure,
 )
-from sim.scenario.reading.errors import Complaint, ScenarioErrors, did_you_mean
+from sim.scenario.reading.errors import ScenarioErrors, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import read_layers
 from sim.study.capacity import why_no_capacity
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.metrics.columns import BY_NAME, is_column
 from sim.study.size.bounds import why_no_size
 
@@ -51,21 +51,21 @@ VERDICTS: tuple[Verdict, ...] = ("holds", "holds in part", "depends", "fails", "
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConditionedPart:
     """A part of a claim under one condition."""
 
     condition: str
     """Empty where the part has no conditions."""
-    figure: Figure
+    figure: ClaimFigure
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPart:
     """A part of a claim with its figures."""
 
-    part: Part
-    findings: tuple[Finding, ...]
+    part: ClaimPart
+    findings: tuple[ConditionedPart, ...]
 
     @property
     def status(self) -> Status:
@@ -79,20 +79,21 @@ def together(statuses: Iterable[Status]) -> Status:
     return found.pop() if len(found) == 1 else "depends"
 
 
-def judge(part: Part, figures: dict[str, Figure]) -> Judged:
+def judge(part: ClaimPart, figures: dict[str, ClaimFigure]) -> JudgedPart:
     """*part* on the figures of the claim."""
     findings = (
-        Finding(condition, figures[name], _status(part, figures[name])) for condition, name in part.named.items()
+        ConditionedPart(condition, figures[name], _status(part, figures[name]))
+        for condition, name in part.named.items()
     )
-    return Judged(part, tuple(findings))
+    return JudgedPart(part, tuple(findings))
 
 
-def _status(part: Part, figure: Figure) -> Status:
+def _status(part: ClaimPart, figure: ClaimFigure) -> Status:
     kept = [_keeps(part.holds, value, part.claimed) for value in (figure.value, *figure.ends)]
     return "holds" if all(kept) else "depends" if any(kept) else "fails"
 
 
-def _keeps(rule: Rule, value: float, claimed: float | None) -> bool:
+def _keeps(rule: ClaimRule, value: float, claimed: float | None) -> bool:
     if rule.within is not None:
         assert claimed  # the part's own check
         return abs(value / claimed - 1) <= rule.within
@@ -104,7 +105,7 @@ def _keeps(rule: Rule, value: float, claimed: float | None) -> bool:
     return value <= rule.at_most
 
 
-def verdict(parts: Sequence[Judged]) -> Verdict:
+def verdict(parts: Sequence[JudgedPart]) -> Verdict:
     """What *parts* come to."""
     statuses = {one.status for one in parts}
     if any(one.part.own_arithmetic and one.status == "fails" for one in parts):
@@ -114,12 +115,12 @@ def verdict(parts: Sequence[Judged]) -> Verdict:
     return "holds in part" if {"holds", "fails"} <= statuses else "depends"
 
 
-EFFORT = {Run: 1, LedgerLine: 1, Capacity: 8, Cheapest: 20}
+EFFORT = {SummaryFigure: 1, LedgerFigure: 1, CapacityFigure: 8, CheapestFigure: 20}
 """About how many simulations a figure takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimVerdict:
     """A claim with its verdict."""
 
     id: str
@@ -130,27 +131,27 @@ class Answer:
     question: str
     """The comment that opens the file."""
     claim: Claim
-    figures: dict[str, Figure]
+    figures: dict[str, ClaimFigure]
     verdict: Verdict
-    parts: tuple[Judged, ...]
+    parts: tuple[JudgedPart, ...]
 
 
-def answer(id: str, path: Path, catalog: Catalog) -> Answer:
+def answer(id: str, path: Path, catalog: Catalog) -> ClaimVerdict:
     """Checks the claim in the file *path*. Raises ScenarioErrors for mistakes in it."""
     claim, question = read_claim(path, catalog)
-    with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder, Cores(1) as cores:
-        asked = Asked(path, catalog, Path(folder), cores)
+    with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder, ProcessPool(1) as cores:
+        asked = ClaimContext(path, catalog, Path(folder), cores)
         for name in claim.order():
             try:
                 asked.figures[name] = find(claim.figures[name], asked)
             except (NoFigure, ValueError) as error:
                 if isinstance(error, ScenarioErrors):
                     raise
-                complaint = Complaint(("claim", "figures", name), str(error))
+                complaint = ValidationIssue(("claim", "figures", name), str(error))
                 raise ScenarioErrors([read_layers(path, []).error(complaint)]) from None
     figures = asked.figures
     parts = tuple(judge(part, figures) for part in claim.parts)
-    return Answer(
+    return ClaimVerdict(
         id,
         path.stem,
         digest_of(path),
@@ -169,41 +170,41 @@ def check(path: Path, catalog: Catalog) -> Claim:
     values of a figure that its scenario does not take.
     """
     claim, _ = read_claim(path, catalog)
-    wrong: list[Complaint] = []
-    with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder, Cores(1) as cores:
-        asked = Asked(path, catalog, Path(folder), cores)
+    wrong: list[ValidationIssue] = []
+    with tempfile.TemporaryDirectory(prefix="gpufleet-") as folder, ProcessPool(1) as cores:
+        asked = ClaimContext(path, catalog, Path(folder), cores)
         for name in claim.figures:
             place = ("claim", "figures", name)
             try:
                 _try(claim.figures[name], asked)
             except ScenarioErrors as error:
-                wrong += [Complaint((*place, "set"), f"{one.where}: {one.message}") for one in error.errors]
+                wrong += [ValidationIssue((*place, "set"), f"{one.where}: {one.message}") for one in error.errors]
             except (NoFigure, ValueError) as error:
-                wrong.append(Complaint(place, str(error)))
+                wrong.append(ValidationIssue(place, str(error)))
     if wrong:
         layers = read_layers(path, [])
         raise ScenarioErrors(layers.error(one) for one in wrong)
     return claim
 
 
-def _try(spec: FigureSpec, asked: Asked) -> None:
+def _try(spec: FigureSpec, asked: ClaimContext) -> None:
     """Raise what keeps the figure from being found, as far as no simulation is needed to know it."""
-    if isinstance(spec, Arithmetic):
+    if isinstance(spec, FormulaFigure):
         if told := formula_wrong(spec):
             raise NoFigure(told)
-    elif isinstance(spec, Catalogued | Weights | Memory):
+    elif isinstance(spec, CatalogueFigure | WeightsFigure | MemoryFigure):
         find(spec, asked)
-    elif isinstance(spec, Cheapest):
+    elif isinstance(spec, CheapestFigure):
         if told := why_no_size(asked.scenario(spec.set, with_fleets=False)):
             raise NoFigure(told)
     elif asked.has_job:
         find(spec, asked)  # computed without a simulation
-    elif isinstance(spec, Capacity):
+    elif isinstance(spec, CapacityFigure):
         if told := why_no_capacity(asked.scenario(spec.set)):
             raise NoFigure(told)
     else:
         asked.cases(spec.fleet, spec.set)
-        if isinstance(spec, Run) and not is_column(spec.metric):
+        if isinstance(spec, SummaryFigure) and not is_column(spec.metric):
             raise NoFigure(f"summary.csv has no column {spec.metric!r}{did_you_mean(spec.metric, BY_NAME)}")
 
 
@@ -221,7 +222,7 @@ def effort(path: Path, catalog: Catalog) -> float:
 Told = Callable[[int, int, int], None]
 
 
-def check_claims(files: Mapping[str, Path], catalog: Catalog, workers: int, progress: Told) -> list[Answer]:
+def check_claims(files: Mapping[str, Path], catalog: Catalog, workers: int, progress: Told) -> list[ClaimVerdict]:
     """The answer to every claim in *files* (id -> path), in that order; the result does not depend on *workers*.
 
     *progress* is called with (done, all, 0). Raises ScenarioErrors with the mistakes of all files.
@@ -235,14 +236,14 @@ def check_claims(files: Mapping[str, Path], catalog: Catalog, workers: int, prog
     if wrong:
         raise ScenarioErrors(wrong)
     longest_first = sorted(files, key=lambda name: -efforts[name])
-    done: dict[str, Answer] = {}
+    done: dict[str, ClaimVerdict] = {}
     for one in _answers({name: files[name] for name in longest_first}, catalog, workers):
         done[one.id] = one
         progress(len(done), len(files), 0)
     return [done[name] for name in files]
 
 
-def _answers(files: Mapping[str, Path], catalog: Catalog, workers: int) -> Iterator[Answer]:
+def _answers(files: Mapping[str, Path], catalog: Catalog, workers: int) -> Iterator[ClaimVerdict]:
     if workers == 1 or len(files) == 1:
         for name, path in files.items():
             yield answer(name, path, catalog)
@@ -251,7 +252,7 @@ def _answers(files: Mapping[str, Path], catalog: Catalog, workers: int) -> Itera
     yield from parallel(delayed(_in_worker)(name, path, catalog.root) for name, path in files.items())
 
 
-def _in_worker(name: str, path: Path, root: Path) -> Answer:
+def _in_worker(name: str, path: Path, root: Path) -> ClaimVerdict:
     return answer(name, path, _catalog(root))
 
 

@@ -43,8 +43,8 @@ def price(
 ) -> None:
     """Bill a finished run at other prices; nothing is simulated again."""
     with bad_input_told():
+        from sim.answers.folder import is_finished, owned
         from sim.catalogue.catalog import load_catalog
-        from sim.deliver.folder import is_finished, owned
         from sim.scenario.reading.load import has_job
         from sim.study.reprice import SCENARIO_FILE, load_repriced
 
@@ -58,7 +58,7 @@ def price(
         show_money_of(loaded)
         folder = usable(out or repriced_folder(run, loaded, sets))
 
-        from sim.deliver.run import futures_told, price_run
+        from sim.answers.run import futures_told, price_run
         from sim.report.json_document import as_json
         from sim.report.run.json_document import run_document
         from sim.report.run.terminal import headed, terminal_differences, terminal_table
@@ -100,8 +100,8 @@ def _price_work(
     format: str,
 ) -> None:
     """A job, or a queue of jobs, in place of a service: its answer takes a moment, so it is computed anew."""
-    from sim.deliver.folder import owned
-    from sim.deliver.jobs import run_work
+    from sim.answers.folder import owned
+    from sim.answers.jobs import run_work
     from sim.jobs.kinds import kind_of
     from sim.jobs.load import load_job
     from sim.report.json_document import as_json
@@ -128,8 +128,8 @@ def diff(
 ) -> None:
     """Compare two finished runs: changed inputs, and what they changed; nothing is simulated."""
     with bad_input_told():
+        from sim.answers.folder import is_finished
         from sim.catalogue.catalog import load_catalog
-        from sim.deliver.folder import is_finished
         from sim.report.diff import diff_document, diff_tables
         from sim.report.json_document import as_json
         from sim.study.diff import StoredRun, compare
@@ -162,7 +162,7 @@ def export(
 ) -> None:
     """Write a finished answer as a workbook or as billing rows; nothing is simulated."""
     with bad_input_told():
-        from sim.deliver.export import default_file, exported, why_no_export
+        from sim.answers.export import default_file, exported, why_no_export
 
         folder = Path(run)
         file = out or default_file(folder, format)

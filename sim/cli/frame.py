@@ -99,9 +99,9 @@ Kind = Annotated[
 @contextmanager
 def bad_input_told() -> Iterator[None]:
     """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    from sim.answers.folder import FolderBusy, FolderRefused
     from sim.benchdata.errors import BenchdataError
     from sim.catalogue.data_folder import CatalogError, UnknownId
-    from sim.deliver.folder import FolderBusy, FolderRefused
     from sim.scenario.reading.errors import ScenarioErrors
     from sim.yamlio import YamlError
 
@@ -160,7 +160,7 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
 
 def usable(folder: Path) -> Path:
     """*folder*, if results may go there."""
-    from sim.deliver.folder import why_not
+    from sim.answers.folder import why_not
 
     if refusal := why_not(folder):
         fail(f"--out {folder}: {refusal}")

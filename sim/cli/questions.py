@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 
+from sim.answers.questions import QUESTIONS, Question
 from sim.cli.frame import (
     Force,
     Format,
@@ -40,7 +41,6 @@ from sim.cli.frame import (
     usable,
 )
 from sim.cli.workplace import Address, Wait, workplace
-from sim.deliver.questions import QUESTIONS, Question
 from sim.language import ENGLISH, retold, speaking
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
@@ -128,7 +128,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandContext:
     """A command as it was typed: its scenario, read, and the folder for its answer, checked to be usable."""
 
     command: str
@@ -150,7 +150,7 @@ class Asked:
             self.refuse(*(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items()))
 
     def delivered(self, deliver: Callable[..., Any]) -> Any:
-        """Call *deliver*, a function of sim.deliver that simulates and writes the folder; return its result."""
+        """Call *deliver*, a function of sim.answers that simulates and writes the folder; return its result."""
         given = self.given
         with workplace(
             given["workers"], given["cluster"], given["wait"], self.folder, self.scenario, self.path
@@ -192,7 +192,7 @@ class Asked:
         return [*hostless_notes(self.scenario, self.catalog), *not_judged]
 
 
-Answer = Callable[[Asked], None]
+Answer = Callable[[CommandContext], None]
 Reader = Callable[..., Any]
 """Function of the scenario's path, the values of --set and, by name, catalogue, seed and replications."""
 
@@ -218,7 +218,7 @@ def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answ
     app.command()(typed)
 
 
-def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Asked:
+def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> CommandContext:
     from sim.catalogue.catalog import load_catalog
 
     path, catalog = scenario_file(given["scenario"]), load_catalog()
@@ -227,12 +227,12 @@ def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Asked
     show_money_of(scenario)
     named = numbers | ({"relative": narrowed(given["relative"])} if "relative" in given else {})
     folder = usable(given["out"] or default_folder(scenario, suffix, given["sets"], **named))
-    return Asked(name, path, scenario, catalog, folder, given)
+    return CommandContext(name, path, scenario, catalog, folder, given)
 
 
-def answered(question: Question, asked: Asked) -> None:
+def answered(question: Question, asked: CommandContext) -> None:
     """Answer the *question* as it was *asked*, and show the answer."""
-    from sim.deliver.answer import deliver
+    from sim.answers.answer import deliver
 
     scenario, relative = asked.scenario, asked.given.get("relative", RELATIVE)
     asked.refuse(*question.why_not(scenario))
@@ -257,9 +257,9 @@ def _read_run(path: Path, sets: Sequence[str], **options: Any) -> Any:
     return load(path, sets, **options)
 
 
-def run(asked: Asked) -> None:
+def run(asked: CommandContext) -> None:
     """Simulate a scenario and write tables, curves and a report."""
-    from sim.deliver.run import futures_told, run_scenario
+    from sim.answers.run import futures_told, run_scenario
     from sim.report.assumptions import price_age_note
     from sim.report.prediction_accuracy import extrapolated_note
     from sim.report.run.json_document import run_document
@@ -303,9 +303,9 @@ def run(asked: Asked) -> None:
         asked.refuse(*(f"fleets.{case.fleet}: {case.reason}" for case in cases))
 
 
-def _run_work(asked: Asked) -> None:
+def _run_work(asked: CommandContext) -> None:
     """Answer `run` for a training job or a queue of jobs."""
-    from sim.deliver.jobs import run_work
+    from sim.answers.jobs import run_work
     from sim.jobs.kinds import kind_of
 
     kind, rows = kind_of(asked.scenario), asked.delivered(run_work)

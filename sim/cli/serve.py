@@ -37,12 +37,12 @@ def serve(
         try:
             from sim.serve.http_server import CannotServe, opened
             from sim.serve.http_server import serve as serve_folder
-            from sim.serve.jobs import Limits
+            from sim.serve.jobs import JobLimits
         except ModuleNotFoundError:
             fail(MISSING)
         try:
             folder, shown = opened(target, workspace)
-            limits = Limits(run_hours) if run_gb is None else Limits(run_hours, run_gb)
+            limits = JobLimits(run_hours) if run_gb is None else JobLimits(run_hours, run_gb)
             serve_folder(folder, shown, host, port, not no_open, typer.echo, no_token, limits)
         except CannotServe as error:
             fail(str(error))

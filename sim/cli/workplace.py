@@ -46,7 +46,7 @@ def workplace(
 
     A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
     """
-    from sim.deliver.folder import owned
+    from sim.answers.folder import owned
 
     if cluster is not None:
         _refuse_files_elsewhere(scenario, file.absolute().parent)
@@ -65,7 +65,7 @@ def whole_or_nothing(folder: Path) -> Iterator[None]:
     """For a command that alone writes to *folder*, and leaves nothing there unless it comes to its end."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from sim.deliver.folder import owned
+    from sim.answers.folder import owned
 
     try:
         with owned(folder):
@@ -95,10 +95,10 @@ def _interrupt(*_: object) -> None:
 @contextmanager
 def _cores(workers: int | None) -> Iterator[Any]:
     from sim.study.execution.cases import WorkerLost
-    from sim.study.execution.cores import Cores
+    from sim.study.execution.cores import ProcessPool
 
     try:
-        with Cores(workers or os.cpu_count() or 1) as cores:
+        with ProcessPool(workers or os.cpu_count() or 1) as cores:
             yield cores
     except WorkerLost as error:
         fail(str(error), OTHER_FAILURE)

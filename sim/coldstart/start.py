@@ -1,7 +1,7 @@
 """The start of a replica: its stages by what is loaded, from where, and by which engine, and their durations.
 
-`ColdStart` has the keys of a scenario, `Figures` the sourced figures in data/coldstart.yaml; `start_of` computes
-the stages from both. A stage is a fixed time, or bytes over links that replicas that start at once share.
+`ColdStart` has the keys of a scenario, `ColdStartFigures` the sourced figures in data/coldstart.yaml; `start_of`
+computes the stages from both. A stage is a fixed time, or bytes over links that replicas that start at once share.
 """
 
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ Doing = Literal["provisioning", "booting", "loading"]
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class StartTransfer:
     """Bytes that a starting replica fetches."""
 
     size_bytes: float
@@ -81,7 +81,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StartStage:
     """One part of a start."""
 
     what: str
@@ -89,7 +89,7 @@ class Stage:
     doing: Doing
     seconds: float = 0.0
     """Fixed time [s]; it runs before the transfer, if there is one."""
-    transfer: Transfer | None = None
+    transfer: StartTransfer | None = None
 
     @property
     def alone_s(self) -> float:
@@ -97,9 +97,9 @@ class Stage:
         return self.seconds + (self.transfer.alone_s if self.transfer is not None else 0.0)
 
 
-def at_once(total_s: float) -> tuple[Stage, ...]:
+def at_once(total_s: float) -> tuple[StartStage, ...]:
     """A start of which nothing is known but its length [s]."""
-    return (Stage("start", "booting", total_s),)
+    return (StartStage("start", "booting", total_s),)
 
 
 class WeightSource(Spec):
@@ -140,7 +140,7 @@ class EngineStart(Spec):
     """From sleep, the weights apart; absent: the engine cannot sleep."""
 
 
-class Figures(Spec):
+class ColdStartFigures(Spec):
     """How fast replicas start."""
 
     weights: dict[str, WeightSource]
@@ -152,9 +152,9 @@ class Figures(Spec):
         return next((era for era in self.engines.values() if engine in era.engines), None)
 
 
-def load_figures(path: Path) -> Figures:
+def load_figures(path: Path) -> ColdStartFigures:
     """The figures in *path*. Raises pydantic's ValidationError."""
-    return Figures.model_validate(read(path).data)
+    return ColdStartFigures.model_validate(read(path).data)
 
 
 GB = 1e9
@@ -162,7 +162,7 @@ PEER = "peer_gpu"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class StartingReplica:
     """What a replica is, as far as its start goes."""
 
     engine: str
@@ -180,11 +180,11 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ReplicaStart:
     """The stages of a start, those of waking up, and the sourced figures that they rest on."""
 
-    stages: tuple[Stage, ...]
-    wake: tuple[Stage, ...] = ()
+    stages: tuple[StartStage, ...]
+    wake: tuple[StartStage, ...] = ()
     values: dict[str, Value] = field(default_factory=dict)
     told: bool = False
     """Whether the scenario describes the start."""
@@ -201,7 +201,7 @@ class StartUnknown(ValueError):
         return type(self), (self.key, str(self))
 
 
-def start_of(spec: ColdStart, replica: Loaded, figures: Figures) -> Start:
+def start_of(spec: ColdStart, replica: StartingReplica, figures: ColdStartFigures) -> ReplicaStart:
     """What *replica* goes through. Raises StartUnknown."""
     values: dict[str, Value] = {}
     era = figures.of_engine(replica.engine)
@@ -209,28 +209,28 @@ def start_of(spec: ColdStart, replica: Loaded, figures: Figures) -> Start:
         stages = at_once(spec.total_s)
     else:
         before, behind = _engine(spec, replica, era, values)
-        weights = Stage("weights", "loading", transfer=_weights(spec, replica, figures, values))
+        weights = StartStage("weights", "loading", transfer=_weights(spec, replica, figures, values))
         stages = (*_machine(spec, figures, values), *before, weights, *behind)
         stages = tuple(stage for stage in stages if stage.seconds or stage.transfer)
     wake = _wake(spec, replica, era, figures, values) if spec.sleep_level else ()
-    return Start(stages or at_once(0.0), wake, values, told=True)
+    return ReplicaStart(stages or at_once(0.0), wake, values, told=True)
 
 
-def _machine(spec: ColdStart, figures: Figures, values: dict[str, Value]) -> list[Stage]:
-    stages = [Stage("machine", "provisioning", spec.provisioning_s)]
+def _machine(spec: ColdStart, figures: ColdStartFigures, values: dict[str, Value]) -> list[StartStage]:
+    stages = [StartStage("machine", "provisioning", spec.provisioning_s)]
     if spec.image_gb:
         values["image.pull_bytes_per_s"] = rate = figures.image.bytes_per_s
-        transfer = Transfer(spec.image_gb * GB, "container image", True, rate.value, inf)
-        stages.append(Stage("container image", "booting", transfer=transfer))
+        transfer = StartTransfer(spec.image_gb * GB, "container image", True, rate.value, inf)
+        stages.append(StartStage("container image", "booting", transfer=transfer))
     return stages
 
 
 def _engine(
-    spec: ColdStart, replica: Loaded, era: EngineStart | None, values: dict[str, Value]
-) -> tuple[list[Stage], list[Stage]]:
+    spec: ColdStart, replica: StartingReplica, era: EngineStart | None, values: dict[str, Value]
+) -> tuple[list[StartStage], list[StartStage]]:
     """What the engine does before its weights are there, and behind."""
     if spec.engine_s is not None:
-        return [Stage("engine", "booting", spec.engine_s)], []
+        return [StartStage("engine", "booting", spec.engine_s)], []
     if era is None:
         text = f"nobody has measured how long {replica.engine} takes to start: give engine_s or total_s"
         raise StartUnknown("engine_s", text)
@@ -243,11 +243,13 @@ def _engine(
         if value is not None:
             cached = "cached_" if spec.cached and name == "compile" else ""
             values[f"engine.{cached}{name}_s_per_layer"] = value
-            behind.append(Stage(what, "booting", value.value * replica.layers))
-    return [Stage("engine", "booting", init.value)], behind
+            behind.append(StartStage(what, "booting", value.value * replica.layers))
+    return [StartStage("engine", "booting", init.value)], behind
 
 
-def _weights(spec: ColdStart, replica: Loaded, figures: Figures, values: dict[str, Value]) -> Transfer | None:
+def _weights(
+    spec: ColdStart, replica: StartingReplica, figures: ColdStartFigures, values: dict[str, Value]
+) -> StartTransfer | None:
     size_bytes = spec.weights_gb * GB if spec.weights_gb is not None else replica.weights_bytes
     if not size_bytes:
         raise StartUnknown(
@@ -259,7 +261,7 @@ def _weights(spec: ColdStart, replica: Loaded, figures: Figures, values: dict[st
     of_server = source.shared_by == "server"
     most_bytes_per_s = replica.lanes_bytes_per_s
     if spec.weights_gb_per_s is not None:
-        return Transfer(size_bytes, spec.weights_from, of_server, spec.weights_gb_per_s * GB, most_bytes_per_s)
+        return StartTransfer(size_bytes, spec.weights_from, of_server, spec.weights_gb_per_s * GB, most_bytes_per_s)
     place = f"weights.{spec.weights_from}"
     values[f"{place}.source_bytes_per_s"] = source.source_bytes_per_s
     if (each := source.bytes_per_s_per_gpu) is not None:
@@ -268,22 +270,26 @@ def _weights(spec: ColdStart, replica: Loaded, figures: Figures, values: dict[st
     if (each := source.bytes_per_s_per_replica) is not None:
         values[f"{place}.bytes_per_s_per_replica"] = each
         most_bytes_per_s = min(most_bytes_per_s, each.value)
-    return Transfer(size_bytes, spec.weights_from, of_server, source.source_bytes_per_s.value, most_bytes_per_s)
+    return StartTransfer(size_bytes, spec.weights_from, of_server, source.source_bytes_per_s.value, most_bytes_per_s)
 
 
-def _from_peer(spec: ColdStart, replica: Loaded, size_bytes: float, values: dict[str, Value]) -> Transfer:
+def _from_peer(spec: ColdStart, replica: StartingReplica, size_bytes: float, values: dict[str, Value]) -> StartTransfer:
     """Over the link into the server, which its replicas share."""
     rate_bytes_per_s = spec.weights_gb_per_s * GB if spec.weights_gb_per_s is not None else 0.0
     if not rate_bytes_per_s and replica.peer_link is not None:
         link = replica.peer_link
         values[f"link.{link.id}.rate_bytes_per_s"] = rate = link.measured_bytes_per_s or link.theoretical_bytes_per_s
         rate_bytes_per_s = rate.value
-    return Transfer(size_bytes, PEER, True, rate_bytes_per_s, inf)
+    return StartTransfer(size_bytes, PEER, True, rate_bytes_per_s, inf)
 
 
 def _wake(
-    spec: ColdStart, replica: Loaded, era: EngineStart | None, figures: Figures, values: dict[str, Value]
-) -> tuple[Stage, ...]:
+    spec: ColdStart,
+    replica: StartingReplica,
+    era: EngineStart | None,
+    figures: ColdStartFigures,
+    values: dict[str, Value],
+) -> tuple[StartStage, ...]:
     """From sleep to serving; engine and graphs are still there."""
     if era is None or era.wake_s is None:
         raise StartUnknown("sleep_level", f"{replica.engine} has no known way to sleep")
@@ -297,5 +303,5 @@ def _wake(
         link = replica.host_link
         values[f"link.{link.id}.rate_bytes_per_s"] = rate = link.measured_bytes_per_s or link.theoretical_bytes_per_s
         most = min(rate.value * replica.gpus, replica.lanes_bytes_per_s)
-        transfer = Transfer(size_bytes, "host memory", True, inf, most) if size_bytes else None
-    return (Stage("waking up", "loading", era.wake_s.value, transfer),)
+        transfer = StartTransfer(size_bytes, "host memory", True, inf, most) if size_bytes else None
+    return (StartStage("waking up", "loading", era.wake_s.value, transfer),)

@@ -8,10 +8,10 @@ of their life.
 from dataclasses import replace
 from typing import ClassVar
 
-from sim.cost.charge import FlatCharge, Paid, Stated
+from sim.cost.charge import FlatCharge, PaymentTime, StatedFigure
 from sim.cost.component import Owned, OwnerComponent, for_each
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Fraction
 
@@ -32,7 +32,7 @@ class NetworkStorage(OwnerComponent):
 def _share(charge: FlatCharge, fraction: float, finance: StraightLine | Annuity) -> FlatCharge:
     bought_usd = fraction * charge.once_usd
     each_usd = finance.usd_per_h(bought_usd / charge.units_per_h) if charge.units_per_h else 0.0
-    stated = Stated("operations.network_storage.fraction_of_hardware", fraction, "of the hardware's price")
+    stated = StatedFigure("operations.network_storage.fraction_of_hardware", fraction, "of the hardware's price")
     price = charge.price.derived(each_usd, charge.price.unit, stated)
     return replace(charge, component="network_storage", price=price, once_usd=bought_usd)
 
@@ -44,9 +44,9 @@ class SalesTax(OwnerComponent):
     """Tax over the purchase prices, those of replaced GPUs included; a resale does not bring it back."""
 
     @property
-    def stated(self) -> Stated:
+    def stated(self) -> StatedFigure:
         """The rate as the scenario has it."""
-        return Stated("operations.sales_tax.fraction_of_purchases", self.fraction_of_purchases, "of the price")
+        return StatedFigure("operations.sales_tax.fraction_of_purchases", self.fraction_of_purchases, "of the price")
 
     def charges(self, owned: Owned) -> list[FlatCharge]:
         """The tax on every purchase, spread over the life; `failures` carries that on replacements."""
@@ -68,17 +68,17 @@ class Deployment(OwnerComponent):
         """The work, spread over the life of the servers, a charge per pool. Raises CostError without a server."""
         return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
 
-    def _work(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
+    def _work(self, hardware: FleetHardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
         servers = countable_servers(hardware, "operations.deployment")
         once = self.usd_per_server.unit_price("server", "operations.deployment.usd_per_server")
         price = once.per("server-h", finance.sunk_usd_per_h(once.usd))
         return [
-            FlatCharge("deployment", pool.name, pool.server_id, part, price, Paid.AT_DELIVERY, part * once.usd)
+            FlatCharge("deployment", pool.name, pool.server_id, part, price, PaymentTime.AT_DELIVERY, part * once.usd)
             for pool, part in hardware.shared(servers)
         ]
 
 
-def countable_servers(hardware: Hardware, key: str) -> float:
+def countable_servers(hardware: FleetHardware, key: str) -> float:
     """How many servers a price per server applies to. Raises CostError where the pools name none."""
     if hardware.server is None:
         raise CostError(Problem(key, f"pool {hardware.pool_names} names no server to count"))
@@ -94,11 +94,11 @@ class Decommissioning(OwnerComponent):
         """The work, saved up over the life of the servers, a charge per pool. Raises CostError without a server."""
         return for_each(owned.fleet, lambda hardware: self._work(hardware, owned.finance))
 
-    def _work(self, hardware: Hardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
+    def _work(self, hardware: FleetHardware, finance: StraightLine | Annuity) -> list[FlatCharge]:
         servers = countable_servers(hardware, "operations.decommissioning")
         once = self.usd_per_server.unit_price("server", "operations.decommissioning.usd_per_server")
         price = once.per("server-h", finance.end_usd_per_h(once.usd))
         return [
-            FlatCharge("decommissioning", pool.name, pool.server_id, part, price, Paid.AT_END, part * once.usd)
+            FlatCharge("decommissioning", pool.name, pool.server_id, part, price, PaymentTime.AT_END, part * once.usd)
             for pool, part in hardware.shared(servers)
         ]

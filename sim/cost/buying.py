@@ -11,13 +11,13 @@ from pydantic import Field
 
 from sim.cost.charge import FlatCharge, purchase
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.hardware import Hardware
-from sim.cost.metering import Unused
+from sim.cost.hardware import FleetHardware
+from sim.cost.metering import IdleShare
 from sim.cost.prices import CostError, PriceBook, Problem, Quotes
 from sim.spec import Spec
 
 
-def gpu_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+def gpu_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
     """The GPUs that *hardware* needs beyond those in its servers' price, a charge per pool. Raises CostError."""
     included = 0
     if hardware.server is not None:
@@ -35,13 +35,13 @@ def gpu_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | Ann
     ]
 
 
-def server_capital(hardware: Hardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+def server_capital(hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
     """The servers of *hardware*, a charge per pool; none where the pools name no server. Raises CostError."""
     if hardware.server is None:
         return []
     price, included = book.server_purchase(hardware.server.id, hardware.gpu)
     per_h = price.per("server-h", finance.usd_per_h(price.usd))
-    unused = Unused.of(hardware.gpus, included * hardware.servers)
+    unused = IdleShare.of(hardware.gpus, included * hardware.servers)
     return [
         purchase("server_capital", pool.name, pool.server_id, servers, per_h, price.usd, unused)
         for pool, servers in hardware.shared(hardware.servers)
@@ -57,7 +57,9 @@ class Buy(Spec):
     share: bool = False
     """Pay only for the slots that are used: somebody else fills the rest of the server."""
 
-    def charges(self, fleet: Sequence[Hardware], book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+    def charges(
+        self, fleet: Sequence[FleetHardware], book: PriceBook, finance: StraightLine | Annuity
+    ) -> list[FlatCharge]:
         """Capital of *fleet*, a charge per pool and component. Raises CostError with every price that is missing."""
         result: list[FlatCharge] = []
         problems: dict[Problem, None] = {}

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, model_validator
 
 from sim.catalogue.market import Grid
-from sim.cost.charge import Stated
-from sim.cost.clock import MIDNIGHT, Clock
+from sim.cost.charge import StatedFigure
+from sim.cost.clock import MIDNIGHT, SiteClock
 from sim.cost.prices import CostError, Problem
 from sim.records import Interval
 from sim.spec import NonNegative, Positive, Spec
@@ -64,7 +64,7 @@ class Carbon(Spec):
         return self
 
     def plan(
-        self, gpus: Mapping[str, float], servers: float, pue: float, clock: Clock, grid: Grid | None = None
+        self, gpus: Mapping[str, float], servers: float, pue: float, clock: SiteClock, grid: Grid | None = None
     ) -> "CarbonPlan":
         """For *gpus* by id in *servers*, at a site with *pue*; *clock* shows its local time. Raises CostError.
 
@@ -83,16 +83,16 @@ class Carbon(Spec):
             kg_per_h = made_kg / (self.embodied.life_years * HOURS_PER_YEAR)
         return CarbonPlan(by_hour, pue, kg_per_h, clock, tuple(self._stated(gpus)), notes, grid)
 
-    def _stated(self, gpus: Mapping[str, float]) -> Iterator[Stated]:
+    def _stated(self, gpus: Mapping[str, float]) -> Iterator[StatedFigure]:
         if (by_hour := self.grid_g_per_kwh) is not None:
             unit = "g CO2e/kWh" if len(by_hour) == 1 else "mean g CO2e/kWh"
-            yield Stated("carbon.grid_g_per_kwh", sum(by_hour) / len(by_hour), unit)
+            yield StatedFigure("carbon.grid_g_per_kwh", sum(by_hour) / len(by_hour), unit)
         if self.embodied is not None:
             for gpu in gpus:
                 key = f"gpu_kg.{gpu}" if isinstance(self.embodied.gpu_kg, dict) else "gpu_kg"
-                yield Stated(f"carbon.embodied.{key}", _gpu_kg(self.embodied, gpu), "kg CO2e/GPU")
-            yield Stated("carbon.embodied.server_kg", self.embodied.server_kg, "kg CO2e/server")
-            yield Stated("carbon.embodied.life_years", self.embodied.life_years, "years")
+                yield StatedFigure(f"carbon.embodied.{key}", _gpu_kg(self.embodied, gpu), "kg CO2e/GPU")
+            yield StatedFigure("carbon.embodied.server_kg", self.embodied.server_kg, "kg CO2e/server")
+            yield StatedFigure("carbon.embodied.life_years", self.embodied.life_years, "years")
 
 
 def _gpu_kg(embodied: Embodied, gpu: str) -> float:
@@ -111,9 +111,9 @@ class CarbonPlan:
     pue: float
     """Energy of the site over that of the servers."""
     embodied_kg_per_h: float
-    clock: Clock = MIDNIGHT
+    clock: SiteClock = MIDNIGHT
     """Whose hours the 24 values of the grid follow."""
-    stated: tuple[Stated, ...] = ()
+    stated: tuple[StatedFigure, ...] = ()
     """The scenario's figures."""
     notes: tuple[str, ...] = ()
     """What a reader must know: sentences for the report."""

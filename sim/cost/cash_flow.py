@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import fsum
 
-from sim.cost.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.charge import Charge, MarketPrice, PaymentTime, amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.cost.time_value import Horizon
 
 Lines = Mapping[str, float]
@@ -15,7 +15,7 @@ Lines = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Flows:
+class CashFlows:
     """Cash flows of a fleet at constant load, at the prices of today."""
 
     booked_usd_per_h: Lines = field(default_factory=dict)
@@ -90,16 +90,16 @@ def _levelised(
     return usd_per_h + fsum(usd * (factors[name] - 1) for name, usd in monthly.items())
 
 
-def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
+def flows_of(costs: CostPlan, window: MeteredWindow, copies: int = 1) -> CashFlows:
     """The bill *costs* of *copies* of a fleet, each of which did what *window* metered. *costs* are of all copies."""
     booked = [(charge, _usd_per_h(charge, window, copies)) for charge in costs.charges]
-    rent = _following(booked, Follows.RENT)
-    hardware = _following(booked, Follows.HARDWARE, Follows.MACHINES)
-    return Flows(
+    rent = _following(booked, MarketPrice.RENT)
+    hardware = _following(booked, MarketPrice.HARDWARE, MarketPrice.MACHINES)
+    return CashFlows(
         booked_usd_per_h=_by_component((charge, usd) for charge, usd in booked),
-        delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_DELIVERY),
+        delivery_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_DELIVERY),
         monthly_usd_per_h=_by_component((charge, usd) for charge, usd in booked if charge.paid.monthly),
-        end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is Paid.AT_END),
+        end_usd=_by_component((one, one.once_usd) for one in costs.charges if one.paid is PaymentTime.AT_END),
         held_months={charge.component: charge.held_months for charge in costs.charges if charge.paid.monthly},
         resold_usd=fsum(charge.once_usd for charge in costs.charges if charge.resold),
         rent_usd_per_h=fsum(usd for _, usd in rent),
@@ -109,26 +109,26 @@ def flows_of(costs: CostPlan, window: Window, copies: int = 1) -> Flows:
     )
 
 
-def _following(booked: Iterable[tuple[Charge, float]], *prices: Follows) -> list[tuple[Charge, float]]:
+def _following(booked: Iterable[tuple[Charge, float]], *prices: MarketPrice) -> list[tuple[Charge, float]]:
     """Return the part of each charge that is proportional to one of the market *prices*."""
     return [(charge, usd * charge.follows_share) for charge, usd in booked if charge.follows in prices]
 
 
-def mean_flows(weighted: Sequence[tuple[Flows, float]]) -> Flows:
+def mean_flows(weighted: Sequence[tuple[CashFlows, float]]) -> CashFlows:
     """The mean of flows with their weights, line by line."""
     total = fsum(weight for _, weight in weighted)
     found: dict[str, float | dict[str, float]] = {}
-    for one in fields(Flows):
+    for one in fields(CashFlows):
         values = [(getattr(flows, one.name), weight / total) for flows, weight in weighted]
         if isinstance(values[0][0], Mapping):
             names = dict.fromkeys(name for lines, _ in values for name in lines)
             found[one.name] = {name: fsum(part * lines.get(name, 0.0) for lines, part in values) for name in names}
         else:
             found[one.name] = fsum(part * value for value, part in values)
-    return Flows(**found)  # type: ignore[arg-type]
+    return CashFlows(**found)  # type: ignore[arg-type]
 
 
-def with_peak(mean: Flows, peak: Flows, costs: CostPlan) -> Flows:
+def with_peak(mean: CashFlows, peak: CashFlows, costs: CostPlan) -> CashFlows:
     """*mean* of the hours of a year with the charges for a month's peak as they are in its busiest hours, *peak*."""
     names = {charge.component for charge in costs.charges if charge.by_peak}
     booked, monthly = (
@@ -141,7 +141,7 @@ def with_peak(mean: Flows, peak: Flows, costs: CostPlan) -> Flows:
     return replace(mean, booked_usd_per_h=booked, monthly_usd_per_h=monthly)
 
 
-def _usd_per_h(charge: Charge, window: Window, copies: int) -> float:
+def _usd_per_h(charge: Charge, window: MeteredWindow, copies: int) -> float:
     """Charges by the clock are those of all copies already."""
     return amount_usd(charge, window) / window.hours * (1 if charge.paid.by_the_clock else copies)
 

@@ -11,11 +11,11 @@ from math import fsum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from sim.catalogue.value import Value
-from sim.cost.metering import ALL_USED, ByPhase, Unused, Window, gpu_s_by_phase
+from sim.cost.metering import ALL_USED, ByPhase, IdleShare, MeteredWindow, gpu_s_by_phase
 from sim.records import Interval
 
 
-class Paid(Enum):
+class PaymentTime(Enum):
     """Time of payment of a charge. The ledger books every charge by the hour; a cash flow does not."""
 
     AT_DELIVERY = "at delivery"
@@ -32,15 +32,15 @@ class Paid(Enum):
     @property
     def by_the_clock(self) -> bool:
         """Whether the amount per hour is the same whatever is served."""
-        return self not in (Paid.SWITCHED_ON, Paid.METERED)
+        return self not in (PaymentTime.SWITCHED_ON, PaymentTime.METERED)
 
     @property
     def monthly(self) -> bool:
         """Whether the charge is paid month by month, as operating cost."""
-        return self not in (Paid.AT_DELIVERY, Paid.AT_END)
+        return self not in (PaymentTime.AT_DELIVERY, PaymentTime.AT_END)
 
 
-class Follows(Enum):
+class MarketPrice(Enum):
     """The market price that a charge follows."""
 
     NOTHING = "nothing"
@@ -52,7 +52,7 @@ class Follows(Enum):
     """The rent when the contract was signed."""
 
 
-class Stated(NamedTuple):
+class StatedFigure(NamedTuple):
     """Figure of the scenario that a price is computed from."""
 
     path: str
@@ -76,15 +76,15 @@ class UnitPrice:
     """`item/offer` where the price is the catalogue's."""
     value: Value | None = None
     """The catalogue's value, None where the scenario states the price."""
-    stated: tuple["Stated", ...] = ()
+    stated: tuple["StatedFigure", ...] = ()
     """The scenario's figures that it was computed from."""
 
-    def derived(self, usd: float, unit: str, *stated: "Stated") -> "UnitPrice":
+    def derived(self, usd: float, unit: str, *stated: "StatedFigure") -> "UnitPrice":
         """Return a price computed from this one and the scenario's figures *stated*; the first is its source."""
         source = f"scenario: {stated[0].path}"
         return replace(self, usd=usd, unit=unit, source=source, stated=(*stated, *self.stated))
 
-    def discounted(self, discount: "Stated") -> "UnitPrice":
+    def discounted(self, discount: "StatedFigure") -> "UnitPrice":
         """Return this price lowered by the fraction *discount*, with the same origin."""
         return replace(self, usd=self.usd * (1 - discount.value), stated=(discount, *self.stated))
 
@@ -116,7 +116,7 @@ class Charge(Protocol):
         """Price of one unit of the quantity."""
 
     @property
-    def paid(self) -> Paid:
+    def paid(self) -> PaymentTime:
         """Time of payment."""
 
     @property
@@ -128,7 +128,7 @@ class Charge(Protocol):
         """Whether the payment at delivery buys hardware that is sold again at the end of its life."""
 
     @property
-    def follows(self) -> Follows:
+    def follows(self) -> MarketPrice:
         """Market price that the charge follows."""
 
     @property
@@ -140,7 +140,7 @@ class Charge(Protocol):
         """Months for which the price is agreed: the term of a commitment; 0 where every month has its own price."""
 
     @property
-    def unused(self) -> Unused:
+    def unused(self) -> IdleShare:
         """Share of the charge that pays for hardware no replica can use."""
 
     @property
@@ -150,7 +150,7 @@ class Charge(Protocol):
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """Return the metered quantity of one interval of the pool; None where the charge does not apply to it."""
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """Return the billed units in *window*, over which `by_phase` sums to *followed*."""
 
     def least_usd_per_h(self, least_kw: float) -> float:
@@ -166,7 +166,7 @@ class Charge(Protocol):
         """Return the charge in *pool* for *part* times as much hardware, where it is paid for hardware."""
 
 
-def amount_usd(charge: Charge, window: Window) -> float:
+def amount_usd(charge: Charge, window: MeteredWindow) -> float:
     """Return the amount of *charge* in *window* [USD]."""
     inside = window.intervals.get(charge.pool, ())
     followed = fsum(part for interval in inside for part in charge.by_phase(interval) or ())
@@ -180,10 +180,10 @@ def purchase(
     units: float,
     price: UnitPrice,
     usd: float,
-    unused: Unused = ALL_USED,
+    unused: IdleShare = ALL_USED,
 ) -> "FlatCharge":
     """Return the charge for *units* of hardware at *usd* each, paid at delivery and resold; *price* recovers it."""
-    once = (Paid.AT_DELIVERY, units * usd, True, Follows.HARDWARE)
+    once = (PaymentTime.AT_DELIVERY, units * usd, True, MarketPrice.HARDWARE)
     return FlatCharge(component, pool, server, units, price, *once, unused=unused)
 
 
@@ -197,13 +197,13 @@ class FlatCharge:
     units_per_h: float
     """Units of `price` that an hour takes, for example 8 GPU-hours."""
     price: UnitPrice
-    paid: Paid = Paid.IN_SERVICE
+    paid: PaymentTime = PaymentTime.IN_SERVICE
     once_usd: float = 0.0
     resold: bool = False
-    follows: Follows = Follows.NOTHING
+    follows: MarketPrice = MarketPrice.NOTHING
     follows_share: float = 1.0
     held_months: float = 0.0
-    unused: Unused = ALL_USED
+    unused: IdleShare = ALL_USED
 
     by_peak: ClassVar[bool] = False
 
@@ -211,7 +211,7 @@ class FlatCharge:
         """Return the GPU-seconds of *interval* by phase, the unused share apart."""
         return gpu_s_by_phase(interval).without_use(self.unused)
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """Return the units of the whole window: a window is a sample of a flat load, so the charge is a rate."""
         return self.units_per_h * window.hours
 
@@ -233,13 +233,13 @@ class Metered:
 
     __slots__ = ()
 
-    paid: ClassVar[Paid] = Paid.METERED
+    paid: ClassVar[PaymentTime] = PaymentTime.METERED
     once_usd: ClassVar[float] = 0.0
     resold: ClassVar[bool] = False
-    follows: ClassVar[Follows] = Follows.NOTHING
+    follows: ClassVar[MarketPrice] = MarketPrice.NOTHING
     follows_share: ClassVar[float] = 1.0
     held_months: ClassVar[float] = 0.0
-    unused: Unused = ALL_USED
+    unused: IdleShare = ALL_USED
     by_peak: ClassVar[bool] = False
 
     def least_usd_per_h(self, least_kw: float) -> float:

@@ -57,10 +57,10 @@ class ClockError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class SiteClock:
     """What a clock at the site shows.
 
-    >>> Clock.of(datetime(2026, 3, 29, 1, 30), "Europe/Berlin").at(3600.0).isoformat()
+    >>> SiteClock.of(datetime(2026, 3, 29, 1, 30), "Europe/Berlin").at(3600.0).isoformat()
     '2026-03-29T03:30:00+02:00'
     """
 
@@ -70,7 +70,7 @@ class Clock:
     """Name of the zone: the same moment on the clocks of two zones is not the same clock."""
 
     @classmethod
-    def of(cls, starts_at: datetime, timezone: str | None) -> "Clock":
+    def of(cls, starts_at: datetime, timezone: str | None) -> "SiteClock":
         """*starts_at* on a clock in *timezone*; an offset in it says which moment is meant, without one it is local.
 
         Without a *timezone* its offset is kept all year. Raises ClockError where summer time skips or repeats it.
@@ -171,5 +171,5 @@ def _lengths(midnight: datetime, after: datetime, zone: tzinfo | None) -> tuple[
     return tuple(count / 60 for count in minutes)
 
 
-MIDNIGHT = Clock(datetime(2001, 1, 1))
+MIDNIGHT = SiteClock(datetime(2001, 1, 1))
 """Of a simulation that does not say when it begins."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from sim.cost.charge import Charge, FlatCharge, Stated
+from sim.cost.charge import Charge, FlatCharge, StatedFigure
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, PriceBook, Problem, collect
 from sim.spec import Spec
 
@@ -23,12 +23,12 @@ Priced = TypeVar("Priced", bound=Charge)
 class Owned:
     """A bought fleet, as far as its bill has come."""
 
-    fleet: Sequence[Hardware]
+    fleet: Sequence[FleetHardware]
     purchases: list[FlatCharge]
     """Servers, GPUs, and what components before the present one have bought."""
     book: PriceBook
     finance: StraightLine | Annuity
-    sales_tax: Stated | None = None
+    sales_tax: StatedFigure | None = None
     """Rate of the sales tax on what is bought; None: there is none."""
 
 
@@ -47,11 +47,11 @@ class UserComponent(Spec):
     """A component that whoever uses the hardware pays, an owner or a tenant."""
 
     @abstractmethod
-    def charges(self, fleet: Sequence[Hardware]) -> Sequence[Charge]:
+    def charges(self, fleet: Sequence[FleetHardware]) -> Sequence[Charge]:
         """The component's charges for *fleet*. Raises CostError with every price or term that is missing."""
 
 
-def for_each(fleet: Sequence[Hardware], price: Callable[[Hardware], Sequence[Priced]]) -> list[Priced]:
+def for_each(fleet: Sequence[FleetHardware], price: Callable[[FleetHardware], Sequence[Priced]]) -> list[Priced]:
     """The charges that *price* gives for each hardware of *fleet*. Raises CostError with the problems of all."""
     problems: list[Problem] = []
     found = [charge for hardware in fleet for charge in collect(problems, partial(price, hardware))]

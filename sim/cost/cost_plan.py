@@ -13,10 +13,10 @@ from pydantic import Field
 from sim.catalogue.market import USD, PriceList
 from sim.catalogue.value import Value
 from sim.cost.buying import Buy
-from sim.cost.charge import Charge, Paid, UnitPrice
-from sim.cost.clock import Clock
+from sim.cost.charge import Charge, PaymentTime, UnitPrice
+from sim.cost.clock import SiteClock
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.hardware import Hardware, PoolFacts, group_hardware
+from sim.cost.hardware import FleetHardware, PoolFacts, group_hardware
 from sim.cost.operations import Operations, in_words, left_out
 from sim.cost.prices import CostError, PriceBook, Problem, collect, foreign, no_rate, quote_source, rated
 from sim.cost.rental import Billing, Rent
@@ -48,7 +48,7 @@ class CostPlan:
     @property
     def capex_usd(self) -> float:
         """Purchase money up front; 0 when renting."""
-        return sum(charge.once_usd for charge in self.charges if charge.paid is Paid.AT_DELIVERY)
+        return sum(charge.once_usd for charge in self.charges if charge.paid is PaymentTime.AT_DELIVERY)
 
     @property
     def by_peak(self) -> bool:
@@ -75,10 +75,10 @@ def resolve_costs(
     finance: StraightLine | Annuity | None,
     pools: Sequence[PoolFacts],
     prices: Callable[[str], PriceList | None],
-    clock: Clock | None = None,
+    clock: SiteClock | None = None,
     operations: Operations | None = None,
     api: Api | None = None,
-    beside: Sequence[Hardware] = (),
+    beside: Sequence[FleetHardware] = (),
     copies: int = 1,
 ) -> CostPlan:
     """Price the hardware of *copies* times *pools*; *prices* gives the catalogue's price list of an item;
@@ -151,7 +151,7 @@ def _currency(finance: StraightLine | Annuity | None) -> tuple[str, float]:
 
 def _capital(
     cost: Buy,
-    fleet: Sequence[Hardware],
+    fleet: Sequence[FleetHardware],
     book: PriceBook,
     finance: StraightLine | Annuity,
     operations: Operations | None,
@@ -185,7 +185,7 @@ def _rent_notes(cost: Rent) -> Iterator[str]:
         )
 
 
-def _gpus_alone(fleet: Sequence[Hardware]) -> Iterator[str]:
+def _gpus_alone(fleet: Sequence[FleetHardware]) -> Iterator[str]:
     for hardware in fleet:
         if hardware.server is None:
             yield f"Pool {hardware.pool_names} names no server: its power, energy and CO2e are those of its GPUs alone."
@@ -196,7 +196,7 @@ def _landlords_notes(operations: Operations | None) -> Iterator[str]:
         yield f"Paid by the landlord: {in_words(given)}."
 
 
-def _server_notes(fleet: Sequence[Hardware], share: bool) -> Iterator[str]:
+def _server_notes(fleet: Sequence[FleetHardware], share: bool) -> Iterator[str]:
     for hardware in fleet:
         if hardware.server is None:
             yield f"Pool {hardware.pool_names} names no server: its GPUs are charged without one."
@@ -225,7 +225,7 @@ def _finance_notes(finance: StraightLine | Annuity) -> Iterator[str]:
         yield f"After {finance.life_years:g} years the hardware is sold for {finance.resale_fraction:.0%} of its price."
 
 
-Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[Hardware]], CostPlan]
+Priced = Callable[[Cost | None, Sequence[PoolFacts], Sequence[FleetHardware]], CostPlan]
 """(how pools are paid for, the pools, the fleet's other machines at the site) -> their bill."""
 
 

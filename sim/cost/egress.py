@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.cost.charge import Metered, Stated, UnitPrice
+from sim.cost.charge import Metered, StatedFigure, UnitPrice
 from sim.cost.component import UserComponent
-from sim.cost.hardware import Hardware, PoolFacts
-from sim.cost.metering import ByPhase, Window
+from sim.cost.hardware import FleetHardware, PoolFacts
+from sim.cost.metering import ByPhase, MeteredWindow
 from sim.cost.prices import Price
 from sim.records import Interval
 from sim.spec import NonNegative
@@ -21,12 +21,12 @@ class Egress(UserComponent):
     bytes_per_output_token: NonNegative
     """On the wire: 4 to 5 of plain English, some 200 when every token is streamed in a JSON event of its own."""
 
-    def charges(self, fleet: Sequence[Hardware]) -> "list[EgressCharge]":
+    def charges(self, fleet: Sequence[FleetHardware]) -> "list[EgressCharge]":
         """What the answers of each pool of *fleet* cost to send."""
         return [self._charge(pool) for hardware in fleet for pool in hardware.pools]
 
     def _charge(self, pool: PoolFacts) -> "EgressCharge":
-        sent = Stated("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes")
+        sent = StatedFigure("operations.egress.bytes_per_output_token", self.bytes_per_output_token, "bytes")
         price = self.usd_per_gb.unit_price("GB", "operations.egress.usd_per_gb", "GB", sent)
         return EgressCharge(pool.name, pool.server_id, self.bytes_per_output_token, price)
 
@@ -45,6 +45,6 @@ class EgressCharge(Metered):
         """Data sent [GB]."""
         return ByPhase(0.0, interval.output_tokens * self.bytes_per_output_token / GB, 0.0, 0.0)
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """What was sent [GB]."""
         return followed

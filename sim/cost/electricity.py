@@ -19,8 +19,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from sim.cost.charge import Metered, UnitPrice
-from sim.cost.clock import Clock
-from sim.cost.metering import ByPhase, Window, wall_j_by_phase
+from sim.cost.clock import SiteClock
+from sim.cost.metering import ByPhase, MeteredWindow, wall_j_by_phase
 from sim.cost.prices import HourlyPrices, StatedPrice
 from sim.records import Interval
 from sim.spec import Count, Positive, Spec
@@ -85,7 +85,9 @@ class Tariff(Week):
         """Price at the local time *at*."""
         return self._week(at.month)[0].of_day(self._weekday(at.date()))[0][at.hour].usd
 
-    def mean_usd_per_kwh(self, clock: Clock, month: int | None = None, weights: Sequence[float] | None = None) -> float:
+    def mean_usd_per_kwh(
+        self, clock: SiteClock, month: int | None = None, weights: Sequence[float] | None = None
+    ) -> float:
         """Mean price over the year in which *clock* starts, or over one *month* of it [USD/kWh].
 
         *weights* are a load by the hour of the day (24) or of the week (168, from Monday's midnight), in any unit and
@@ -94,7 +96,7 @@ class Tariff(Week):
         parts = self.parts(clock, month, weights)
         return fsum(weight * usd for (_, usd), weight in parts.items()) / fsum(parts.values())
 
-    def by_hour(self, clock: Clock, count: int = 24) -> tuple[float, ...]:
+    def by_hour(self, clock: SiteClock, count: int = 24) -> tuple[float, ...]:
         """Mean price of each hour of the day over the year in which *clock* starts; *count* 168: of the week."""
         return _by_hour(self, clock, count)
 
@@ -105,7 +107,7 @@ class Tariff(Week):
         return any(week.saturday_usd_per_kwh or week.sunday_usd_per_kwh for week in weeks)
 
     def parts(
-        self, clock: Clock, month: int | None = None, weights: Sequence[float] | None = None
+        self, clock: SiteClock, month: int | None = None, weights: Sequence[float] | None = None
     ) -> Mapping[tuple[int, float], float]:
         """(month, price) -> its hours in the year in which *clock* starts, times the load in them."""
         return _parts(self, clock, month, None if weights is None else tuple(weights))
@@ -124,7 +126,7 @@ class Tariff(Week):
                 stated.setdefault(price.usd, (price, f"{place}.{hour}"))
         return iter(stated.values())
 
-    def cells(self, clock: Clock) -> Iterator[tuple[int, int, int, float, float]]:
+    def cells(self, clock: SiteClock) -> Iterator[tuple[int, int, int, float, float]]:
         """(month, weekday, hour, hours that it lasts in the year in which *clock* starts, its price)."""
         for (month, weekday, priced_as), lengths in _calendar(clock, frozenset(self.holidays)).items():
             prices = self._week(month)[0].of_day(priced_as)[0]
@@ -142,7 +144,7 @@ class Tariff(Week):
 
 
 @lru_cache(maxsize=64)
-def _calendar(clock: Clock, holidays: frozenset[date]) -> dict[tuple[int, int, int], tuple[float, ...]]:
+def _calendar(clock: SiteClock, holidays: frozenset[date]) -> dict[tuple[int, int, int], tuple[float, ...]]:
     """(month, weekday, weekday whose prices hold) -> how long each hour of the day lasts on all such days [h]."""
     sums: dict[tuple[int, int, int], list[float]] = {}
     for day, lengths in clock.days:
@@ -155,7 +157,7 @@ def _calendar(clock: Clock, holidays: frozenset[date]) -> dict[tuple[int, int, i
 
 @lru_cache(maxsize=512)
 def _parts(
-    tariff: Tariff, clock: Clock, of_month: int | None, weights: tuple[float, ...] | None
+    tariff: Tariff, clock: SiteClock, of_month: int | None, weights: tuple[float, ...] | None
 ) -> dict[tuple[int, float], float]:
     parts: dict[tuple[int, float], float] = {}
     for month, weekday, hour, length_h, usd in tariff.cells(clock):
@@ -166,7 +168,7 @@ def _parts(
 
 
 @lru_cache(maxsize=64)
-def _by_hour(tariff: Tariff, clock: Clock, count: int) -> tuple[float, ...]:
+def _by_hour(tariff: Tariff, clock: SiteClock, count: int) -> tuple[float, ...]:
     hours: list[dict[tuple[int, float], float]] = [{} for _ in range(count)]
     for month, weekday, hour, length_h, usd in tariff.cells(clock):
         cell = hours[(24 * weekday + hour) % count]
@@ -178,7 +180,7 @@ def _by_hour(tariff: Tariff, clock: Clock, count: int) -> tuple[float, ...]:
 class Band:
     """When one price of a tariff holds, on the clock of a simulation."""
 
-    clock: Clock
+    clock: SiteClock
     tariff: Tariff
     usd_per_kwh: float
 
@@ -230,7 +232,7 @@ class EnergyCharge(Metered):
             return None
         return wall_j_by_phase(interval).scaled(self.pue / JOULES_PER_KWH)
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """What was metered [kWh]."""
         return followed
 
@@ -265,7 +267,7 @@ class DemandCharge(Metered):
         """Energy at the site's meter [kWh]."""
         return wall_j_by_phase(interval).scaled(self.facility_factor / JOULES_PER_KWH)
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """What the pool draws at the site's peak, times the months that the window is part of [kW-months]."""
         parts = window.parts or (window,)
         kw_h = sum(part.peak_kw(self.pools)[self.pool] * part.hours for part in parts)

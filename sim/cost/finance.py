@@ -83,7 +83,7 @@ RunningLine = Literal[
 Growth = Annotated[float, Field(gt=-1, le=1)]
 
 
-class _Owned(Spec):
+class _Purchase(Spec):
     """What both methods need to know of a purchase."""
 
     life_years: Annotated[Positive, Field(le=100)]
@@ -191,7 +191,7 @@ class _Owned(Spec):
         return next((growth for name, growth in self.inflation.items() if name == line), 0.0)
 
 
-class StraightLine(_Owned):
+class StraightLine(_Purchase):
     """The loss of value in equal parts over the life, without interest on the capital that is still bound."""
 
     method: Literal["straight_line"]
@@ -222,7 +222,7 @@ class StraightLine(_Owned):
         return Annuity(method="annuity", discount_rate=rate_per_year, **kept)
 
 
-class Annuity(_Owned):
+class Annuity(_Purchase):
     """Equal payments that also earn the discount rate on the capital that is still bound."""
 
     method: Literal["annuity"]

@@ -51,7 +51,7 @@ def boxes_needed(gpus: int, slots: int, share: bool) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
+class FleetHardware:
     """Servers of one kind with one kind of GPU, and the pools that run in them; without a server, the GPUs alone."""
 
     server: Server | None
@@ -100,7 +100,7 @@ class Hardware:
         return ", ".join(pool.name for pool in self.pools)
 
 
-def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> tuple[Hardware, ...]:
+def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> tuple[FleetHardware, ...]:
     """Pools that name the same server and the same GPU fill its slots together; servers bought = ceil(GPUs / slots).
 
     *copies* of the pools stand side by side, each in servers of its own.
@@ -112,5 +112,5 @@ def group_hardware(pools: Iterable[PoolFacts], share: bool, copies: int = 1) -> 
     for members in groups.values():
         server, gpus = members[0].server, int(sum(pool.gpus for pool in members))
         servers = boxes_needed(gpus, int(server.gpu_slots.value), share) if server else 0.0
-        result.append(Hardware(server, members[0].gpu, tuple(members), copies * servers, copies))
+        result.append(FleetHardware(server, members[0].gpu, tuple(members), copies * servers, copies))
     return tuple(result)

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BeforeValidator, model_validator
 
 from sim.cost.charge import FlatCharge
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Count, Positive, Spec, WholeNumber
 from sim.units import HOURS_PER_MONTH
@@ -146,7 +146,7 @@ class PerRack(Spec):
         """Whether the servers' `rack_units` count."""
         return self.servers_per_rack is None
 
-    def charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware] = ()) -> list[FlatCharge]:
+    def charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
         """Racks for *fleet*, a charge per pool; *beside* are servers in the same racks that another bill pays for.
 
         Raises CostError with every kind of server that no rack holds.
@@ -187,7 +187,7 @@ class PerRack(Spec):
         racks = racks_needed(tuple(kinds))
         return [racks * part / sum(parts) for part in parts]
 
-    def _fit(self, hardware: Hardware) -> RackFit:
+    def _fit(self, hardware: FleetHardware) -> RackFit:
         """How many servers like those of *hardware* a rack holds. Raises CostError if not even one."""
         server = hardware.server
         if server is None or hardware.server_w is None:
@@ -230,7 +230,7 @@ class PerKwMonth(Spec):
     electricity: Literal["metered", "included"] = "metered"
     """Whether the energy is paid on top."""
 
-    def charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware] = ()) -> list[FlatCharge]:
+    def charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware] = ()) -> list[FlatCharge]:
         """Contracted power of *fleet*, a charge per pool; *beside* is what another bill pays its part for.
 
         Raises CostError where the nameplate is not known.
@@ -247,7 +247,7 @@ class PerKwMonth(Spec):
         return result
 
 
-def _nameplate_kw(hardware: Hardware) -> float:
+def _nameplate_kw(hardware: FleetHardware) -> float:
     if hardware.peak_w is None:
         text = f"the nameplate power of pool {hardware.pool_names} is not known: state the contracted kW"
         raise CostError(Problem("site.hosting.kw", text))

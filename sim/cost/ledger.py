@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sim.cost.charge import Charge
 from sim.cost.cost_plan import CostPlan
-from sim.cost.metering import PHASES, Window
+from sim.cost.metering import PHASES, MeteredWindow
 from sim.records import Interval
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
@@ -90,7 +90,7 @@ class Ledger:
         The same intervals under another plan are priced anew without a simulation. Raises ValueError where a pool
         that is charged by the clock has no reading in the window.
         """
-        window = Window.of(intervals, start_s, end_s)
+        window = MeteredWindow.of(intervals, start_s, end_s)
         entries: dict[str, list[_Entry]] = {}
         for charge in plan.charges:
             entries.setdefault(charge.component, []).extend(_entries(charge, window))
@@ -145,7 +145,7 @@ class _Entry(NamedTuple):
         return self.quantity * self.charge.price.usd
 
 
-def _entries(charge: Charge, window: Window) -> list[_Entry]:
+def _entries(charge: Charge, window: MeteredWindow) -> list[_Entry]:
     """Spread the quantity of *window* over meter intervals and phases, replicas taken together."""
     followed: dict[tuple[float, float], list[float]] = {}
     for interval in window.intervals.get(charge.pool, ()):

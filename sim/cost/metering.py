@@ -58,7 +58,7 @@ class ByPhase(NamedTuple):
         """Return every part times *factor*."""
         return ByPhase(*(part * factor for part in self))
 
-    def without_use(self, unused: "Unused") -> "ByPhase":
+    def without_use(self, unused: "IdleShare") -> "ByPhase":
         """Return these parts with the share of *unused* taken off each and booked to its phase."""
         if not unused.share:
             return self
@@ -71,14 +71,14 @@ class ByPhase(NamedTuple):
         return ByPhase(*(part / total * amount for part in self))
 
 
-class Unused(NamedTuple):
+class IdleShare(NamedTuple):
     """Share of what is paid for that no replica can use, and the phase that its money is booked to."""
 
     share: float
     phase: Phase = "unused"
 
     @classmethod
-    def of(cls, used: float, paid: float) -> "Unused":
+    def of(cls, used: float, paid: float) -> "IdleShare":
         """Return the share of *paid* GPUs beyond those *used*."""
         share = 1 - used / paid if paid else 0.0
         return cls(share) if share > ROUNDING else ALL_USED
@@ -86,7 +86,7 @@ class Unused(NamedTuple):
 
 ROUNDING = 1e-12
 """Unused shares below this are rounding errors: shares of servers and instances are quotients of GPU counts."""
-ALL_USED = Unused(0.0)
+ALL_USED = IdleShare(0.0)
 
 
 def seconds_by_phase(interval: Interval) -> ByPhase:
@@ -132,7 +132,7 @@ DEMAND_INTERVAL_S = 900.0
 """Interval over which utilities average power to find a peak [s]."""
 
 
-class Stop(NamedTuple):
+class ReplicaStop(NamedTuple):
     """End of a replica's run: its time [s], the length of the run [s] and the replica's GPUs."""
 
     at_s: float
@@ -141,20 +141,20 @@ class Stop(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeteredWindow:
     """Meter readings of one interval of simulated time, or of several of one fleet taken together."""
 
     hours: float
     intervals: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
     """Pool -> its meter intervals inside."""
-    stops: Mapping[str, Sequence[Stop]] = field(default_factory=dict)
+    stops: Mapping[str, Sequence[ReplicaStop]] = field(default_factory=dict)
     """Pool -> ends of replicas' runs that fall due inside."""
-    parts: "tuple[Window, ...]" = ()
+    parts: "tuple[MeteredWindow, ...]" = ()
     """The stretches that it was put together from; none for a single one."""
     _peaks: dict[tuple[str, ...], dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "Window":
+    def of(cls, intervals: Iterable[Interval], start_s: float, end_s: float) -> "MeteredWindow":
         """Return the readings in [start, end) [s]. Intervals outside show only how long a replica had run before it
         stopped inside; none may straddle an edge.
         """
@@ -193,24 +193,24 @@ class Window:
         return {pool: float(drawn[highest]) / length_s / 1000 for pool, drawn in joules.items()}
 
 
-ONE_HOUR = Window(1.0)
+ONE_HOUR = MeteredWindow(1.0)
 """Window of an hour without meter readings, in which only charges per hour have an amount."""
 
 
-def together(windows: Sequence[Window]) -> Window:
+def together(windows: Sequence[MeteredWindow]) -> MeteredWindow:
     """Return several windows of one fleet as one."""
     intervals: dict[str, list[Interval]] = {}
-    ends: dict[str, list[Stop]] = {}
+    ends: dict[str, list[ReplicaStop]] = {}
     for window in windows:
         for pool, found in window.intervals.items():
             intervals.setdefault(pool, []).extend(found)
         for pool, due in window.stops.items():
             ends.setdefault(pool, []).extend(due)
     parts = tuple(part for window in windows for part in (window.parts or (window,)))
-    return Window(fsum(window.hours for window in windows), intervals, ends, parts)
+    return MeteredWindow(fsum(window.hours for window in windows), intervals, ends, parts)
 
 
-def stops(intervals: Sequence[Interval]) -> list[Stop]:
+def stops(intervals: Sequence[Interval]) -> list[ReplicaStop]:
     """Return the stops of one pool's replicas. A run that began before the first interval counts from there."""
     if all(interval.state not in NOT_RENTED for interval in intervals):
         return []
@@ -222,5 +222,5 @@ def stops(intervals: Sequence[Interval]) -> list[Stop]:
         elif interval.replica in began:
             start_s = began.pop(interval.replica)
             gpus = interval.gpu_s / (interval.end_s - interval.start_s)
-            found.append(Stop(interval.start_s, interval.start_s - start_s, gpus))
+            found.append(ReplicaStop(interval.start_s, interval.start_s - start_s, gpus))
     return found

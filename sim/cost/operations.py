@@ -9,10 +9,10 @@ from sim.cost.charge import Charge, FlatCharge
 from sim.cost.component import Owned, OwnerComponent, UserComponent
 from sim.cost.egress import Egress
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, PriceBook, Problem, collect
-from sim.cost.replacement import Failures, Spares
-from sim.cost.upkeep import Maintenance, Software, Staff
+from sim.cost.replacement import FailureCost, SpareStock
+from sim.cost.upkeep import MaintenanceContract, Software, Staff
 from sim.spec import Spec
 
 
@@ -23,13 +23,13 @@ class Operations(Spec):
 
     network_storage: NetworkStorage | None = None
     """Switches, cables, storage, as a share of the hardware's price."""
-    spares: Spares | None = None
+    spares: SpareStock | None = None
     """GPUs on the shelf."""
     sales_tax: SalesTax | None = None
     """On all purchases, replaced GPUs included."""
-    maintenance: Maintenance | None = None
+    maintenance: MaintenanceContract | None = None
     """A contract at a share of the purchase price a year."""
-    failures: Failures | None = None
+    failures: FailureCost | None = None
     """Replacement of GPUs that fail."""
     deployment: Deployment | None = None
     """Once, at the start."""
@@ -44,7 +44,7 @@ class Operations(Spec):
 
     def bought_charges(
         self,
-        fleet: Sequence[Hardware],
+        fleet: Sequence[FleetHardware],
         capital: Sequence[FlatCharge],
         book: PriceBook,
         finance: StraightLine | Annuity,
@@ -65,7 +65,7 @@ class Operations(Spec):
             raise CostError(*dict.fromkeys(problems))
         return added
 
-    def rented_charges(self, fleet: Sequence[Hardware]) -> list[Charge]:
+    def rented_charges(self, fleet: Sequence[FleetHardware]) -> list[Charge]:
         """The components that a tenant pays, too. Raises CostError."""
         problems: list[Problem] = []
         added = [

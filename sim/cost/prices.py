@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
 from sim.catalogue.market import USD, CurrencyCode, Offer, PriceList, Unit
-from sim.cost.charge import Stated, UnitPrice
+from sim.cost.charge import StatedFigure, UnitPrice
 from sim.spec import NonNegative, Spec, WholeNumber, within_reach
 
 
@@ -46,11 +46,11 @@ class StatedPrice(Spec):
         """The price in US dollars. Raises ValueError where the rate is not stated."""
         return self.price * self.fx_rate
 
-    def stated(self, path: str, per: str = "") -> Stated:
+    def stated(self, path: str, per: str = "") -> StatedFigure:
         """The figure as the scenario has it at *path*, *per* unit of something."""
-        return Stated(path, self.price, f"{self.currency}/{per}" if per else self.currency)
+        return StatedFigure(path, self.price, f"{self.currency}/{per}" if per else self.currency)
 
-    def unit_price(self, unit: str, path: str, per: str = "", *others: Stated) -> UnitPrice:
+    def unit_price(self, unit: str, path: str, per: str = "", *others: StatedFigure) -> UnitPrice:
         """The price of one *unit*, which the scenario states at *path*, with *others* of its figures behind it."""
         figures = (self.stated(path, per or unit), *others)
         return UnitPrice(self.usd, unit, f"scenario: {path}", self.currency, self.fx_rate, stated=figures)
@@ -274,7 +274,7 @@ class PriceBook:
         """A price that the scenario states under *key*. Raises CostError if its currency has no rate."""
         unit = quote.unit or usual_unit
         price = self._in_usd(quote.price, quote.currency, unit, f"scenario: {key}", key)
-        return replace(price, stated=(Stated(key, quote.price, f"{quote.currency}/{unit}"),))
+        return replace(price, stated=(StatedFigure(key, quote.price, f"{quote.currency}/{unit}"),))
 
     def _quoted(self, item: str, usual_unit: Unit) -> OfferedPrice:
         quote = self.quotes[item]

@@ -11,9 +11,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sim.cost.charge import Charge, FlatCharge, Follows, Metered, Paid, Stated, UnitPrice
-from sim.cost.hardware import Hardware, PoolFacts, boxes_needed
-from sim.cost.metering import ALL_USED, NOT_RENTED, ByPhase, Phase, Stop, Unused, Window, gpu_s_by_phase
+from sim.cost.charge import Charge, FlatCharge, MarketPrice, Metered, PaymentTime, StatedFigure, UnitPrice
+from sim.cost.hardware import FleetHardware, PoolFacts, boxes_needed
+from sim.cost.metering import (
+    ALL_USED,
+    NOT_RENTED,
+    ByPhase,
+    IdleShare,
+    MeteredWindow,
+    Phase,
+    ReplicaStop,
+    gpu_s_by_phase,
+)
 from sim.cost.prices import CostError, OfferedPrice, PriceBook, Problem, Quotes
 from sim.records import Interval
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
@@ -31,7 +40,7 @@ class Commitment(Spec):
     """Share that the committed price is below the hourly price, which GPUs beyond the commitment pay."""
 
 
-class Spot(Spec):
+class SpotRental(Spec):
     """Capacity that the landlord may reclaim. Interruptions are not simulated: more is rented to make up for them."""
 
     availability: Annotated[Positive, Field(le=1)]
@@ -71,10 +80,10 @@ class RentedTime(Metered):
     """Units of `price` for one GPU-hour, for example an eighth of an instance-hour."""
     price: UnitPrice
     billing: Billing
-    unused: Unused = ALL_USED
+    unused: IdleShare = ALL_USED
 
-    paid: ClassVar[Paid] = Paid.SWITCHED_ON
-    follows: ClassVar[Follows] = Follows.RENT
+    paid: ClassVar[PaymentTime] = PaymentTime.SWITCHED_ON
+    follows: ClassVar[MarketPrice] = MarketPrice.RENT
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """GPU-seconds; none while the replica is not rented."""
@@ -82,30 +91,30 @@ class RentedTime(Metered):
             return ByPhase(0.0, 0.0, 0.0, 0.0)
         return gpu_s_by_phase(interval).without_use(self.unused)
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """Units for the time that replicas ran in *window*."""
         return followed / SECONDS_PER_HOUR * self.units_per_gpu_h
 
 
-ALL_IDLE = Unused(1.0, "idle")
+ALL_IDLE = IdleShare(1.0, "idle")
 
 
 @dataclass(frozen=True, slots=True)
 class RoundedUpTime(RentedTime):
     """GPU-time of one pool that is paid beyond the stops of its replicas: idle time, which no request has caused."""
 
-    unused: Unused = ALL_IDLE
+    unused: IdleShare = ALL_IDLE
 
     def by_phase(self, interval: Interval) -> ByPhase | None:
         """GPU-seconds in which the replica is not rented."""
         return ByPhase.only(self.unused.phase, interval.gpu_s) if interval.state in NOT_RENTED else None
 
-    def quantity(self, followed: float, window: Window) -> float:
+    def quantity(self, followed: float, window: MeteredWindow) -> float:
         """Units that the stops in *window* are rounded up by."""
         gpu_s = sum((self.billing.billed_s(stop.ran_s) - stop.ran_s) * stop.gpus for stop in self._stops(window))
         return gpu_s / SECONDS_PER_HOUR * self.units_per_gpu_h
 
-    def _stops(self, window: Window) -> Sequence[Stop]:
+    def _stops(self, window: MeteredWindow) -> Sequence[ReplicaStop]:
         return window.stops.get(self.pool, ())
 
 
@@ -136,12 +145,12 @@ class Rent(Spec):
     """Pay only for the part of an instance that is used."""
     commitment: Commitment | None = None
     """Reserved GPUs, paid whether used or not; left out: everything at the hourly price."""
-    spot: Spot | None = None
+    spot: SpotRental | None = None
     """GPUs beyond the commitment are spot capacity; left out: on demand."""
     billing: Billing = Billing()
     """How started time is counted where a schedule starts and stops replicas; left out: to the second."""
 
-    def charges(self, fleet: Sequence[Hardware], book: PriceBook) -> list[Charge]:
+    def charges(self, fleet: Sequence[FleetHardware], book: PriceBook) -> list[Charge]:
         """Rent of *fleet*, a charge per pool. Raises CostError."""
         kinds = {hardware.gpu for hardware in fleet if hardware.gpu not in self.quotes}
         if self.price is not None and len(kinds) > 1:
@@ -157,7 +166,7 @@ class Rent(Spec):
             raise CostError(Problem("cost.commitment", text))
         return [charge for hardware in fleet for charge in self._rent(hardware, book)]
 
-    def _rent(self, hardware: Hardware, book: PriceBook) -> list[Charge]:
+    def _rent(self, hardware: FleetHardware, book: PriceBook) -> list[Charge]:
         priced = book.rental(hardware.gpu, self.price)
         unit = priced.price.unit
         if unit not in _UNITS:
@@ -169,7 +178,7 @@ class Rent(Spec):
         committed = self._committed(hardware, priced) if by_instance else self._committed_gpus
         price = priced.price.per(name, priced.price.usd)
         term = self.commitment.months if self.commitment is not None else 0.0
-        unused = Unused.of(hardware.gpus, rented * (priced.gpus or hardware.slots)) if by_instance else ALL_USED
+        unused = IdleShare.of(hardware.gpus, rented * (priced.gpus or hardware.slots)) if by_instance else ALL_USED
         reserved = min(rented, committed) * (1 - unused.share)
         parts = [(part, term, ALL_USED) for part in self._reserved(reserved, committed, price)]
         parts += [(part, 0.0, unused) for part in self._beyond(rented - committed, price)]
@@ -188,7 +197,7 @@ class Rent(Spec):
         units_per_h: float,
         price: UnitPrice,
         held_months: float,
-        unused: Unused,
+        unused: IdleShare,
     ) -> Iterator[Charge]:
         """Charge by the clock, or from start to stop for switched replicas; *unused* is a part of each instance."""
         if pool.scheduled or (pool.fails and not held_months):
@@ -197,14 +206,14 @@ class Rent(Spec):
             yield RentedTime(*facts, unused)
             yield RoundedUpTime(*facts)
             return
-        unused = Unused(1.0, UNUSED) if component == UNUSED else unused
+        unused = IdleShare(1.0, UNUSED) if component == UNUSED else unused
         flat = FlatCharge(component, pool.name, pool.server_id, units_per_h, price, unused=unused)
-        yield replace(flat, follows=Follows.RENT, held_months=held_months)
+        yield replace(flat, follows=MarketPrice.RENT, held_months=held_months)
 
     def _reserved(self, used: float, committed: float, price: UnitPrice) -> Iterator[tuple[str, float, UnitPrice]]:
         """Committed units in use, and those that are paid for and not used: (component, units, price)."""
         if self.commitment is not None:
-            discount = Stated("cost.commitment.discount", self.commitment.discount, "below the hourly price")
+            discount = StatedFigure("cost.commitment.discount", self.commitment.discount, "below the hourly price")
             reserved = price.discounted(discount)
             yield "rental_reserved", used, reserved
             if committed > used:
@@ -217,7 +226,7 @@ class Rent(Spec):
         if self.spot is None:
             yield "rental", units, price
             return
-        spot = price.discounted(Stated("cost.spot.discount", self.spot.discount, "below the hourly price"))
+        spot = price.discounted(StatedFigure("cost.spot.discount", self.spot.discount, "below the hourly price"))
         yield "rental_spot", units, spot
         yield "spot_interruptions", units * (1 / self.spot.availability - 1), spot
 
@@ -225,11 +234,11 @@ class Rent(Spec):
     def _committed_gpus(self) -> float:
         return float(self.commitment.gpus) if self.commitment is not None else 0.0
 
-    def _committed(self, hardware: Hardware, priced: OfferedPrice) -> float:
+    def _committed(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
         """Committed instances."""
         return float(ceil(self._committed_gpus / (priced.gpus or hardware.slots)))
 
-    def _instances(self, hardware: Hardware, priced: OfferedPrice) -> float:
+    def _instances(self, hardware: FleetHardware, priced: OfferedPrice) -> float:
         gpus = priced.gpus or hardware.slots
         if not gpus:
             text = f"{priced.price.offer or hardware.gpu} does not say how many GPUs an instance has (includes_gpus)"

@@ -5,17 +5,17 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from sim.cost.charge import FlatCharge, Follows, Stated, UnitPrice, purchase
+from sim.cost.charge import FlatCharge, MarketPrice, StatedFigure, UnitPrice, purchase
 from sim.cost.component import Owned, OwnerComponent, for_each
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.hardware import Hardware, PoolFacts
-from sim.cost.metering import Unused
+from sim.cost.hardware import FleetHardware, PoolFacts
+from sim.cost.metering import IdleShare
 from sim.cost.prices import CostError, Price, PriceBook, Problem, Quote, QuotedPrice, RateMissing
 from sim.spec import Fraction, NonNegative
 from sim.units import HOURS_PER_YEAR
 
 
-def gpu_price(hardware: Hardware, book: PriceBook, stated: Quote | None, key: str) -> UnitPrice:
+def gpu_price(hardware: FleetHardware, book: PriceBook, stated: Quote | None, key: str) -> UnitPrice:
     """Price of one GPU of *hardware*: *stated* under *key*, else the quote, else the catalogue's. Raises CostError."""
     if stated is not None:
         return book.stated(stated, "each", key)
@@ -28,7 +28,7 @@ def gpu_price(hardware: Hardware, book: PriceBook, stated: Quote | None, key: st
         raise CostError(Problem(key, f"{text}; or state it here")) from error
 
 
-class Failures(OwnerComponent):
+class FailureCost(OwnerComponent):
     """Expected cost of failed GPUs, at a rate given here or, without one, at that of each pool's `failures.gpu`. The
     time that they are out is simulated where a pool has `failures`.
     """
@@ -65,9 +65,11 @@ class Failures(OwnerComponent):
         """Replacements, a charge per pool. Raises CostError without a rate, or without a price of a single GPU."""
         return for_each(owned.fleet, lambda hardware: self._replacements(hardware, owned.book, owned.sales_tax))
 
-    def _replacements(self, hardware: Hardware, book: PriceBook, sales_tax: Stated | None) -> list[FlatCharge]:
+    def _replacements(
+        self, hardware: FleetHardware, book: PriceBook, sales_tax: StatedFigure | None
+    ) -> list[FlatCharge]:
         yearly = [self._per_gpu_year(pool) for pool in hardware.pools]
-        covered = Stated("operations.failures.covered_fraction", self.covered_fraction, "of the replacements")
+        covered = StatedFigure("operations.failures.covered_fraction", self.covered_fraction, "of the replacements")
         others = [self.handling_usd.stated("operations.failures.handling_usd"), covered]
         handling = self.handling_usd
         paid_usd = handling.usd
@@ -82,25 +84,25 @@ class Failures(OwnerComponent):
             pool, failures_per_h = hardware.shared(rate.value * hardware.gpus / HOURS_PER_YEAR)[place]
             per_failure = price.derived(paid_usd, "failure", rate, *others)
             charge = FlatCharge("failures", pool.name, pool.server_id, failures_per_h, per_failure)
-            found.append(replace(charge, follows=Follows.HARDWARE, follows_share=of_gpus))
+            found.append(replace(charge, follows=MarketPrice.HARDWARE, follows_share=of_gpus))
         return found
 
-    def _per_gpu_year(self, pool: PoolFacts) -> Stated:
+    def _per_gpu_year(self, pool: PoolFacts) -> StatedFigure:
         """Failures of a GPU of *pool* in a year, and where that stands. Raises CostError where nothing says it."""
         unit = "failures per GPU and year"
         if self.per_gpu_year is not None:
             key = "per_gpu_year" if self.rate is None else "rate"
-            return Stated(f"operations.failures.{key}", self.per_gpu_year, unit)
+            return StatedFigure(f"operations.failures.{key}", self.per_gpu_year, unit)
         if pool.gpu_mtbf_h is None:
             text = f"give per_gpu_year or rate: pool {pool.name} has no failures.gpu whose rate could be booked"
             raise CostError(Problem("operations.failures", text))
-        return Stated(f"pools.{pool.name}.failures.gpu", HOURS_PER_YEAR / pool.gpu_mtbf_h, unit)
+        return StatedFigure(f"pools.{pool.name}.failures.gpu", HOURS_PER_YEAR / pool.gpu_mtbf_h, unit)
 
 
-ON_THE_SHELF = Unused(1.0, "reserve")
+ON_THE_SHELF = IdleShare(1.0, "reserve")
 
 
-class Spares(OwnerComponent):
+class SpareStock(OwnerComponent):
     """A stock of GPUs, so that a failed one is replaced within hours."""
 
     fraction_of_gpus: Fraction
@@ -114,9 +116,9 @@ class Spares(OwnerComponent):
         """The stock, a charge per pool. Raises CostError without a price of a single GPU."""
         return for_each(owned.fleet, lambda hardware: self._stock(hardware, owned.book, owned.finance))
 
-    def _stock(self, hardware: Hardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
+    def _stock(self, hardware: FleetHardware, book: PriceBook, finance: StraightLine | Annuity) -> list[FlatCharge]:
         each = gpu_price(hardware, book, self.gpu_price, "operations.spares.gpu_price")
-        stated = Stated("operations.spares.fraction_of_gpus", self.fraction_of_gpus, "of the GPUs")
+        stated = StatedFigure("operations.spares.fraction_of_gpus", self.fraction_of_gpus, "of the GPUs")
         price = each.derived(finance.usd_per_h(each.usd), "GPU-h", stated)
         return [
             purchase("spares", pool.name, pool.server_id, gpus, price, each.usd, ON_THE_SHELF)

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from sim.cost.charge import Charge, UnitPrice
-from sim.cost.clock import Clock, TimeZone
+from sim.cost.clock import SiteClock, TimeZone
 from sim.cost.electricity import Band, Cooling, DemandCharge, EnergyCharge, Tariff
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import FleetHardware
 from sim.cost.hosting import PerKwMonth, PerRack
 from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Positive, Spec
@@ -51,7 +51,7 @@ class Site(Spec):
         return self
 
     def charges(
-        self, fleet: Sequence[Hardware], clock: Clock | None = None, beside: Sequence[Hardware] = ()
+        self, fleet: Sequence[FleetHardware], clock: SiteClock | None = None, beside: Sequence[FleetHardware] = ()
     ) -> list[Charge]:
         """Space for *fleet* and the electricity that is metered on top, a charge per pool. Raises CostError.
 
@@ -68,7 +68,7 @@ class Site(Spec):
         """Whether electricity is paid by the meter, on top of hosting."""
         return self.hosting is None or self.hosting.electricity == "metered"
 
-    def _energy_charges(self, fleet: Sequence[Hardware], clock: Clock | None) -> list[EnergyCharge]:
+    def _energy_charges(self, fleet: Sequence[FleetHardware], clock: SiteClock | None) -> list[EnergyCharge]:
         prices = list(self._energy_prices(clock))
         unknown = [hardware.gpu for hardware in fleet if hardware.pools[0].gpu_tdp_w is None]
         if unknown:
@@ -85,7 +85,7 @@ class Site(Spec):
             for price, band in prices
         ]
 
-    def _demand_charges(self, fleet: Sequence[Hardware], beside: Sequence[Hardware]) -> list[DemandCharge]:
+    def _demand_charges(self, fleet: Sequence[FleetHardware], beside: Sequence[FleetHardware]) -> list[DemandCharge]:
         if self.demand_usd_per_kw_month is None:
             return []
         price = self.demand_usd_per_kw_month.unit_price("kW-month", "site.demand_usd_per_kw_month")
@@ -96,13 +96,13 @@ class Site(Spec):
             for pool in hardware.pools
         ]
 
-    def usd_per_kwh_by_hour(self, clock: Clock | None) -> tuple[float, ...] | None:
+    def usd_per_kwh_by_hour(self, clock: SiteClock | None) -> tuple[float, ...] | None:
         """Mean price of each hour of the day over a year; None where energy has one price or is not charged."""
         if self.electricity is None or not self.metered or clock is None:
             return None
         return self.electricity.by_hour(clock)
 
-    def usd_per_kwh_by_hour_of_week(self, clock: Clock | None) -> tuple[float, ...] | None:
+    def usd_per_kwh_by_hour_of_week(self, clock: SiteClock | None) -> tuple[float, ...] | None:
         """Mean price of each of the 168 hours of the week over a year; None where all its days have the same prices."""
         if self.electricity is None or not self.metered or clock is None or not self.electricity.knows_weekdays:
             return None
@@ -113,7 +113,7 @@ class Site(Spec):
         """The site's energy over the servers' energy, cooling included."""
         return self.pue + (self.cooling.per_server_energy if self.cooling is not None else 0.0)
 
-    def _energy_prices(self, clock: Clock | None) -> Iterator[tuple[UnitPrice, Band | None]]:
+    def _energy_prices(self, clock: SiteClock | None) -> Iterator[tuple[UnitPrice, Band | None]]:
         """Prices per kWh and when each holds."""
         if self.electricity is not None:
             if clock is None:

@@ -10,9 +10,9 @@ from typing import Self
 
 from pydantic import model_validator
 
-from sim.cost.charge import FlatCharge, Follows, Stated
+from sim.cost.charge import FlatCharge, MarketPrice, StatedFigure
 from sim.cost.component import Owned, OwnerComponent, UserComponent, for_each
-from sim.cost.hardware import Hardware
+from sim.cost.hardware import FleetHardware
 from sim.cost.prices import CostError, Price, Problem
 from sim.spec import Fraction, NonNegative, Positive
 from sim.units import HOURS_PER_YEAR
@@ -36,11 +36,11 @@ class Staff(UserComponent):
             raise ValueError("either over_servers or over_gpus is needed: what the team looks after")
         return self
 
-    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+    def charges(self, fleet: Sequence[FleetHardware]) -> list[FlatCharge]:
         """The team's time, a charge per pool. Raises CostError where servers are not known."""
         return for_each(fleet, self._time_for)
 
-    def _time_for(self, hardware: Hardware) -> list[FlatCharge]:
+    def _time_for(self, hardware: FleetHardware) -> list[FlatCharge]:
         if self.over_gpus is not None:
             share = hardware.gpus / self.over_gpus
         elif self.over_servers is not None and hardware.server is not None:
@@ -55,11 +55,11 @@ class Staff(UserComponent):
             for pool, fte_years_per_h in hardware.shared(self.fte * share / HOURS_PER_YEAR)
         ]
 
-    def _team(self) -> Iterator[Stated]:
-        yield Stated("operations.staff.fte", self.fte, "FTE")
+    def _team(self) -> Iterator[StatedFigure]:
+        yield StatedFigure("operations.staff.fte", self.fte, "FTE")
         for measure in ("servers", "gpus"):
             if (count := getattr(self, f"over_{measure}")) is not None:
-                yield Stated(f"operations.staff.over_{measure}", count, measure)
+                yield StatedFigure(f"operations.staff.over_{measure}", count, measure)
 
 
 class Software(UserComponent):
@@ -74,11 +74,11 @@ class Software(UserComponent):
             raise ValueError("usd_per_gpu_year or usd_per_server_year is needed")
         return self
 
-    def charges(self, fleet: Sequence[Hardware]) -> list[FlatCharge]:
+    def charges(self, fleet: Sequence[FleetHardware]) -> list[FlatCharge]:
         """Licences, a charge per pool and measure. Raises CostError where servers are not known."""
         return for_each(fleet, self._of)
 
-    def _of(self, hardware: Hardware) -> list[FlatCharge]:
+    def _of(self, hardware: FleetHardware) -> list[FlatCharge]:
         result = []
         if self.usd_per_gpu_year is not None:
             result += _licences(hardware, hardware.gpus, "gpu", self.usd_per_gpu_year)
@@ -90,7 +90,7 @@ class Software(UserComponent):
         return result
 
 
-def _licences(hardware: Hardware, count: float, measure: str, usd_per_year: Price) -> list[FlatCharge]:
+def _licences(hardware: FleetHardware, count: float, measure: str, usd_per_year: Price) -> list[FlatCharge]:
     unit = {"gpu": "GPU-year", "server": "server-year"}[measure]
     price = usd_per_year.unit_price(unit, f"operations.software.usd_per_{measure}_year")
     return [
@@ -99,7 +99,7 @@ def _licences(hardware: Hardware, count: float, measure: str, usd_per_year: Pric
     ]
 
 
-class Maintenance(OwnerComponent):
+class MaintenanceContract(OwnerComponent):
     """Support and repair by the maker or a third party."""
 
     fraction_per_year: Fraction
@@ -112,7 +112,9 @@ class Maintenance(OwnerComponent):
     def _fee(self, charge: FlatCharge) -> FlatCharge:
         usd_per_h = self.fraction_per_year * charge.once_usd / HOURS_PER_YEAR
         each_usd = usd_per_h / charge.units_per_h if charge.units_per_h else 0.0
-        stated = Stated("operations.maintenance.fraction_per_year", self.fraction_per_year, "of the price per year")
+        stated = StatedFigure(
+            "operations.maintenance.fraction_per_year", self.fraction_per_year, "of the price per year"
+        )
         price = charge.price.derived(each_usd, charge.price.unit, stated)
         fee = FlatCharge("maintenance", charge.pool, charge.server, charge.units_per_h, price, unused=charge.unused)
-        return replace(fee, follows=Follows.MACHINES)
+        return replace(fee, follows=MarketPrice.MACHINES)

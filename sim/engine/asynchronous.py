@@ -12,27 +12,27 @@ from abc import abstractmethod
 from collections.abc import Callable
 from math import inf
 
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import book, cut_steps, leap_s
-from sim.engine.schedulers.vllm import Flight, Rank, Steps
+from sim.engine.schedulers.vllm import EqualSteps, InFlightStep, VllmScheduler
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import RankEngine, emptiest, gathered_tokens, slowest
-from sim.records import Leap, Meters, Progress, Request, Span, StepTime
+from sim.records import Leap, Meters, ReplicaProgress, Request, StepSpan, StepTime
 
 
-class AheadEngine(RankEngine[Rank]):
+class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
     """One replica, of one rank or of several that step together."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[Rank]) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: list[VllmScheduler]) -> None:
         super().__init__(steptime, limits, ranks)
-        self._runs: Steps | None = None
-        self._next: Steps | None = None
+        self._runs: EqualSteps | None = None
+        self._next: EqualSteps | None = None
         """What runs then; None as long as it is not formed, or where there is nothing to do."""
         self._begun = False
         """The last step of what runs has begun: the next one can be formed."""
 
     @abstractmethod
-    def _form(self, begins_s: float) -> Steps | None:
+    def _form(self, begins_s: float) -> EqualSteps | None:
         """The next steps, the first of which *begins_s*: who joins starts then. None if there is nothing to do."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
@@ -66,11 +66,11 @@ class AheadEngine(RankEngine[Rank]):
         if self._runs is not None:
             self._cut(self._runs, now)
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         runs = self._runs
         if runs is None:  # it waits, and nothing runs yet
-            return next((one for rank in self._ranks if (one := rank.turn_away(request))), Progress(0, 0))
+            return next((one for rank in self._ranks if (one := rank.turn_away(request))), ReplicaProgress(0, 0))
         progress = runs.give_up(request, runs.whole(now, runs.steps - 1))
         self._cut(runs, now)
         return progress
@@ -86,7 +86,7 @@ class AheadEngine(RankEngine[Rank]):
             self._runs, self._next = self._next, None
         self._begun, self._end_s = False, inf
 
-    def _cut(self, runs: Steps, now: float, first: Callable[[int], int] = int) -> bool:
+    def _cut(self, runs: EqualSteps, now: float, first: Callable[[int], int] = int) -> bool:
         """A step is formed at the first boundary at or after *now*, or at the *first* one from there on; whether that
         moved the next event.
         """
@@ -138,7 +138,7 @@ class AheadEngine(RankEngine[Rank]):
                 self._runs.steps = 1
         return left
 
-    def _book(self, runs: Steps, end_s: float, whole_steps: int) -> None:
+    def _book(self, runs: EqualSteps, end_s: float, whole_steps: int) -> None:
         """*runs* end at *end_s*, *whole_steps* of which were made."""
         duration_s = end_s - runs.start_s
         self._add(self._meters, runs, duration_s, whole_steps)
@@ -147,7 +147,7 @@ class AheadEngine(RankEngine[Rank]):
             for rank in self._ranks:
                 rank.shares.shared_s = 0.0
 
-    def _add(self, meters: Meters, runs: Steps, duration_s: float, whole_steps: int) -> None:
+    def _add(self, meters: Meters, runs: EqualSteps, duration_s: float, whole_steps: int) -> None:
         """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it."""
         working = runs.working()
         for one in working:
@@ -163,7 +163,7 @@ class AheadEngine(RankEngine[Rank]):
         totals.output_tokens += self._accepted(totals)
         return totals
 
-    def _share(self, runs: Steps, elapsed_s: float) -> None:
+    def _share(self, runs: EqualSteps, elapsed_s: float) -> None:
         working = runs.working()
         part_s = elapsed_s / len(working)
         for one in working:
@@ -186,7 +186,7 @@ class AheadEngine(RankEngine[Rank]):
             for rank in self._ranks:
                 rank.shares.settle(rank.running)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`: one of each rank that works."""
         return [] if self._runs is None else [one.span(asked) for one in self._runs.working()]
 
@@ -195,17 +195,19 @@ class AheadEngine(RankEngine[Rank]):
         return 1 if self._runs is None else self._runs.formed(now)
 
 
-class AsyncEngine(AheadEngine):
+class AsyncEngine(AsyncSchedulingEngine):
     """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[Rank] = Rank) -> None:
+    def __init__(
+        self, steptime: StepTime, limits: SchedulerLimits, schedule: type[VllmScheduler] = VllmScheduler
+    ) -> None:
         self._rank = schedule(limits, limits.new_pool(), limits.new_queue(), ahead=True)
         super().__init__(steptime, limits, [self._rank])
 
-    def _rank_for(self, request: Request) -> Rank:
+    def _rank_for(self, request: Request) -> VllmScheduler:
         return self._rank
 
-    def _form(self, begins_s: float) -> Flight | None:
+    def _form(self, begins_s: float) -> InFlightStep | None:
         rank = self._rank
         steps = rank.form_ahead(begins_s)
         if not steps:
@@ -215,55 +217,55 @@ class AsyncEngine(AheadEngine):
             growth_s = leap.growth_s * rank.pace if rank.batch.draft_tokens else leap.growth_s
             leap = Leap(leap.first_s + rank.read_s, growth_s, leap.valid_steps, leap.load)
         self._meters.cached_tokens += rank.cached_in_step
-        return Flight(rank, steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps)), leap)
+        return InFlightStep(rank, steps if steps <= leap.valid_steps else max(1, int(leap.valid_steps)), leap)
 
 
-class Together(Steps):
+class LockstepStep(EqualSteps):
     """Steps that all ranks take at once."""
 
     __slots__ = ("_flights",)
 
-    def __init__(self, flights: list[Flight], lead: Leap, steps: int) -> None:
+    def __init__(self, flights: list[InFlightStep], lead: Leap, steps: int) -> None:
         super().__init__(steps, lead)
         self._flights = flights
 
-    def _settled(self) -> list[Flight]:
+    def _settled(self) -> list[InFlightStep]:
         """All ranks' flights, each with as many steps as there are now."""
         for one in self._flights:
             one.steps, one.start_s = self.steps, self.start_s
         return self._flights
 
-    def working(self) -> list[Flight]:
-        """See `Steps.working`."""
+    def working(self) -> list[InFlightStep]:
+        """See `EqualSteps.working`."""
         return [one for one in self._settled() if one.batch.decode_seqs + one.batch.prefill_tokens]
 
     def close(self) -> None:
-        """See `Steps.close`."""
+        """See `EqualSteps.close`."""
         self.closed = True
         for one in self._settled():
             one.close()
 
     def finish(self, end_s: float) -> tuple[list[Request], bool]:
-        """See `Steps.finish`."""
+        """See `EqualSteps.finish`."""
         left, changed = zip(*(one.finish(end_s) for one in self._flights), strict=True)
         return [request for requests in left for request in requests], any(changed)
 
-    def give_up(self, request: Request, whole: int) -> Progress:
-        """See `Steps.give_up`."""
+    def give_up(self, request: Request, whole: int) -> ReplicaProgress:
+        """See `EqualSteps.give_up`."""
         return next(one for one in self._settled() if one.has(request)).give_up(request, whole)
 
 
-class AsyncLockstepEngine(AheadEngine):
+class AsyncLockstepEngine(AsyncSchedulingEngine):
     """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int) -> None:
-        own = [Rank(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: int) -> None:
+        own = [VllmScheduler(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
         super().__init__(steptime, limits, own)
 
-    def _rank_for(self, request: Request) -> Rank:
+    def _rank_for(self, request: Request) -> VllmScheduler:
         return emptiest(self._ranks, request)
 
-    def _form(self, begins_s: float) -> Together | None:
+    def _form(self, begins_s: float) -> LockstepStep | None:
         possible = [rank.form_ahead(begins_s) for rank in self._ranks]
         if not any(possible):
             return None
@@ -277,9 +279,9 @@ class AsyncLockstepEngine(AheadEngine):
         most = min(steps or (1 if rank.queued() else inf) for rank, steps in zip(self._ranks, possible, strict=True))
         steps = max(1, int(min(most, lead.valid_steps)))
         pairs = zip(self._ranks, leaps, strict=True)
-        return Together([Flight(rank, steps, _stretched(leap, lead)) for rank, leap in pairs], lead, steps)
+        return LockstepStep([InFlightStep(rank, steps, _stretched(leap, lead)) for rank, leap in pairs], lead, steps)
 
-    def _leap(self, rank: Rank, gathered: int) -> Leap:
+    def _leap(self, rank: VllmScheduler, gathered: int) -> Leap:
         rank.batch.replica_tokens = gathered
         self._meters.cached_tokens += rank.cached_in_step
         leap = self._steptime.leap(rank.batch)

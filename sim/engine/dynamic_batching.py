@@ -15,8 +15,8 @@ from copy import copy
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.protocol import Unsplit
-from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
+from sim.engine.protocol import NoKvTransfer
+from sim.records import Batch, Leap, Meters, ReplicaProgress, Request, StepSpan, StepTime
 
 
 class _Pass:
@@ -34,7 +34,7 @@ class _Pass:
         """Busy time of the replica that each of its requests has caused, where that is asked for."""
 
 
-class DynamicEngine(Unsplit):
+class DynamicEngine(NoKvTransfer):
     """A queue and `instances` copies of the model, on one clock."""
 
     def __init__(
@@ -61,14 +61,14 @@ class DynamicEngine(Unsplit):
             return False
         return len(self._queue) == 1 or len(self._queue) >= self._max_batch_size or self._delay_s == 0
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`: the pass goes on without it, as long as it would have."""
         self._advance_clock(now)
         if request in self._queue:
             self._queue.remove(request)
         for running in self._passes:
             running.requests = [one for one in running.requests if one is not request]
-        return Progress(0, 0)
+        return ReplicaProgress(0, 0)
 
     def crash(self, now: float) -> None:
         """See `ReplicaEngine.crash`."""
@@ -132,7 +132,7 @@ class DynamicEngine(Unsplit):
         self._advance_clock(now)
         self._sharing = on
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`: batches that pass the network once have no steps."""
         return []
 

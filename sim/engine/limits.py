@@ -31,7 +31,7 @@ NO_OPTIONS = EngineOptions.model_construct()
 
 
 @dataclass(frozen=True, slots=True)
-class RankLimits:
+class SchedulerLimits:
     """What the scheduler of a rank keeps to: sizes under vLLM's names, options, and what the pool adds to them."""
 
     num_gpu_blocks: int

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.scheduler import Scheduler
 from sim.records import Batch, Leap, Meters
 
 
-class Formed(Protocol):
+class FormedStep(Protocol):
     """A step as it was formed."""
 
     batch: Batch
@@ -14,7 +14,7 @@ class Formed(Protocol):
     recomputed_in_step: int
 
 
-def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: int) -> None:
+def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, steps: int) -> None:
     """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *load_s* of full load.
 
     The time and the load of a step that serves prompts and decodes together are split by new tokens. A step under way
@@ -56,7 +56,7 @@ def book(meters: Meters, rank: Formed, duration_s: float, load_s: float, steps: 
         meters.budget_blocked_s += duration_s
 
 
-def switch_shares(rank: RankSchedule, on: bool, elapsed_s: float) -> None:
+def switch_shares(rank: Scheduler, on: bool, elapsed_s: float) -> None:
     """Begins to share the time of the rank's steps among requests, *elapsed_s* into a step, or ends it."""
     if on:
         rank.shares.shared_s = elapsed_s

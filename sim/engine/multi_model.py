@@ -9,12 +9,12 @@ from dataclasses import fields
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool, NamedBlocks
-from sim.engine.protocol import Unsplit
+from sim.engine.protocol import NoKvTransfer
 from sim.engine.synchronous import VllmEngine
-from sim.records import Meters, Progress, Request, Span
+from sim.records import Meters, ReplicaProgress, Request, StepSpan
 
 
-class TurnsEngine(Unsplit):
+class TimeSharedEngine(NoKvTransfer):
     """One step of each model that has work, in turn: a step has the GPUs for itself. A model that is alone with its
     work leaps as it would without the others.
     """
@@ -41,7 +41,7 @@ class TurnsEngine(Unsplit):
             return moved
         return self._engines[self._stepping].pause(now)
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         place = self._of_service[request.service]
         self._held[place] -= 1
@@ -100,7 +100,7 @@ class TurnsEngine(Unsplit):
         for engine in self._engines:
             engine.share_time(on, now)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         return self._engines[self._stepping].under_way(asked) if self._stepping >= 0 else []
 
@@ -113,7 +113,7 @@ class TurnsEngine(Unsplit):
         return sum(engine.waiting() for engine in self._engines)
 
 
-class SwappingEngine(TurnsEngine):
+class SleepModeEngine(TimeSharedEngine):
     """The model that is awake has the GPUs until it has answered all; then the next one with requests wakes up, which
     takes its time. While others wait, whoever comes for a model that has been awake for long waits for its next turn.
     """
@@ -157,12 +157,12 @@ class SwappingEngine(TurnsEngine):
     def _others_wait(self) -> bool:
         return any(held for place, held in enumerate(self._held) if place != self._awake)
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`: whoever has not been handed to its model leaves at once."""
         if request in self._late:
             self._late.remove(request)
             self._held[self._awake] -= 1
-            return Progress(0, 0)
+            return ReplicaProgress(0, 0)
         return super().evict(request, now)
 
     def crash(self, now: float) -> None:

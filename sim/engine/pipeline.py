@@ -25,31 +25,31 @@ from math import inf
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.group_pool import GroupPool, StatePool
-from sim.engine.limits import RankLimits
-from sim.engine.metering import Formed, book, switch_shares
-from sim.engine.protocol import Unsplit
-from sim.engine.schedulers.kv_groups import GroupSchedule, StateSchedule
-from sim.engine.schedulers.pipeline import Flying, Launch, Passage, StageSchedule
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.limits import SchedulerLimits
+from sim.engine.metering import FormedStep, book, switch_shares
+from sim.engine.protocol import NoKvTransfer
+from sim.engine.schedulers.kv_groups import GroupPipelineScheduler, StatePipelineScheduler
+from sim.engine.schedulers.pipeline import InFlightBatch, InFlightSequence, PipelineScheduler, PipelineTiming
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.sequence import Sequence
-from sim.records import Batch, Meters, Progress, Request, Span, StepTime
+from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan, StepTime
 
 
-class Lane(Passage):
+class PipelineLane(PipelineTiming):
     """One batch and its way through the stages."""
 
     __slots__ = ("rank",)
 
-    def __init__(self, rank: RankSchedule) -> None:
+    def __init__(self, rank: Scheduler) -> None:
         super().__init__()
         self.rank = rank
 
 
-class StagedEngine(Unsplit):
+class StagedEngine(NoKvTransfer):
     """One replica whose layers are spread over *stages* groups of GPUs."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, pool: BlockPool, stages: int) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, pool: BlockPool, stages: int) -> None:
         self._steptime = steptime
         self._limits = limits
         self._pool = pool
@@ -63,7 +63,7 @@ class StagedEngine(Unsplit):
         """Requests preempted so far."""
 
     @abstractmethod
-    def _in_flight(self) -> list[tuple[Formed, Passage]]:
+    def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
         """Batches between the first stage and the end of the last one."""
 
     def meters(self, now: float) -> Meters:
@@ -94,9 +94,9 @@ class PipelineEngine(StagedEngine):
     def __init__(
         self,
         steptime: StepTime,
-        limits: RankLimits,
+        limits: SchedulerLimits,
         stages: int,
-        schedule: type[RankSchedule] = Rank,
+        schedule: type[Scheduler] = VllmScheduler,
         lanes: int | None = None,
         piece_tokens: int | None = None,
         one_scheduler: bool = False,
@@ -105,7 +105,7 @@ class PipelineEngine(StagedEngine):
         run for each batch.
         """
         super().__init__(steptime, limits, limits.new_pool(), stages)
-        self._lanes = [Lane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
+        self._lanes = [PipelineLane(schedule(limits, self._pool, self._waiting)) for _ in range(lanes or stages)]
         self._piece_tokens, self._one_scheduler = piece_tokens, one_scheduler
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
@@ -116,12 +116,12 @@ class PipelineEngine(StagedEngine):
         self._waiting.add(sequence)
         return any(lane.end_s == inf for lane in self._lanes)
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`: a batch in flight keeps *request* until it leaves the last stage."""
         waiting = self._waiting.remove(request)
         if waiting is not None:
             self._pool.forget(waiting)
-            return Progress(0, waiting.made)
+            return ReplicaProgress(0, waiting.made)
         lane = next(lane for lane in self._lanes if any(one.request is request for one in lane.rank.running))
         return lane.rank.evict(request, 0, stepping=lane.end_s < inf)
 
@@ -140,7 +140,7 @@ class PipelineEngine(StagedEngine):
                 self._launch(lane, now)
         return min(lane.end_s for lane in self._lanes)
 
-    def _launch(self, lane: Lane, now: float) -> None:
+    def _launch(self, lane: PipelineLane, now: float) -> None:
         rank = lane.rank
         running = sum(len(other.rank.running) for other in self._lanes)
         others = running - len(rank.running)
@@ -167,7 +167,7 @@ class PipelineEngine(StagedEngine):
         lane = min(self._lanes, key=lambda lane: lane.end_s)
         return [sequence.request for sequence in self._complete(lane, lane.stage_s, lane.end_s, 1)]
 
-    def _complete(self, lane: Lane, busy_s: float, end_s: float, whole_steps: int) -> list[Sequence]:
+    def _complete(self, lane: PipelineLane, busy_s: float, end_s: float, whole_steps: int) -> list[Sequence]:
         """The batch of *lane* ends at *end_s*, with *whole_steps* of its one step made; who leaves with it."""
         book(self._meters, lane.rank, busy_s, lane.load * busy_s, whole_steps)
         if self._sharing:
@@ -179,7 +179,7 @@ class PipelineEngine(StagedEngine):
     def _preemptions(self) -> int:
         return sum(lane.rank.preemptions for lane in self._lanes)
 
-    def _in_flight(self) -> list[tuple[Formed, Passage]]:
+    def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
         return [(lane.rank, lane) for lane in self._lanes if lane.end_s < inf]
 
     def share_time(self, on: bool, now: float) -> None:
@@ -188,12 +188,12 @@ class PipelineEngine(StagedEngine):
         for lane in self._lanes:
             switch_shares(lane.rank, on, lane.busy_s(now) if lane.end_s < inf else 0.0)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         return [lane.rank.span(lane.entered_s, lane.end_s, 1, asked) for lane in self._lanes if lane.end_s < inf]
 
 
-def _group_pool(limits: RankLimits) -> GroupPool:
+def _group_pool(limits: SchedulerLimits) -> GroupPool:
     if limits.caches_states:
         return StatePool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups)
     return GroupPool(limits.num_gpu_blocks, limits.block_size, limits.kv_groups, limits.enable_prefix_caching)
@@ -202,42 +202,44 @@ def _group_pool(limits: RankLimits) -> GroupPool:
 class StagesEngine(StagedEngine):
     """A replica in *stages* under vLLM's rules."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, stages: int, asynchronous: bool = False) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, stages: int, asynchronous: bool = False) -> None:
         grouped = limits.kv_groups != (None,)
         self._depth = stages + asynchronous
         pool = _group_pool(limits) if grouped else limits.new_pool()
         limits = replace(limits, batches_in_flight=self._depth)
         super().__init__(steptime, limits, pool, stages)
-        schedule = StateSchedule if limits.caches_states else GroupSchedule if grouped else StageSchedule
+        schedule = (
+            StatePipelineScheduler if limits.caches_states else GroupPipelineScheduler if grouped else PipelineScheduler
+        )
         self._schedule = schedule(limits, pool, self._waiting, stages if asynchronous else 0)
-        self._flying: deque[Launch] = deque()
+        self._flying: deque[InFlightBatch] = deque()
         self._waits = False
         """Nothing is formed before the oldest batch has ended."""
-        self._evicted: list[Flying] = []
+        self._evicted: list[InFlightSequence] = []
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
-        sequence = Flying(request, prompt_only)
+        sequence = InFlightSequence(request, prompt_only)
         if self._limits.refuses(sequence):
             return False
         self._waiting.add(sequence)
         return not self._waits
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`: seat and blocks are free when the oldest batch ends."""
         self._schedule.dissolve()
         waiting = self._waiting.remove(request)
-        if isinstance(waiting, Flying):
+        if isinstance(waiting, InFlightSequence):
             self._pool.forget(waiting)
             waiting.gone = True
-            return Progress(0, waiting.made)
+            return ReplicaProgress(0, waiting.made)
         one = next(one for one in self._schedule.running if one.request is request)
         one.gone = True
         if self._waits:
             self._evicted.append(one)
         else:
             self._schedule.leave(one)
-        return Progress(max(0, one.computed - one.flying), one.made)
+        return ReplicaProgress(max(0, one.computed - one.flying), one.made)
 
     def crash(self, now: float) -> None:
         """See `ReplicaEngine.crash`."""
@@ -261,7 +263,7 @@ class StagesEngine(StagedEngine):
         self._waits = bool(self._flying)
         return self._flying[0].end_s if self._flying else inf
 
-    def _enter(self, launch: Launch, now: float) -> None:
+    def _enter(self, launch: InFlightBatch, now: float) -> None:
         leap = self._steptime.leap(launch.batch)
         ready_s = max([one.last_end_s for one in launch.chunks], default=now)
         ready_s = max(now, ready_s, launch.ready_s)
@@ -281,7 +283,7 @@ class StagesEngine(StagedEngine):
         self._drop_evicted()
         return self._schedule.update(launch, launch.end_s)
 
-    def _book(self, launch: Launch, busy_s: float, whole_steps: int) -> None:
+    def _book(self, launch: InFlightBatch, busy_s: float, whole_steps: int) -> None:
         """*launch* has kept a stage busy for *busy_s*, and its one step is made or is not."""
         book(self._meters, launch, busy_s, launch.load * busy_s, whole_steps)
         if self._sharing:
@@ -293,7 +295,7 @@ class StagesEngine(StagedEngine):
                 self._schedule.leave(one)
         self._evicted.clear()
 
-    def _share(self, launch: Launch, elapsed_s: float) -> None:
+    def _share(self, launch: InFlightBatch, elapsed_s: float) -> None:
         """Shares out the time of *launch* up to *elapsed_s* among its tokens."""
         batch = launch.batch
         token_s = (elapsed_s - launch.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
@@ -310,7 +312,7 @@ class StagesEngine(StagedEngine):
     def _preemptions(self) -> int:
         return self._schedule.preemptions
 
-    def _in_flight(self) -> list[tuple[Formed, Passage]]:
+    def _in_flight(self) -> list[tuple[FormedStep, PipelineTiming]]:
         return [(launch, launch) for launch in self._flying]
 
     def share_time(self, on: bool, now: float) -> None:
@@ -324,7 +326,7 @@ class StagesEngine(StagedEngine):
             else:
                 self._share(launch, busy_s)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         self._schedule.dissolve()
         return [launch.span(self._schedule.place(asked)) for launch in self._flying]

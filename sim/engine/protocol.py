@@ -1,7 +1,7 @@
 """What the fleet calls on an engine, whatever its batching policy.
 
-`ReplicaEngine` is the protocol, and `KvTransit` that of engines between which the KV of prompts moves. `Unsplit` is the
-base of engines whose requests stay on one replica from the first token to the last.
+`ReplicaEngine` is the protocol, and `KvTransit` that of engines between which the KV of prompts moves. `NoKvTransfer`
+is the base of engines whose requests stay on one replica from the first token to the last.
 """
 
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.lora import AdapterSlots
-from sim.records import Meters, Progress, Request, Span
+from sim.records import Meters, ReplicaProgress, Request, StepSpan
 
 
 class KvTransit(Protocol):
@@ -54,7 +54,7 @@ class ReplicaEngine(Protocol):
         """
         ...
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """Gives up *request*, which waits or runs here; how far it had come at *now*, in whole steps. `plan` must be
         asked afterwards.
 
@@ -89,7 +89,7 @@ class ReplicaEngine(Protocol):
         """From *now* on, shares busy time out among requests (`Request.busy`), or stops doing so."""
         ...
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """The steps under way, each with the place of request number *asked*; none where requests are answered in one
         pass.
         """
@@ -118,7 +118,7 @@ class ReplicaEngine(Protocol):
         ...
 
 
-class Unsplit(ABC):
+class NoKvTransfer(ABC):
     """Base of engines without `KvTransit`, LoRA adapters or a queue in which requests are replaced."""
 
     def kv_transit(self) -> None:

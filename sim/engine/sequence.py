@@ -1,13 +1,13 @@
 """A request inside an engine: how far it has come, and the busy time that it is charged.
 
-`Sequence` is the progress of one request on one rank. `TimeShares` charges every request an even part of each step
+`Sequence` is the progress of one request on one rank. `RequestGpuTime` charges every request an even part of each step
 per new token that it has in the step.
 """
 
 from collections.abc import Iterable
 from math import isnan, nan
 
-from sim.records import Batch, Hop, Request
+from sim.records import Batch, ReplicaVisit, Request
 
 
 class Sequence:
@@ -77,12 +77,12 @@ class Sequence:
         return self.request.priority, self.request.arrived_s, self.request.index
 
 
-def most_computed(visits: Iterable[Hop]) -> int:
+def most_computed(visits: Iterable[ReplicaVisit]) -> int:
     """Tokens that a request had come to on the farthest of its earlier *visits*."""
     return max((visit.progress.computed_tokens for visit in visits if visit.progress is not None), default=0)
 
 
-class TimeShares:
+class RequestGpuTime:
     """Running integral of the time per token on one rank.
 
     A sequence that decodes from one date to another takes what the integral has grown by, so a leap costs one addition
@@ -140,7 +140,7 @@ class TimeShares:
                 sequence.token_s = self.token_s
 
 
-class LateShares(TimeShares):
+class AsyncRequestGpuTime(RequestGpuTime):
     """Time shares of a rank whose steps are formed one ahead.
 
     A sequence begins and ceases to decode when a step begins, and the time of that step is shared out at its end.
@@ -154,12 +154,12 @@ class LateShares(TimeShares):
         """Sequences that began to decode (None) or ceased to (their `token_s` then) in steps that have not ended."""
 
     def start(self, sequence: Sequence) -> None:
-        """See `TimeShares.start`; it counts once the steps under way end."""
+        """See `RequestGpuTime.start`; it counts once the steps under way end."""
         sequence.token_s = nan
         self._moved.append((sequence, None))
 
     def stop(self, sequence: Sequence) -> None:
-        """See `TimeShares.stop`; it counts once the steps under way end."""
+        """See `RequestGpuTime.stop`; it counts once the steps under way end."""
         self._moved.append((sequence, sequence.token_s))
 
     def end_steps(self) -> None:

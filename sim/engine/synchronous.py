@@ -11,17 +11,17 @@ from math import inf, nan
 from typing import Generic, TypeVar
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.metering import book, cut_steps, leap_s, steps_within, switch_shares
 from sim.engine.protocol import KvTransit
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import EntryQueue
 from sim.engine.sequence import Sequence
-from sim.records import Batch, Leap, Meters, Progress, Request, Span, StepTime
+from sim.records import Batch, Leap, Meters, ReplicaProgress, Request, StepSpan, StepTime
 
-R = TypeVar("R", bound=RankSchedule)
+R = TypeVar("R", bound=Scheduler)
 
 
 class RankEngine(ABC, Generic[R]):
@@ -29,7 +29,7 @@ class RankEngine(ABC, Generic[R]):
 
     __slots__ = ("_end_s", "_limits", "_meters", "_ranks", "_sharing", "_steptime")
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[R]) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: list[R]) -> None:
         self._steptime = steptime
         self._limits = limits
         self._ranks = ranks
@@ -104,12 +104,12 @@ def emptiest(ranks: list[R], request: Request) -> R:
     return reserved or min(ranks, key=lambda rank: rank.queued() + len(rank.running))
 
 
-class LeapingEngine(RankEngine[RankSchedule]):
+class EventLeapingEngine(RankEngine[Scheduler]):
     """Ranks on one clock: a leap ends for all of them at once, at its end or where somebody cuts it short."""
 
     __slots__ = ("_leap", "_start_s", "_stepping", "_steps")
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: list[RankSchedule]) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: list[Scheduler]) -> None:
         super().__init__(steptime, limits, ranks)
         self._leap = Leap(0.0)
         self._start_s = 0.0
@@ -146,7 +146,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
             return False
         rank = self._rank_for(request)
         stepping = self._works(rank)
-        if not isinstance(rank, Rank) or not rank.reserve(request, self._steps_begun(now) if stepping else 1):
+        if not isinstance(rank, VllmScheduler) or not rank.reserve(request, self._steps_begun(now) if stepping else 1):
             return False
         if stepping and self._steps > 1:
             self._shorten(rank.steps_with_blocks(self._steps))
@@ -159,7 +159,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         if self._steps:
             self._cut(now)
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         progress = self._leave_queue(request)
         if progress is None:
@@ -173,14 +173,14 @@ class LeapingEngine(RankEngine[RankSchedule]):
             self._cut(now)
         return progress
 
-    def _leave_queue(self, request: Request) -> Progress | None:
+    def _leave_queue(self, request: Request) -> ReplicaProgress | None:
         """Takes *request* out of the queue that it waits in; None if it waits in none."""
         for rank in self._ranks:
             if (progress := rank.turn_away(request)) is not None:
                 return progress
         return None
 
-    def _works(self, rank: RankSchedule) -> bool:
+    def _works(self, rank: Scheduler) -> bool:
         """Whether *rank* has something to do in the leap under way."""
         return self._steps > 0 and rank in self._stepping
 
@@ -249,7 +249,7 @@ class LeapingEngine(RankEngine[RankSchedule]):
         for rank in self._ranks:
             switch_shares(rank, on, elapsed_s / len(self._stepping) if rank in self._stepping else 0.0)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`: one of each rank that works."""
         if not self._steps:
             return []
@@ -260,16 +260,16 @@ class LeapingEngine(RankEngine[RankSchedule]):
         return 1 + steps_within(self._leap, now - self._start_s, most) if most > 0 else 1
 
 
-class VllmEngine(LeapingEngine):
+class VllmEngine(EventLeapingEngine):
     """One rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
 
     __slots__ = ("_rank",)
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, schedule: type[Scheduler] = VllmScheduler) -> None:
         self._rank = schedule(limits, limits.new_pool(), limits.new_queue())
         super().__init__(steptime, limits, [self._rank])
 
-    def _rank_for(self, request: Request) -> RankSchedule:
+    def _rank_for(self, request: Request) -> Scheduler:
         return self._rank
 
     def pause(self, now: float) -> bool:
@@ -303,7 +303,7 @@ class LateOutputEngine(VllmEngine):
 
     __slots__ = ("_first", "_left")
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, schedule: type[RankSchedule] = Rank) -> None:
+    def __init__(self, steptime: StepTime, limits: SchedulerLimits, schedule: type[Scheduler] = VllmScheduler) -> None:
         super().__init__(steptime, limits, schedule)
         self._first: list[Request] = []
         """Whose first token nobody has seen yet."""
@@ -339,13 +339,13 @@ class LateOutputEngine(VllmEngine):
             request.finished_s = end_s
         return gone
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         if request in self._first:
             self._first.remove(request)
         if request in self._left:
             self._left.remove(request)
-            return Progress(request.prompt_tokens + request.output_tokens - 1, request.output_tokens)
+            return ReplicaProgress(request.prompt_tokens + request.output_tokens - 1, request.output_tokens)
         return super().evict(request, now)
 
     def crash(self, now: float) -> None:
@@ -354,16 +354,18 @@ class LateOutputEngine(VllmEngine):
         self._first, self._left = [], []
 
 
-class LockstepEngine(LeapingEngine):
+class LockstepEngine(EventLeapingEngine):
     """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
 
-    def __init__(self, steptime: StepTime, limits: RankLimits, ranks: int, schedule: type[RankSchedule] = Rank) -> None:
+    def __init__(
+        self, steptime: StepTime, limits: SchedulerLimits, ranks: int, schedule: type[Scheduler] = VllmScheduler
+    ) -> None:
         own = [schedule(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
         super().__init__(steptime, limits, own)
         self._leaps: list[Leap] = []
         """How long the steps of those that work would be if each stepped alone."""
 
-    def _rank_for(self, request: Request) -> RankSchedule:
+    def _rank_for(self, request: Request) -> Scheduler:
         return emptiest(self._ranks, request)
 
     def _form(self, now: float) -> int:

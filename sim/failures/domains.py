@@ -1,7 +1,7 @@
 """Failure domains: how long components work and are under repair, and which replicas go down with each.
 
-`Law` has the distributions of the time to the next failure and of the repair; `Domain` is one component with the
-replicas that need it.
+`FailureTimes` has the distributions of the time to the next failure and of the repair; `FailureDomain` is one
+component with the replicas that need it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ LEAST = 2.0**-60
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class FailureTimes:
     """Times of one kind of component."""
 
     mtbf_s: float
@@ -47,7 +47,7 @@ class Law:
     def up_s(self, chance: float) -> float:
         """Quantile *chance* of the time to the next failure [s].
 
-        >>> round(Law(mtbf_s=100.0, repair_s=1.0).up_s(0.5), 3)
+        >>> round(FailureTimes(mtbf_s=100.0, repair_s=1.0).up_s(0.5), 3)
         69.315
         """
         scale_s = self.mtbf_s / gamma(1 + 1 / self.shape)
@@ -77,20 +77,20 @@ FAIL_WHILE_OFF = (SITE, "rack")
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class FailureDomain:
     """One component, and the replicas that need it."""
 
     name: str
     """Names its random stream: kind and number, counted from the first replica of its pool on."""
     replicas: tuple[int, ...]
     """Places in the pool."""
-    law: Law
+    law: FailureTimes
     needs_power: bool = False
     """It works only while one of its replicas is switched on, and fails only then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ServerLayout:
     """How the replicas of a pool stand in servers."""
 
     replicas: int
@@ -104,7 +104,7 @@ class Layout:
     def servers(self) -> list[tuple[int, ...]]:
         """Replicas of each server.
 
-        >>> Layout(3, 4, replicas_per_server=2).servers
+        >>> ServerLayout(3, 4, replicas_per_server=2).servers
         [(0, 1), (2,)]
         """
         if self.servers_per_replica > 1:
@@ -114,16 +114,18 @@ class Layout:
         return [tuple(range(first * each, min((first + 1) * each, self.replicas))) for first in range(groups)]
 
 
-def domains_of(laws: Mapping[str, Law], layout: Layout, servers_per_rack: int) -> tuple[Domain, ...]:
+def domains_of(
+    laws: Mapping[str, FailureTimes], layout: ServerLayout, servers_per_rack: int
+) -> tuple[FailureDomain, ...]:
     """The components of a pool: kind -> law, each as often as *layout* has it."""
     return tuple(
-        Domain(f"{kind} {number}", replicas, law, kind not in FAIL_WHILE_OFF)
+        FailureDomain(f"{kind} {number}", replicas, law, kind not in FAIL_WHILE_OFF)
         for kind, law in laws.items()
         for number, replicas in enumerate(_held(kind, layout, servers_per_rack))
     )
 
 
-def _held(kind: str, layout: Layout, servers_per_rack: int) -> Iterator[tuple[int, ...]]:
+def _held(kind: str, layout: ServerLayout, servers_per_rack: int) -> Iterator[tuple[int, ...]]:
     """Replicas that need the components of one kind, component by component."""
     if kind == SITE:
         yield tuple(range(layout.replicas))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sim.failures.domains import Law, RepairLaw
+from sim.failures.domains import FailureTimes, RepairLaw
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 from sim.units import SECONDS_PER_HOUR
 
@@ -24,7 +24,7 @@ def _hours(value: Any) -> float:
 Hour = Annotated[float, BeforeValidator(_hours)]
 
 
-class Component(Spec):
+class ComponentSpec(Spec):
     """One kind of component: how often it fails, and how long that takes."""
 
     mtbf_h: Positive | None = None
@@ -51,21 +51,21 @@ class Component(Spec):
             raise ValueError("either mtbf_h or rate (an id in data/failures) is needed")
         return self
 
-    def law(self, mtbf_h: float) -> Law:
+    def law(self, mtbf_h: float) -> FailureTimes:
         """Times of the component, *mtbf_h* as it says itself or as the catalogue does."""
         hour = SECONDS_PER_HOUR
         times = (mtbf_h * hour, self.repair_h * hour, self.shape, self.repair, self.repair_cv)
-        return Law(*times, self.part_share, self.part_h * hour)
+        return FailureTimes(*times, self.part_share, self.part_h * hour)
 
 
-class Rack(Component):
+class Rack(ComponentSpec):
     """Power supply or top switch of a rack: its servers go down together."""
 
     servers: Count
     """Servers of a rack."""
 
 
-class Maintenance(Spec):
+class MaintenanceSpec(Spec):
     """Planned work, one server after another: its replicas are drained first."""
 
     every_h: Positive
@@ -80,7 +80,7 @@ class Maintenance(Spec):
         return self
 
 
-class Spares(Spec):
+class StandbyReplicas(Spec):
     """Replicas that stand by until another one fails."""
 
     count: Count
@@ -102,36 +102,36 @@ COMPONENTS = ("replica", "gpu", "server", "nic", "psu", "rack", "site")
 OF_SERVERS = ("server", "nic", "psu", "rack")
 
 
-class Failures(Spec):
+class FailureSpec(Spec):
     """What fails in a pool, who notices when, and what is kept for it. Each component fails by itself."""
 
-    replica: Component | None = None
+    replica: ComponentSpec | None = None
     """The engine of one replica: a crash, a hang. The hardware beneath it is fine."""
-    gpu: Component | None = None
+    gpu: ComponentSpec | None = None
     """One GPU: its replica goes down."""
-    server: Component | None = None
+    server: ComponentSpec | None = None
     """One server: all replicas on it go down, here and below."""
-    nic: Component | None = None
+    nic: ComponentSpec | None = None
     """The network card of a server."""
-    psu: Component | None = None
+    psu: ComponentSpec | None = None
     """The power supply of a server."""
     rack: Rack | None = None
-    site: Component | None = None
+    site: ComponentSpec | None = None
     """The whole site, with all pools that state the same."""
     detection_s: NonNegative = 0.0
     """From a failure until the router knows [s]: until then it goes on sending requests there."""
     crews: Count | None = None
     """Repairs that can go on at once; left out: as many as there are failures."""
-    maintenance: Maintenance | None = None
-    spares: Spares | None = None
+    maintenance: MaintenanceSpec | None = None
+    spares: StandbyReplicas | None = None
 
     @property
-    def components(self) -> dict[str, Component]:
+    def components(self) -> dict[str, ComponentSpec]:
         """Those that fail, by kind."""
         return {kind: one for kind in COMPONENTS if (one := getattr(self, kind)) is not None}
 
 
-class Spot(Spec):
+class SpotInterruptions(Spec):
     """Instances that the landlord takes back at short notice; each replica is one."""
 
     interruptions_per_h: Positive | None = None

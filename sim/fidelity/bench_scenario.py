@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, exp
 from typing import Any
 
-from sim.benchdata.campaigns import Campaigns, Setup
+from sim.benchdata.campaigns import Campaigns, CampaignSetup
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.model import kv_bytes_per_token, params_total
@@ -74,7 +74,7 @@ class BenchCase:
 
     row: BenchRow
     names: Names
-    setup: Setup
+    setup: CampaignSetup
     data: dict[str, Any]
     """The scenario as its file would say it."""
     run_requests: int
@@ -170,7 +170,7 @@ def _power(row: BenchRow, names: Names, catalog: Catalog) -> dict[str, float] | 
     return {"cap_w": row.power_cap_w}
 
 
-def _drafts(row: BenchRow, setup: Setup, catalog: Catalog) -> dict[str, Any] | None:
+def _drafts(row: BenchRow, setup: CampaignSetup, catalog: Catalog) -> dict[str, Any] | None:
     """The row's speculative decoding, where it is known how much of what is drafted holds."""
     if not row.spec_decode or not setup.drafts or setup.num_speculative_tokens is None:
         return None
@@ -180,7 +180,7 @@ def _drafts(row: BenchRow, setup: Setup, catalog: Catalog) -> dict[str, Any] | N
     return found | {"acceptance": setup.drafts}
 
 
-def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
+def layout(row: BenchRow, setup: CampaignSetup) -> tuple[int, int, int, bool]:
     """(tensor, pipeline, data parallel sizes, expert parallel) on all GPUs of the row.
 
     Where the columns do not multiply up to the GPUs, tensor parallelism takes those that are left: experts are spread
@@ -195,7 +195,7 @@ def layout(row: BenchRow, setup: Setup) -> tuple[int, int, int, bool]:
     return tp, pp, dp, ep > 1
 
 
-def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) -> dict[str, Any]:
+def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, Any]) -> dict[str, Any]:
     tp, pp, dp, experts = layout(row, setup)
     pool: dict[str, Any] = {
         "gpu": names.gpu.id,
@@ -228,7 +228,7 @@ def _pool(row: BenchRow, names: Names, setup: Setup, lengths: dict[str, Any]) ->
     return pool
 
 
-def host_of(row: BenchRow, setup: Setup) -> dict[str, bool | int]:
+def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int]:
     """What the row's server and client made its host do, as options of the step time."""
     return {
         "in_process": in_process(row, setup),
@@ -240,7 +240,7 @@ def host_of(row: BenchRow, setup: Setup) -> dict[str, bool | int]:
     }
 
 
-def in_process(row: BenchRow, setup: Setup) -> bool:
+def in_process(row: BenchRow, setup: CampaignSetup) -> bool:
     """Whether no API server stood between client and engine: batches, and bursts that nobody timed per request."""
     if setup.in_process is not None:
         return setup.in_process
@@ -266,7 +266,7 @@ def _at_rate(row: BenchRow, process: str, count: int) -> dict[str, Any]:
     return arrivals
 
 
-def _run_requests(row: BenchRow, setup: Setup) -> int:
+def _run_requests(row: BenchRow, setup: CampaignSetup) -> int:
     if row.load == "static_batch":
         return _batch(row)
     if setup.num_requests is not None:
@@ -292,7 +292,7 @@ def _batch(row: BenchRow) -> int:
     return row.concurrency or max(1, round(row.avg_batch or 1))
 
 
-def _lengths(row: BenchRow, setup: Setup) -> dict[str, Any]:
+def _lengths(row: BenchRow, setup: CampaignSetup) -> dict[str, Any]:
     prompt, output = row.isl or 1.0, row.osl or 1.0
     if row.load == "trace" or setup.lengths_cv is not None:
         cv = setup.lengths_cv or REPLAY_CV

@@ -13,8 +13,8 @@ from sim.fidelity.training import PredictedTraining
 from sim.fidelity.training import scores as training_scores
 from sim.language import N_, _
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
-from sim.report.charts.picture import Mark
-from sim.report.page.page import Table, render_page
+from sim.report.charts.picture import KeyEntry
+from sim.report.page.page import PageTable, render_page
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import percent
 
@@ -86,14 +86,14 @@ def write_page(folder: Path, table: str, told: Sequence[FittedTable | str], erro
     """The page of a *table* of measurements: what the terminal says of it, and a point for each of *errors*."""
     lines = [*_verdict(errors), *(one for one in told if isinstance(one, str))]
     tables = [
-        Table(one.title or _title(one.heads), "", one.heads, one.rows, tuple(one.worded))
+        PageTable(one.title or _title(one.heads), "", one.heads, one.rows, tuple(one.worded))
         for one in told
         if isinstance(one, FittedTable)
     ]
     groups = list(dict.fromkeys(one.group for one in errors))
     looks = style(groups)
     drawn = [_panel(name, [one for one in errors if one.quantity == name], looks) for name in _quantities(errors)]
-    marks = [Mark(name, color, marker) for name, (color, marker) in looks.items()]
+    marks = [KeyEntry(name, color, marker) for name, (color, marker) in looks.items()]
     details = {one.key: {"title": one.name, "rows": list(one.rows())} for one in errors}
     page = render_page(
         _("validate {table}", table=table), _(QUESTION), lines, drawn, tables, [], key=marks, details=details

@@ -12,9 +12,9 @@ import numpy as np
 
 from sim.fidelity.scores import SCORED, PredictedRow, scores
 from sim.language import N_, _
-from sim.report.charts.layout import Scale
+from sim.report.charts.layout import AxisScale
 from sim.report.charts.panels import style
-from sim.report.charts.picture import Mark, picture
+from sim.report.charts.picture import KeyEntry, picture
 from sim.report.charts.vega_lite import CROSS, MARK_COLOR, SHAPES, PageFigure, expression
 from sim.report.words.text import plain
 
@@ -66,16 +66,16 @@ def scatter(title: str, subtitle: str, x_label: str, points: Points, marks: Mark
 
 def _axis(name: str, low: float, high: float, title: str | None) -> dict[str, Any]:
     """Return the logarithmic axis *name* from *low* to *high*."""
-    scale = Scale([low, high], False)
+    scale = AxisScale([low, high], False)
     scale.low, scale.high, scale.log = low, high, True
     axis = {"title": title, "values": scale.ticks(), "grid": True, "labelExpr": expression(plain)}
     shown = {"type": "log", "domain": [low, high], "nice": False}
     return {"field": name, "type": "quantitative", "scale": shown, "axis": axis}
 
 
-def key_of(marks: Marks) -> list[Mark]:
+def key_of(marks: Marks) -> list[KeyEntry]:
     """Return the key of the groups of points *marks*."""
-    return [Mark(name, *look) for name, look in marks.items()]
+    return [KeyEntry(name, *look) for name, look in marks.items()]
 
 
 PANELS = {

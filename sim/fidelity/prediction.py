@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.benchdata.campaigns import Campaigns, load_campaigns
-from sim.benchdata.row import BenchRow, Counted
+from sim.benchdata.row import BenchRow, CountedTraffic
 from sim.catalogue.catalog import Catalog
 from sim.csvio import write_csv
 from sim.fidelity.bench_scenario import BenchCase, case_of
@@ -27,8 +27,8 @@ from sim.records import FleetLog
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
-from sim.study.confidence import Worth, fleet_worth
-from sim.study.metrics.cohort import percentile
+from sim.study.confidence import PredictionConfidence, fleet_worth
+from sim.study.metrics.window_requests import percentile
 from sim.workload import Workload
 from sim.workload.requests import RequestTable, Streams
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS
@@ -39,10 +39,10 @@ MS_PER_S = 1000.0
 class AsCounted(Workload):
     """Requests of a workload's lengths at the moments at which they were counted."""
 
-    pages: Counted
+    pages: CountedTraffic
 
     @classmethod
-    def of(cls, workload: Workload, pages: Counted) -> "AsCounted":
+    def of(cls, workload: Workload, pages: CountedTraffic) -> "AsCounted":
         """Of a workload that has been checked."""
         return cls.model_construct(**dict(workload), pages=pages)
 
@@ -62,7 +62,7 @@ class AsCounted(Workload):
         return RequestTable(arrived_s, prompts, outputs, None, hashes, HASH_BLOCK_TOKENS)
 
 
-def between_pages(plan: CasePlan, pages: Counted) -> dict[str, float]:
+def between_pages(plan: CasePlan, pages: CountedTraffic) -> dict[str, float]:
     """Mean time to first token of the requests, and between tokens, of those that fall between the pages.
 
     Those that run at the first page begin so long before it that they have made then what they are taken to have made.
@@ -85,7 +85,7 @@ def between_pages(plan: CasePlan, pages: Counted) -> dict[str, float]:
     return found
 
 
-def _run_between(plan: CasePlan, pages: Counted, since_s: float, until_s: float) -> FleetLog:
+def _run_between(plan: CasePlan, pages: CountedTraffic, since_s: float, until_s: float) -> FleetLog:
     workload = AsCounted.of(plan.workload, pages)
     return RunningFleet(replace(plan, workload=workload, warmup_s=since_s, horizon_s=until_s, drain_limit_s=0.0)).run()
 
@@ -130,7 +130,7 @@ class Prediction:
     gpus: int = 0
     requests: int = 0
     """Simulated ones."""
-    worth: Worth | None = None
+    worth: PredictionConfidence | None = None
     """How near measurements are that the fit had, and how far 80 % of servers lie from a prediction."""
 
 
@@ -141,7 +141,7 @@ class PreparedRow:
     case: BenchCase
     plan: CasePlan
     note: str = ""
-    worth: Worth | None = None
+    worth: PredictionConfidence | None = None
 
 
 def why_not_covered(row: BenchRow, catalog: Catalog) -> str:
@@ -224,11 +224,11 @@ def simulate(ready: PreparedRow, adjust: Adjust | None = None) -> Prediction:
     )
 
 
-def _run(plan: CasePlan, case: BenchCase) -> "Run":
+def _run(plan: CasePlan, case: BenchCase) -> "SimulatedRun":
     """The simulated run; where both a rate and a limit on requests in flight are given, under the one that binds."""
-    run = Run(RunningFleet(with_client_pause(plan)).run(), case)
+    run = SimulatedRun(RunningFleet(with_client_pause(plan)).run(), case)
     offered = case.paced(run.metrics()["req_s"]) if run.answered else None
-    return run if offered is None else Run(RunningFleet(replace(plan, workload=offered)).run(), case)
+    return run if offered is None else SimulatedRun(RunningFleet(replace(plan, workload=offered)).run(), case)
 
 
 def with_client_pause(plan: CasePlan) -> CasePlan:
@@ -241,7 +241,7 @@ def with_client_pause(plan: CasePlan) -> CasePlan:
     return replace(plan, workload=plan.workload.model_copy(update={"arrivals": arrivals}))
 
 
-class Run:
+class SimulatedRun:
     """The requests of a simulated run as arrays, and what a benchmark client would print about them."""
 
     def __init__(self, log: FleetLog, case: BenchCase) -> None:

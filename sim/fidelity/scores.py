@@ -242,7 +242,7 @@ RANKED = ("throughput", "tpot", "ttft alone", "ttft loaded", "e2e")
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class RankedServer:
     """A server at a task: one measured quantity with its prediction."""
 
     task: tuple[object, ...]
@@ -268,7 +268,7 @@ class Ranking:
     """Mean over comparisons of the share of their row pairs that are ordered as measured."""
 
 
-def rankings(entrants: Iterable[Entrant]) -> list[Ranking]:
+def rankings(entrants: Iterable[RankedServer]) -> list[Ranking]:
     """A ranking for each quantity with at least one comparison, by name."""
     right: dict[str, dict[tuple[object, ...], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for one, other in _pairs(entrants):
@@ -286,7 +286,7 @@ def rankings(entrants: Iterable[Entrant]) -> list[Ranking]:
     ]
 
 
-def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[Entrant]:
+def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[RankedServer]:
     """The scored rows with a prediction, one entrant for each quantity that can be ranked."""
     for one in outcomes:
         row = one.row
@@ -297,7 +297,7 @@ def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[Entrant]:
                 continue
             if quantity == "throughput" and row.load in OPEN_LOADS:
                 continue
-            yield Entrant(
+            yield RankedServer(
                 task=(one.pair[1], row.load, row.concurrency, row.rate_req_s, row.num_requests, metric),
                 lengths=(row.isl, row.osl),
                 server=(one.pair[0], row.n_gpus),
@@ -307,9 +307,9 @@ def entrants(outcomes: Iterable[PredictedRow]) -> Iterator[Entrant]:
             )
 
 
-def _pairs(entrants: Iterable[Entrant]) -> Iterator[tuple[Entrant, Entrant]]:
+def _pairs(entrants: Iterable[RankedServer]) -> Iterator[tuple[RankedServer, RankedServer]]:
     """Entrants at the same task on different servers whose measurements are apart."""
-    tasks: dict[tuple[object, ...], list[Entrant]] = defaultdict(list)
+    tasks: dict[tuple[object, ...], list[RankedServer]] = defaultdict(list)
     for entrant in entrants:
         tasks[entrant.quantity, *entrant.task].append(entrant)
     for members in tasks.values():
@@ -318,11 +318,11 @@ def _pairs(entrants: Iterable[Entrant]) -> Iterator[tuple[Entrant, Entrant]]:
                 yield one, other
 
 
-def _apart(one: Entrant, other: Entrant) -> bool:
+def _apart(one: RankedServer, other: RankedServer) -> bool:
     return max(one.measured, other.measured) >= APART * min(one.measured, other.measured)
 
 
-def _alike(one: Entrant, other: Entrant) -> bool:
+def _alike(one: RankedServer, other: RankedServer) -> bool:
     return all(max(pair) <= ALIKE * min(pair) for pair in zip(one.lengths, other.lengths, strict=True))
 
 
@@ -331,7 +331,7 @@ METRIC_OF = {"throughput": "throughput", "tpot": "tpot", "ttft alone": "ttft", "
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class IntervalCoverage:
     """Measurements of one quantity whose predictions have one mark."""
 
     mark: str
@@ -342,7 +342,7 @@ class Inside:
     """Within the interval, pairs of GPU and model family weighing the same."""
 
 
-def inside(outcomes: Iterable[PredictedRow]) -> list[Inside]:
+def inside(outcomes: Iterable[PredictedRow]) -> list[IntervalCoverage]:
     """A line for each mark and quantity, from the nearest mark; rows without an interval are left out."""
     found: dict[tuple[int, str], dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for one in outcomes:
@@ -355,7 +355,7 @@ def inside(outcomes: Iterable[PredictedRow]) -> list[Inside]:
                 continue
             found[MARKS.index(worth.mark), quantity][one.pair].append(ends[0] <= 1 / (1 + error) <= ends[1])
     return [
-        Inside(
+        IntervalCoverage(
             MARKS[mark],
             quantity,
             rows=sum(map(len, pairs.values())),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.batchtime.coefficients import Coefficients, load_coefficients
+from sim.batchtime.coefficients import BatchTimeCoefficients, load_coefficients
 from sim.batchtime.roofline import (
     Device,
     Precision,
@@ -139,7 +139,7 @@ SCENARIOS = ("offline", "server", *STREAMS)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ServiceCase:
     """A row whose names are all known."""
 
     row: MlperfRow
@@ -179,11 +179,11 @@ class ServiceOutcome:
         return None if not measured or predicted is None else predicted / measured - 1
 
 
-class NotCovered(ValueError):
+class ServiceNotCovered(ValueError):
     """A row that cannot be predicted, and why."""
 
 
-def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Case:
+def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> ServiceCase:
     """What *row* names. Raises NotCovered with all that is unknown."""
     missing = []
     benchmark = benchmarks.find(row.benchmark)
@@ -197,18 +197,18 @@ def case_of(row: MlperfRow, catalog: Catalog, benchmarks: Benchmarks) -> Case:
     except UnknownId:
         missing.append(f"unknown accelerator {row.accelerator!r}")
     if benchmark is None or accelerator is None or missing:
-        raise NotCovered("; ".join(missing))
+        raise ServiceNotCovered("; ".join(missing))
     model = catalog.any_model(benchmark.model)
     assert isinstance(model, OtherModel)
     for precision in benchmark.precisions:
         gpu, profile = accelerator.gpu, accelerator.profile
         device = device_of(gpu, precision) if profile is None else slice_of(gpu, profile, precision)
         if device is not None:
-            return Case(row, benchmark, model, accelerator, device)
-    raise NotCovered(f"{accelerator.gpu.id} has no {' or '.join(benchmark.precisions)} rate")
+            return ServiceCase(row, benchmark, model, accelerator, device)
+    raise ServiceNotCovered(f"{accelerator.gpu.id} has no {' or '.join(benchmark.precisions)} rate")
 
 
-def metrics_of(case: Case, time_s: Callable[[float], float], server_share: float) -> dict[str, float]:
+def metrics_of(case: ServiceCase, time_s: Callable[[float], float], server_share: float) -> dict[str, float]:
     """Predicted columns of *case*, whose batches of b of the benchmark's samples take time_s(b).
 
     Offline: batches without a gap. Server: batches as large as the limit allows. Streams: one query after the other.
@@ -227,7 +227,7 @@ def predict(row: MlperfRow, catalog: Catalog) -> ServiceOutcome:
     benchmarks, coefficients = _constants(catalog.root)
     try:
         case = case_of(row, catalog, benchmarks)
-    except NotCovered as error:
+    except ServiceNotCovered as error:
         return ServiceOutcome(row, "not_covered", str(error))
     speed = speed_of(case.device, coefficients.factors(case.model, case.device))
     slow = 1 / benchmarks.power_limited_speed.value if row.power_limited else 1.0
@@ -258,7 +258,7 @@ def predict_all(
 
 
 @cache
-def _constants(root: Path) -> tuple[Benchmarks, Coefficients]:
+def _constants(root: Path) -> tuple[Benchmarks, BatchTimeCoefficients]:
     return load_benchmarks(root / "mlperf.yaml"), load_coefficients(root / "batchtime.yaml")
 
 

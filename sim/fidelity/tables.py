@@ -10,7 +10,7 @@ from sim.fidelity.picture import write_picture
 from sim.fidelity.scores import (
     SCORED,
     Coverage,
-    Inside,
+    IntervalCoverage,
     PredictedRow,
     Ranking,
     Score,
@@ -163,7 +163,7 @@ def _ranking_table(found: Sequence[Ranking]) -> FittedTable:
     return FittedTable(heads, rows, title=title)
 
 
-def _inside_table(found: Sequence[Inside]) -> FittedTable:
+def _inside_table(found: Sequence[IntervalCoverage]) -> FittedTable:
     heads = (_("prediction"), _("quantity"), _("rows"), _("pairs"), _("inside"))
     rows = [[_(one.mark), one.quantity, str(one.rows), str(one.pairs), f"{100 * one.share:.0f} %"] for one in found]
     return FittedTable(heads, rows, frozenset({0, 1}), 2, title=_("Measured within the interval of 80 %"))

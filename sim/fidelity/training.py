@@ -16,15 +16,15 @@ from sim.benchdata.training import METRICS, TrainingRow
 from sim.catalogue.catalog import Catalog
 from sim.csvio import write_csv
 from sim.fidelity.picture import Points, at_most_far, key_of, scatter
-from sim.fidelity.training_rows import LANGUAGE, NotCovered, TrainingCase, case_of
+from sim.fidelity.training_rows import LANGUAGE, TrainingCase, TrainingNotCovered, case_of
 from sim.language import N_, _
 from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
-from sim.steptime.coefficients import Coefficients, load_coefficients
+from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.training.figures import TrainingData, habits, load_training, rates
 from sim.training.memory import memory
-from sim.training.steptime import Rates, step_time
+from sim.training.steptime import TrainingRates, step_time
 
 BYTES_PER_GB = 1e9
 
@@ -43,24 +43,24 @@ class TrainingPrediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Figured:
+class PredictionBasis:
     """What predictions rest on."""
 
     catalog: Catalog
     data: TrainingData
-    kernels: Coefficients
+    kernels: StepTimeCoefficients
 
     @classmethod
-    def of(cls, catalog: Catalog) -> "Figured":
+    def of(cls, catalog: Catalog) -> "PredictionBasis":
         """The files of *catalog*."""
         return cls(catalog, load_training(catalog.root), load_coefficients(catalog.root / "steptime.yaml"))
 
 
-def predict_training(row: TrainingRow, figured: Figured) -> TrainingPrediction:
+def predict_training(row: TrainingRow, figured: PredictionBasis) -> TrainingPrediction:
     """All metrics of *row*."""
     try:
         case = case_of(row, figured.catalog, figured.data)
-    except NotCovered as error:
+    except TrainingNotCovered as error:
         return TrainingPrediction(row.id, "not_covered", str(error))
     job = case.job
     reached = rates(figured.data, figured.kernels, job.gpu, job.link, job.network, job.precision, case.stack)
@@ -71,7 +71,7 @@ def predict_training(row: TrainingRow, figured: Figured) -> TrainingPrediction:
     return TrainingPrediction(row.id, "covered", "", metrics, job.gpu.id, case.stack)
 
 
-def speed(case: TrainingCase, reached: Rates) -> dict[str, float]:
+def speed(case: TrainingCase, reached: TrainingRates) -> dict[str, float]:
     """step_s, samples_per_s and tokens_per_s of *case*."""
     job = case.job
     step = step_time(job, reached)
@@ -175,7 +175,7 @@ def validate_training(
     rows: Sequence[TrainingRow], catalog: Catalog, workers: int, progress: Callable[[int, int, int], None]
 ) -> list[PredictedTraining]:
     """Every row with its prediction, in the order of the table. A row takes a millisecond: *workers* are not needed."""
-    figured = Figured.of(catalog)
+    figured = PredictionBasis.of(catalog)
     done = []
     for row in rows:
         done.append(PredictedTraining(row, predict_training(row, figured)))

@@ -15,9 +15,9 @@ from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.link import Link
 from sim.fidelity.names import model_of
 from sim.training.figures import Stack, TrainedNetwork, TrainingData, trained_network
-from sim.training.job import Job, Method, Parallel, Precision, Recompute
+from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
 from sim.training.memory import EIGHT_BIT, EIGHT_BIT_BYTES
-from sim.training.network import Network, of_dimensions, of_model, of_size
+from sim.training.network import ForwardCost, of_dimensions, of_model, of_size
 from sim.training.steptime import LORA_SHARE
 
 GPUS = {
@@ -110,7 +110,7 @@ ADAPTERS = (
 """What a text says of a network adapter -> bytes/s of one."""
 
 
-class NotCovered(ValueError):
+class TrainingNotCovered(ValueError):
     """A row names what nobody knows."""
 
 
@@ -119,10 +119,10 @@ def gpu_of(name: str, catalog: Catalog) -> Gpu:
     try:
         return catalog.gpu(GPUS.get(name.strip().lower(), name))
     except UnknownId:
-        raise NotCovered(f"unknown gpu {name!r}") from None
+        raise TrainingNotCovered(f"unknown gpu {name!r}") from None
 
 
-def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Network:
+def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> ForwardCost:
     """The row's network: its own dimensions, a network of training benchmarks, a language model, or a GPT of that
     size. Raises NotCovered, also for a network of unknown dimensions that is no language model.
     """
@@ -140,14 +140,14 @@ def network_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> Networ
     except UnknownId:
         pass
     except ConfigError as error:
-        raise NotCovered(f"unknown model {name!r}: {error}") from None
+        raise TrainingNotCovered(f"unknown model {name!r}: {error}") from None
     size = params or _size_in(name)
     if not size or not _is_language_model(row):
-        raise NotCovered(f"unknown model {name!r}")
+        raise TrainingNotCovered(f"unknown model {name!r}")
     try:
         return of_size(name, size, int(said.get("hidden", 0)), int(said.get("heads", 0)), int(said.get("layers", 0)))
     except ValueError as error:
-        raise NotCovered(f"unknown model {name!r}: {error}") from None
+        raise TrainingNotCovered(f"unknown model {name!r}: {error}") from None
 
 
 def _is_language_model(row: TrainingRow) -> bool:
@@ -159,7 +159,7 @@ def _is_language_model(row: TrainingRow) -> bool:
     return "tokens_per_s" in row.measured or (not family and row.count("seq_len") is not None)
 
 
-def _gated(name: str, said: dict[str, float], params: float) -> Network:
+def _gated(name: str, said: dict[str, float], params: float) -> ForwardCost:
     """A SwiGLU decoder whose feed-forward width follows from its size; the vocabulary of Qwen where none is said."""
     layers, hidden = said["layers"], said["hidden"]
     vocab = said.get("vocab", 151936)
@@ -181,13 +181,13 @@ def dimensions(text: str) -> dict[str, float]:
     return {name: float(found[1]) for name, pattern in DIMENSIONS.items() if (found := pattern.search(text))}
 
 
-def precision_of(row: TrainingRow, gpu: Gpu, network: Network, data: TrainingData, stack: str) -> Precision:
+def precision_of(row: TrainingRow, gpu: Gpu, network: ForwardCost, data: TrainingData, stack: str) -> Precision:
     """What the row says, else what its framework uses on such a card. Raises NotCovered."""
     said = row.text("precision").lower()
     if said:
         computed = STORED.sub("", said)
         if computed not in PRECISIONS:
-            raise NotCovered(f"unknown precision {row.text('precision')!r}")
+            raise TrainingNotCovered(f"unknown precision {row.text('precision')!r}")
         return PRECISIONS[computed]
     usual = data.stacks[stack].precision
     if not network.is_transformer:
@@ -270,7 +270,7 @@ class TrainingCase:
     """A row and the job that repeats it."""
 
     row: TrainingRow
-    job: Job
+    job: OptimizerStep
     stack: str
     step_is_micro_batch: bool
     """No global batch is known: `step_s` is one micro-batch's."""
@@ -300,7 +300,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     parallel = _parallel(row, network, gpus, per_node, gpu.memory_bytes.value, global_batch, method, facts, held)
     micro, count = _batches(row, network, parallel, global_batch, sequence)
     offloaded = "offload-opt" in note or "offload-master" in note
-    job = Job(
+    job = OptimizerStep(
         gpu=gpu,
         link=link,
         network=network,
@@ -319,7 +319,7 @@ def case_of(row: TrainingRow, catalog: Catalog, data: TrainingData) -> TrainingC
     return TrainingCase(row, job, stack, global_batch is None)
 
 
-def _recompute(row: TrainingRow, usual: Recompute, network: Network) -> Recompute:
+def _recompute(row: TrainingRow, usual: Recompute, network: ForwardCost) -> Recompute:
     said = row.text("recompute").lower()
     if BATCH_PER_RANK.search(row.text("note")):
         return "full"
@@ -330,7 +330,7 @@ def _recompute(row: TrainingRow, usual: Recompute, network: Network) -> Recomput
 
 def _parallel(
     row: TrainingRow,
-    network: Network,
+    network: ForwardCost,
     gpus: int,
     per_node: int,
     memory_bytes: float,
@@ -372,7 +372,7 @@ def _usual_chunks(layers: int, pipeline: int) -> int:
     return max(1, layers // pipeline // 2)
 
 
-def _held_bytes(network: Network, method: Method, eight_bit_weights: bool) -> float:
+def _held_bytes(network: ForwardCost, method: Method, eight_bit_weights: bool) -> float:
     """Weights, gradients and optimizer states; frozen weights may be held at 8 bits."""
     if method == "full":
         return network.params * BYTES_PER_PARAM
@@ -381,7 +381,7 @@ def _held_bytes(network: Network, method: Method, eight_bit_weights: bool) -> fl
 
 
 def _usual_split(
-    network: Network, gpus: int, per_node: int, memory_bytes: float, method: Method, held: float
+    network: ForwardCost, gpus: int, per_node: int, memory_bytes: float, method: Method, held: float
 ) -> tuple[int, int]:
     """(tensor, pipeline) ranks that hold the model, its states sharded over the rest: tensor first, within a node."""
     sharded = network.params * STATE_SHARE if method == "full" else 0.0
@@ -396,7 +396,7 @@ def _usual_split(
 
 
 def _batches(
-    row: TrainingRow, network: Network, parallel: Parallel, global_batch: int | None, sequence: int
+    row: TrainingRow, network: ForwardCost, parallel: Parallel, global_batch: int | None, sequence: int
 ) -> tuple[int, int]:
     """(samples of a micro-batch, micro-batches of a step)."""
     micro = row.count("micro_batch")

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.answers.folder import begin_question, written_together
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED, read_mlperf
 from sim.benchdata.training import TELLING, read_training
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import begin_question, written_together
 from sim.fidelity.page import PairError, service_pairs, serving_pairs, training_pairs, write_page
 from sim.fidelity.scores import Told, validate
 from sim.fidelity.services import predict_all, service_tables, write_services
 from sim.fidelity.tables import terminal_tables, write_validation
 from sim.fidelity.training import training_tables, validate_training, write_training
-from sim.report.progress import Progress
+from sim.report.progress import CaseProgress
 from sim.report.terminal_table import FittedTable
 
 
@@ -100,7 +100,7 @@ def run_validation(
     """Predicts *rows* of a table of *kind*; tables and a picture go to the folder *out*, over an earlier answer."""
     question = {"command": "validate", "values": {"table": "/".join(Path(table).absolute().parts[-2:])}}
     told = begin_question(out, question, command, force, validation=table)
-    with Progress(quiet) as progress:
+    with CaseProgress(quiet) as progress:
         outcomes = kind.predict(rows, catalog, workers, progress)
     with written_together(out, told | {"rows": len(rows)}, points=()) as folder:
         kind.write(folder, outcomes)

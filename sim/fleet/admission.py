@@ -15,7 +15,7 @@ from sim.batching.limits import VllmLimits
 from sim.fleet.arrivals import Send
 from sim.fleet.replica import Replica
 from sim.records import Request
-from sim.routing.admission import Gate
+from sim.routing.admission import AdmissionRules
 from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams, Workload
 from sim.workload.adapters import AdapterDraws
@@ -34,7 +34,7 @@ class TenantGate:
 
     def __init__(self, tenants: Sequence[Tenant], send: Send, refused: Send) -> None:
         self._tenants = {tenant.name: tenant for tenant in tenants}
-        self._buckets = {t.name: Bucket(t.rate_limit) for t in tenants if t.rate_limit is not None}
+        self._buckets = {t.name: TokenBucket(t.rate_limit) for t in tenants if t.rate_limit is not None}
         self._send, self._refused = send, refused
 
     def arrive(self, requests: list[Request], now: float) -> None:
@@ -70,7 +70,7 @@ class AdapterGate:
         self._send(requests, now)
 
 
-class Bucket:
+class TokenBucket:
     """See `RateLimit`."""
 
     def __init__(self, limit: RateLimit) -> None:
@@ -89,7 +89,7 @@ class Bucket:
         return True
 
 
-class Server:
+class LimitedServer:
     """The requests that one server with limits of its own has, and the *engines* that serve them."""
 
     def __init__(self, limits: VllmLimits | PrefillFirst, engines: Sequence[Replica]) -> None:
@@ -129,10 +129,12 @@ class Server:
         self._before_first_token.discard(request)
 
 
-class Doors:
+class AdmissionControl:
     """The gateway of a fleet, where it has rules, and the servers that have limits of their own."""
 
-    def __init__(self, gate: Gate | None, replicas: Sequence[Replica], servers: dict[int, Server]) -> None:
+    def __init__(
+        self, gate: AdmissionRules | None, replicas: Sequence[Replica], servers: dict[int, LimitedServer]
+    ) -> None:
         self._gate, self._replicas, self._servers = gate, replicas, servers
 
     def turns_away(self, request: Request, replica: int, now: float) -> Request | None:
@@ -167,18 +169,20 @@ class Doors:
             self._gate.timed_out(replica)
 
 
-def doors_of(plan: CasePlan, replicas: Sequence[Replica], eject: Callable[[int, float], None]) -> Doors | None:
+def doors_of(
+    plan: CasePlan, replicas: Sequence[Replica], eject: Callable[[int, float], None]
+) -> AdmissionControl | None:
     """What turns requests away from *replicas*; None where nothing does. *eject* closes a replica for some seconds."""
-    servers: dict[int, Server] = {}
+    servers: dict[int, LimitedServer] = {}
     first = 0
     for pool in plan.pools:
         ranks = pool.engines_per_replica
         for _ in range(pool.replicas):
             if isinstance(pool.batching, VllmLimits | PrefillFirst) and pool.batching.limits_its_queue:
-                server = Server(pool.batching, replicas[first : first + ranks])
+                server = LimitedServer(pool.batching, replicas[first : first + ranks])
                 servers |= dict.fromkeys(range(first, first + ranks), server)
             first += ranks
     gate = None
     if plan.admission is not None:
-        gate = Gate(plan.admission, [replica.engine.waiting for replica in replicas], eject)
-    return Doors(gate, replicas, servers) if gate is not None or servers else None
+        gate = AdmissionRules(plan.admission, [replica.engine.waiting for replica in replicas], eject)
+    return AdmissionControl(gate, replicas, servers) if gate is not None or servers else None

@@ -18,13 +18,13 @@ from simpy.events import NORMAL
 from sim.records import Request
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 from sim.workload.requests import RequestTable
-from sim.workload.sessions import ComingSessions, Session, Start, Turn
+from sim.workload.sessions import ComingSessions, Session, SessionStart, Turn
 
 Send = Callable[[list[Request], float], None]
 """Takes the requests that arrive together, and when."""
 
 
-class Sleeper(Protocol):
+class TimedWakeup(Protocol):
     """Who is woken by the clock."""
 
     def wake(self, number: int) -> None:
@@ -32,7 +32,7 @@ class Sleeper(Protocol):
         ...
 
 
-class Source(Protocol):
+class RequestSource(Protocol):
     """What sends requests to the fleet."""
 
     requests: list[Request]
@@ -52,14 +52,14 @@ class Source(Protocol):
         ...
 
 
-class Clock(simpy.Environment):
+class FleetClock(simpy.Environment):
     """The fleet's time, its events, and wake-up calls.
 
     A wake-up call is an event with one callback that fails never and is waited for by nobody: an entry of the queue, in
     the same order as events, without an object of its own. Replicas ask for several per request.
     """
 
-    def call(self, sleeper: Sleeper, delay_s: float) -> int:
+    def call(self, sleeper: TimedWakeup, delay_s: float) -> int:
         """Wakes *sleeper* after *delay_s*; the number of the call."""
         number = next(self._eid)
         heappush(self._queue, (self._now + delay_s, NORMAL, number, sleeper))  # type: ignore[misc]
@@ -104,7 +104,7 @@ class OpenSource:
     An arrival before the next event of the fleet is sent at once; the others are events of their own.
     """
 
-    def __init__(self, env: Clock, table: RequestTable, send: Send) -> None:
+    def __init__(self, env: FleetClock, table: RequestTable, send: Send) -> None:
         self.requests: list[Request] = []
         """Those that have arrived."""
         self._env = env
@@ -279,7 +279,9 @@ def _drawn(
         start += count
 
 
-def source_of(workload: Workload, streams: Streams, horizon_s: float | None, env: Clock, send: Send) -> Source:
+def source_of(
+    workload: Workload, streams: Streams, horizon_s: float | None, env: FleetClock, send: Send
+) -> RequestSource:
     """What sends the requests of *workload*."""
     coming = workload.coming_sessions(streams, horizon_s)
     if coming is not None:
@@ -294,7 +296,7 @@ class _Going:
 
     __slots__ = ("cut", "following", "open", "refused", "session", "start", "waits_for")
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: SessionStart) -> None:
         self.start = start
         self.session: Session = start.session
         turns = start.session.turns
@@ -316,7 +318,7 @@ class SessionSource:
     have been answered. A request without an answer ends its session.
     """
 
-    def __init__(self, env: Clock, coming: ComingSessions, horizon_s: float | None, send: Send) -> None:
+    def __init__(self, env: FleetClock, coming: ComingSessions, horizon_s: float | None, send: Send) -> None:
         self.requests: list[Request] = []
         """Those that have arrived."""
         self._env, self._send = env, send
@@ -326,7 +328,7 @@ class SessionSource:
         """Heap of (when, order, session, place of the request in it)."""
         self._order = 0
         self._next_start_s = inf
-        self._following: Start | None = None
+        self._following: SessionStart | None = None
         self._asked: dict[Request, tuple[_Going, int]] = {}
         """Requests without an answer."""
         self._call = -1
@@ -388,7 +390,7 @@ class SessionSource:
         self._look_ahead()
         self._begin(start, start.at_s)
 
-    def _begin(self, start: Start, at_s: float) -> None:
+    def _begin(self, start: SessionStart, at_s: float) -> None:
         going = _Going(start)
         for place, turn in enumerate(start.session.turns):
             if not turn.after:

@@ -13,9 +13,9 @@ import simpy
 
 from sim.autoscaling import Gauge, Latency, Scaler
 from sim.batching.limits import VllmLimits
-from sim.fleet.replica import Lives, Replica, State
-from sim.fleet.routing import Roster
-from sim.fleet.scaling import Scale
+from sim.fleet.replica import Replica, ReplicaLifecycle, State
+from sim.fleet.routing import ServingReplicas
+from sim.fleet.scaling import PoolScaling
 from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
@@ -26,7 +26,7 @@ KEPT_MORE_S = 60.0
 
 
 @dataclass(slots=True)
-class Scrape:
+class GaugeScrape:
     """Gauges of the replicas of a pool at one time; a replica that does not serve has none."""
 
     at_s: float
@@ -36,7 +36,7 @@ class Scrape:
     """Sums over the replicas and, of requests, those at the router."""
 
 
-class Scrapes:
+class GaugeScrapes:
     """The readings of one pool."""
 
     def __init__(
@@ -44,8 +44,8 @@ class Scrapes:
         pool: PoolPlan,
         replicas: list[list[int]],
         engines: list[Replica],
-        lives: Lives,
-        roster: Roster,
+        lives: ReplicaLifecycle,
+        roster: ServingReplicas,
         held: Callable[[], int],
     ) -> None:
         """*replicas* are the indices of the engines that each replica consists of."""
@@ -55,7 +55,7 @@ class Scrapes:
         self._lives, self._roster, self.held_now = lives, roster, held
         self._gauges, self._delay_s = scaler.gauges, scaler.metric_delay_s
         self._keep_s = scaler.keep_s + scaler.metric_delay_s + scaler.scrape_interval_s + KEPT_MORE_S
-        self._scrapes: deque[Scrape] = deque()
+        self._scrapes: deque[GaugeScrape] = deque()
         self._latencies: deque[tuple[float, float, float]] = deque()
         self._before: dict[int, tuple[float, float, int]] = {}
         """First engine -> time, busy time and arrivals at its last reading."""
@@ -73,7 +73,7 @@ class Scrapes:
             gauge: sum(one[gauge] for one in values.values()) + (held if gauge in OF_REQUESTS else 0)
             for gauge in self._gauges
         }
-        self._scrapes.append(Scrape(now, values, totals))
+        self._scrapes.append(GaugeScrape(now, values, totals))
         while self._scrapes[0].at_s < now - self._keep_s:
             self._scrapes.popleft()
 
@@ -110,10 +110,10 @@ class Scrapes:
         found = [one[place] for one in self._latencies if until_s - window_s < one[0] <= until_s]
         return float(np.quantile(found, quantile)) if found else None
 
-    def _within(self, now: float, window_s: float) -> list[Scrape]:
+    def _within(self, now: float, window_s: float) -> list[GaugeScrape]:
         """Scrapes of the last *window_s* that have come through; the last one alone where none lies within."""
         until_s = now - self._delay_s
-        chosen: list[Scrape] = []
+        chosen: list[GaugeScrape] = []
         for scrape in reversed(self._scrapes):
             if scrape.at_s > until_s:
                 continue
@@ -162,28 +162,28 @@ DELTAS: frozenset[Gauge] = frozenset(["gpu_busy", "requests_per_s"])
 """Gauges that are read off counters."""
 
 
-class Autoscaled:
+class AutoscalerLoops:
     """Asks the autoscaler of each pool at its intervals and brings the pool to what it wants, within the bounds."""
 
     def __init__(
         self,
         plan: CasePlan,
         env: simpy.Environment,
-        scale: Scale,
-        lives: Lives,
-        roster: Roster,
+        scale: PoolScaling,
+        lives: ReplicaLifecycle,
+        roster: ServingReplicas,
         engines: list[Replica],
         held: Callable[[], int],
         over: Callable[[], bool],
     ) -> None:
         """*held* counts the requests at the router, *over* tells whether nothing is left to do."""
         self._env, self._over = env, over
-        self._pools: dict[int, Loop] = {}
+        self._pools: dict[int, AutoscalerLoop] = {}
         for position, pool in enumerate(plan.pools):
             if pool.autoscaling is None:
                 continue
-            scrapes = Scrapes(pool, scale.replicas[position], engines, lives, roster, held)
-            self._pools[position] = loop = Loop(plan, position, env, scale, scrapes)
+            scrapes = GaugeScrapes(pool, scale.replicas[position], engines, lives, roster, held)
+            self._pools[position] = loop = AutoscalerLoop(plan, position, env, scale, scrapes)
             self._every(pool.autoscaling.scrape_interval_s, loop.read)
             self._every(pool.autoscaling.period_s, loop.decide)
 
@@ -215,10 +215,12 @@ class Autoscaled:
         arm()
 
 
-class Loop:
+class AutoscalerLoop:
     """The control loop of one pool; it is what the autoscaler sees."""
 
-    def __init__(self, plan: CasePlan, position: int, env: simpy.Environment, scale: Scale, scrapes: Scrapes) -> None:
+    def __init__(
+        self, plan: CasePlan, position: int, env: simpy.Environment, scale: PoolScaling, scrapes: GaugeScrapes
+    ) -> None:
         spec = plan.pools[position].autoscaling
         assert spec is not None
         self._spec, self._position = spec, position

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sim.engine.kv.blocks import NamedBlocks
 from sim.engine.sequence import Sequence as EngineSequence
-from sim.fleet.arrivals import Clock
+from sim.fleet.arrivals import FleetClock
 from sim.fleet.replica import Replica
 from sim.fleet.routing import ServiceRouter
 from sim.records import Request
@@ -14,7 +14,7 @@ from sim.routing.vllm_load_balancer import Balancer
 from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 
 
-def inform(policy: Router, replicas: Sequence[Replica], env: Clock) -> None:
+def inform(policy: Router, replicas: Sequence[Replica], env: FleetClock) -> None:
     """Where the policy's index is exact, the caches of *replicas* report to it; a load balancer gets its statistics."""
     if isinstance(policy, ServiceRouter):
         for one, members in policy.policies():

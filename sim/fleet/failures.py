@@ -13,9 +13,9 @@ from math import inf, log1p
 import numpy as np
 import simpy
 
-from sim.failures import Domain, Spot
-from sim.fleet.replica import Lives, Losses, State
-from sim.fleet.scaling import Scale
+from sim.failures import FailureDomain, SpotInterruptions
+from sim.fleet.replica import ReplicaLifecycle, State, StrandedRequests
+from sim.fleet.scaling import PoolScaling
 from sim.scenario.resolving.resolved import CasePlan
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import Streams
@@ -23,12 +23,12 @@ from sim.workload import Streams
 OFF = (State.OFF, State.PROVISIONING)
 
 
-class Component:
+class FailingComponent:
     """One component of a pool, on its own stream of chance."""
 
     __slots__ = ("domain", "position", "repair_s", "rng")
 
-    def __init__(self, position: int, domain: Domain, rng: np.random.Generator) -> None:
+    def __init__(self, position: int, domain: FailureDomain, rng: np.random.Generator) -> None:
         self.position, self.domain, self.rng = position, domain, rng
         self.repair_s = 0.0
         """Of the failure under way, or the next one."""
@@ -39,14 +39,16 @@ class Component:
         return up_s
 
 
-class Crews:
+class RepairCrews:
     """Those who repair the components of a pool: who comes first is served first."""
 
-    def __init__(self, env: simpy.Environment, number: int | None, repaired: Callable[[Component], None]) -> None:
+    def __init__(
+        self, env: simpy.Environment, number: int | None, repaired: Callable[[FailingComponent], None]
+    ) -> None:
         self._env, self._free, self._repaired = env, number, repaired
-        self._waiting: deque[Component] = deque()
+        self._waiting: deque[FailingComponent] = deque()
 
-    def call(self, component: Component) -> None:
+    def call(self, component: FailingComponent) -> None:
         """Somebody is to repair *component*."""
         self._waiting.append(component)
         self._begin()
@@ -58,36 +60,42 @@ class Crews:
             component = self._waiting.popleft()
             self._env.timeout(component.repair_s).callbacks.append(partial(self._end, component))
 
-    def _end(self, component: Component, event: simpy.Event) -> None:
+    def _end(self, component: FailingComponent, event: simpy.Event) -> None:
         if self._free is not None:
             self._free += 1
         self._repaired(component)
         self._begin()
 
 
-class Breakdowns:
+class ComponentFailures:
     """The failures of a fleet. Their times depend on the components alone, not on what the fleet does; one that falls
     into a time without power does not happen, and the time to the next one begins.
     """
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, lives: Lives, scale: Scale, losses: Losses, streams: Streams
+        self,
+        plan: CasePlan,
+        env: simpy.Environment,
+        lives: ReplicaLifecycle,
+        scale: PoolScaling,
+        losses: StrandedRequests,
+        streams: Streams,
     ) -> None:
         self._plan, self._env, self._lives, self._scale, self._losses = plan, env, lives, scale, losses
         self._down = [[0] * pool.replicas for pool in plan.pools]
         """Failed components that each replica needs."""
-        self._crews: list[Crews | None] = []
+        self._crews: list[RepairCrews | None] = []
         for position, pool in enumerate(plan.pools):
             failing = pool.failures
-            self._crews.append(Crews(env, failing.crews, self._repaired) if failing else None)
+            self._crews.append(RepairCrews(env, failing.crews, self._repaired) if failing else None)
             for domain in failing.domains if failing else ():
                 name = domain.name if domain.name.startswith("site") else f"{position} {domain.name}"
-                self._arm(Component(position, domain, streams(f"failures: {name}")))
+                self._arm(FailingComponent(position, domain, streams(f"failures: {name}")))
 
-    def _arm(self, component: Component) -> None:
+    def _arm(self, component: FailingComponent) -> None:
         self._env.timeout(component.next_up_s()).callbacks.append(lambda _: self._fails(component))
 
-    def _fails(self, component: Component) -> None:
+    def _fails(self, component: FailingComponent) -> None:
         if component.domain.needs_power and self._is_off(component):
             self._arm(component)
             return
@@ -102,7 +110,7 @@ class Breakdowns:
         else:
             self._noticed(component)
 
-    def _is_off(self, component: Component) -> bool:
+    def _is_off(self, component: FailingComponent) -> bool:
         """Whether nothing that needs *component* is switched on: then nothing can fail."""
         replicas = self._scale.replicas[component.position]
         held = [self._lives.states[engine] for place in component.domain.replicas for engine in replicas[place]]
@@ -120,7 +128,7 @@ class Breakdowns:
                 self._losses.strike(engine, self._env.now)
                 self._lives.move([engine], State.FAILED)
 
-    def _noticed(self, component: Component) -> None:
+    def _noticed(self, component: FailingComponent) -> None:
         now, position = self._env.now, component.position
         lost = []
         for place in component.domain.replicas:
@@ -134,7 +142,7 @@ class Breakdowns:
             crews.call(component)
         self._scale.replace(position)
 
-    def _repaired(self, component: Component) -> None:
+    def _repaired(self, component: FailingComponent) -> None:
         self.release(component.position, component.domain.replicas)
         self._arm(component)
 
@@ -157,10 +165,12 @@ OUT = (State.OFF, State.REPAIRING)
 BROKEN = (State.FAILED, State.REPAIRING)
 
 
-class Withdrawals:
+class ReplicaRemovals:
     """Takes replicas out of a fleet, for as long as somebody says."""
 
-    def __init__(self, env: simpy.Environment, lives: Lives, scale: Scale, losses: Losses) -> None:
+    def __init__(
+        self, env: simpy.Environment, lives: ReplicaLifecycle, scale: PoolScaling, losses: StrandedRequests
+    ) -> None:
         self._env, self._lives, self._scale, self._losses = env, lives, scale, losses
         self._waiting: dict[tuple[int, str], tuple[list[int], Callable[[], None]]] = {}
         """Engine and who takes it out -> all engines that have to be out, and what follows then."""
@@ -254,11 +264,11 @@ UPKEEP, LANDLORD = "upkeep", "landlord"
 """Who takes replicas out."""
 
 
-class Upkeep:
+class PlannedMaintenance:
     """Maintenance of the servers of each pool, one after another."""
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, withdrawals: Withdrawals, breakdowns: Breakdowns
+        self, plan: CasePlan, env: simpy.Environment, withdrawals: ReplicaRemovals, breakdowns: ComponentFailures
     ) -> None:
         self._env, self._withdrawals, self._breakdowns = env, withdrawals, breakdowns
         for position, pool in enumerate(plan.pools):
@@ -290,7 +300,7 @@ class SpotMarket:
     """Interruptions of spot instances, and the replicas that stand in for them meanwhile."""
 
     def __init__(
-        self, plan: CasePlan, env: simpy.Environment, withdrawals: Withdrawals, scale: Scale, streams: Streams
+        self, plan: CasePlan, env: simpy.Environment, withdrawals: ReplicaRemovals, scale: PoolScaling, streams: Streams
     ) -> None:
         self._env, self._withdrawals, self._scale = env, withdrawals, scale
         names = [pool.name for pool in plan.pools]
@@ -315,7 +325,7 @@ class SpotMarket:
             position = self._covered.pop(engine)
             self._env.timeout(0).callbacks.append(lambda _: self._cover(position))
 
-    def interrupt(self, position: int, places: list[int], spot: Spot) -> None:
+    def interrupt(self, position: int, places: list[int], spot: SpotInterruptions) -> None:
         """The landlord gives notice for the instances at *places* of a pool."""
         fallback = self._fallback.get(position)
         if fallback is not None:
@@ -332,7 +342,7 @@ class SpotMarket:
     def _cover(self, fallback: int) -> None:
         self._scale.bring(fallback, sum(one == fallback for one in self._covered.values()))
 
-    def _arm(self, position: int, place: int, spot: Spot, rng: np.random.Generator) -> None:
+    def _arm(self, position: int, place: int, spot: SpotInterruptions, rng: np.random.Generator) -> None:
         """The next interruption of one instance."""
         running, waiting = rng.random(2).tolist()
         up_s = -spot.interval_s * log1p(-running)
@@ -353,7 +363,9 @@ class SpotMarket:
 class _Trace:
     """How many instances of a pool can be had, by the time."""
 
-    def __init__(self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: Spot) -> None:
+    def __init__(
+        self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: SpotInterruptions
+    ) -> None:
         self._market, self._position, self._spot = market, position, spot
         self._there = list(range(replicas))
         self._replicas = replicas

@@ -16,17 +16,17 @@ import simpy
 from sim import rng
 from sim.engine.protocol import ReplicaEngine
 from sim.fleet.admission import doors_of, gated
-from sim.fleet.arrivals import Clock, Send, Source, collector_paused, source_of
-from sim.fleet.autoscaling import Autoscaled
+from sim.fleet.arrivals import FleetClock, RequestSource, Send, collector_paused, source_of
+from sim.fleet.autoscaling import AutoscalerLoops
 from sim.fleet.caches import clear_caches, fill_caches, inform
-from sim.fleet.failures import Breakdowns, SpotMarket, Upkeep, Withdrawals
-from sim.fleet.kv_transfer import Handover, Ways
+from sim.fleet.failures import ComponentFailures, PlannedMaintenance, ReplicaRemovals, SpotMarket
+from sim.fleet.kv_transfer import Handover, TransferCallbacks
 from sim.fleet.metering import MeterLog, with_time_of_its_own
 from sim.fleet.pool import replica_engines
-from sim.fleet.replica import WITHOUT_MEMORY, Lives, Losses, Replica, State
-from sim.fleet.retries import Attempts, Hands
-from sim.fleet.routing import RoleRouter, Roster, ServiceRouter
-from sim.fleet.scaling import RESTING, ByClock, Scale, states_at_start
+from sim.fleet.replica import WITHOUT_MEMORY, Replica, ReplicaLifecycle, State, StrandedRequests
+from sim.fleet.retries import Attempts, ClientCallbacks
+from sim.fleet.routing import RoleRouter, ServiceRouter, ServingReplicas
+from sim.fleet.scaling import RESTING, PoolScaling, ScheduledScaling, states_at_start
 from sim.fleet.services import ServicesSource
 from sim.records import ONLY_SERVICE, FleetLog, Meters, Request
 from sim.routing import Router
@@ -45,7 +45,7 @@ class RunningFleet:
     def __init__(self, plan: CasePlan, watch: Watch = lambda engine, replica: engine) -> None:
         """*watch* may put something between a replica and its engine."""
         self._plan = plan
-        self._env = Clock()
+        self._env = FleetClock()
         streams = _streams(plan)
         self._replicas = [
             Replica(self._env, watch(engine, index), index, position, self._release, self._on_finished)
@@ -58,31 +58,31 @@ class RunningFleet:
         self._held: list[Request] = []
         """Arrived while no replica served."""
         self._breaks = plan.breaks
-        self._scaler: Autoscaled | None = None
+        self._scaler: AutoscalerLoops | None = None
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
-        self._losses: Losses | None = None
+        self._losses: StrandedRequests | None = None
         """Where replicas fail."""
         arrive = self._send
         if plan.asks_again:
-            hands = Hands(self._send, self._send_again, self._take, self._settle)
+            hands = ClientCallbacks(self._send, self._send_again, self._take, self._settle)
             attempts = Attempts(self._env, plan.client, streams, hands)
             arrive, self._refuse = attempts.arrive, attempts.refuse
             if plan.fails:
-                self._losses = Losses(self._replicas, self._gone, attempts.lose, attempts.move)
+                self._losses = StrandedRequests(self._replicas, self._gone, attempts.lose, attempts.move)
         self._source = self._arrivals(with_time_of_its_own(arrive) if plan.requests_cost else arrive, streams)
         states = states_at_start(plan)
         self._log = MeterLog(plan, self._replicas, states)
         policy, self._handover = self._routed(streams)
         inform(policy, self._replicas, self._env)
         fill_caches(self._replicas, plan.workload, streams)
-        self._router: Router | Roster = policy
+        self._router: Router | ServingReplicas = policy
         self._doors = doors_of(plan, self._replicas, lambda replica, for_s: self._eject(replica, for_s))
         if plan.switched:
             self._router = self._switched(policy, states, streams)
 
-    def _arrivals(self, arrive: Send, streams: Streams) -> Source:
+    def _arrivals(self, arrive: Send, streams: Streams) -> RequestSource:
         """Where requests come from, and what they pass before *arrive*."""
         plan = self._plan
         if plan.services:
@@ -102,7 +102,7 @@ class RunningFleet:
             return plan.routing.start([plan.pools[pool].name for pool in pools], streams("routing")), None
         if plan.kv_transfer is None:
             return roles, None
-        ways = Ways(lambda: self._router, roles.choose_answering, self._found_nobody, self._losses)
+        ways = TransferCallbacks(lambda: self._router, roles.choose_answering, self._found_nobody, self._losses)
         return roles, Handover(plan, self._env, self._replicas, ways)
 
     def run(self) -> FleetLog:
@@ -126,9 +126,9 @@ class RunningFleet:
             log.kv_sent_bytes = self._handover.sent_bytes(end_s)
         return log
 
-    def _switched(self, policy: Router, states: list[State], streams: Streams) -> Roster:
+    def _switched(self, policy: Router, states: list[State], streams: Streams) -> ServingReplicas:
         """Lets schedules, autoscalers and failures move replicas; the router that follows them."""
-        roster = Roster(policy, states, lambda replica: scale.drained(replica))
+        roster = ServingReplicas(policy, states, lambda replica: scale.drained(replica))
 
         def before_move(replica: int, state: State, following: State) -> None:
             self._log.read_replica(replica, self._env.now)
@@ -142,18 +142,18 @@ class RunningFleet:
                 moved(replica, following)
 
         watching: list[Callable[[int, State], None]] = []
-        lives = Lives(states, before_move, self._open)
-        scale = Scale(self._plan, self._env, lives, roster)
-        ByClock(self._plan, self._env, scale)
+        lives = ReplicaLifecycle(states, before_move, self._open)
+        scale = PoolScaling(self._plan, self._env, lives, roster)
+        ScheduledScaling(self._plan, self._env, scale)
         if any(pool.autoscaling for pool in self._plan.pools):
             engines, held = self._replicas, self._held
-            self._scaler = Autoscaled(
+            self._scaler = AutoscalerLoops(
                 self._plan, self._env, scale, lives, roster, engines, held.__len__, lambda: self._is_done(self._env.now)
             )
         if self._losses is not None:
-            breakdowns = Breakdowns(self._plan, self._env, lives, scale, self._losses, streams)
-            withdrawals = Withdrawals(self._env, lives, scale, self._losses)
-            Upkeep(self._plan, self._env, withdrawals, breakdowns)
+            breakdowns = ComponentFailures(self._plan, self._env, lives, scale, self._losses, streams)
+            withdrawals = ReplicaRemovals(self._env, lives, scale, self._losses)
+            PlannedMaintenance(self._plan, self._env, withdrawals, breakdowns)
             watching += [withdrawals.moved, SpotMarket(self._plan, self._env, withdrawals, scale, streams).moved]
         return roster
 
@@ -265,7 +265,7 @@ class RunningFleet:
     def _eject(self, replica: int, for_s: float) -> None:
         """Nobody sends requests to *replica* for a while."""
         roster = self._router
-        if not isinstance(roster, Roster) or not roster.eject(replica):
+        if not isinstance(roster, ServingReplicas) or not roster.eject(replica):
             return
 
         def readmit(_: simpy.Event) -> None:

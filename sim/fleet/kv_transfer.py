@@ -19,17 +19,17 @@ from math import inf, nan
 from typing import Any, Protocol
 
 from sim.engine.sequence import Sequence as EngineSequence
-from sim.fleet.arrivals import Clock
+from sim.fleet.arrivals import FleetClock
 from sim.fleet.pool import rank_limits
-from sim.fleet.replica import Losses, Replica
-from sim.fleet.routing import Roster
-from sim.records import BusyTime, Hop, Request, Span
+from sim.fleet.replica import Replica, StrandedRequests
+from sim.fleet.routing import ServingReplicas
+from sim.records import BusyTime, ReplicaVisit, Request, StepSpan
 from sim.routing import Router
 from sim.routing.kv_transfer import TransferPlan
 from sim.scenario.resolving.resolved import CasePlan
 
 
-class Stream(Protocol):
+class LayerStream(Protocol):
     """Takes tokens of a prompt that a replica computes up to `done_s`, whose KV leaves from `first_s` on."""
 
     def __call__(
@@ -46,7 +46,7 @@ class LayerStreams:
     of what a step computes, the last layer's part is left when it ends.
     """
 
-    def __init__(self, plan: TransferPlan, stream: Stream, replicas: Iterable[Replica]) -> None:
+    def __init__(self, plan: TransferPlan, stream: LayerStream, replicas: Iterable[Replica]) -> None:
         """*replicas* compute prompts only."""
         self._lead = 1 / plan.layers[0] if plan.layers[0] else 0.0
         self._send = stream
@@ -69,7 +69,7 @@ class LayerStreams:
                 self._seen_s[replica.index] = span.start_s
                 self._stream(replica, span)
 
-    def _stream(self, replica: Replica, span: Span) -> None:
+    def _stream(self, replica: Replica, span: StepSpan) -> None:
         duration_s = span.end_s - span.start_s
         for index, tokens in span.prompts.items():
             request = self._prompts.get(index)
@@ -80,7 +80,7 @@ class LayerStreams:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class KvProduction:
     """KV that is computed while it is sent, at an even pace."""
 
     first_s: float
@@ -91,7 +91,7 @@ class Making:
 
 
 @dataclass(slots=True, eq=False)
-class Transfer:
+class KvTransferUnderWay:
     """KV on its way."""
 
     what: Any
@@ -105,7 +105,7 @@ class Transfer:
     """When the rate began, or will with the first byte."""
     version: int = 0
     """Of its due time."""
-    making: Making | None = None
+    making: KvProduction | None = None
     """What holds it back; None: all of it is there."""
 
 
@@ -114,18 +114,18 @@ class Port:
     """One way of a port, or the network between all of them."""
 
     bytes_per_s: float
-    flowing: dict[Transfer, None] = field(default_factory=dict)
+    flowing: dict[KvTransferUnderWay, None] = field(default_factory=dict)
 
 
-class Network:
+class PortNetwork:
     """All ports of a fleet, on its clock."""
 
     def __init__(
         self,
-        clock: Clock,
+        clock: FleetClock,
         plan: TransferPlan,
         pool_of_replica: Sequence[int],
-        arrived: Callable[["Transfer", float], None],
+        arrived: Callable[["KvTransferUnderWay", float], None],
         window_s: tuple[float, float] = (0.0, inf),
     ) -> None:
         """*arrived* gets a transfer when its last byte is there. Bytes are counted between the times *window_s*."""
@@ -136,23 +136,25 @@ class Network:
         self.receiving = [Port(rate) for rate in rates]
         self._between = Port(plan.between(pool_of_replica))
         self._most = plan.concurrent or inf
-        self._waiting: dict[Transfer, None] = {}
-        self._due: list[tuple[float, int, int, Transfer]] = []
+        self._waiting: dict[KvTransferUnderWay, None] = {}
+        self._due: list[tuple[float, int, int, KvTransferUnderWay]] = []
         self._pushed = 0
         self._call = -1
         self._call_s = inf
         self._window_s = window_s
         self._sent_bytes = [0.0] * len(rates)
 
-    def send(self, what: Any, source: int, target: int, size_bytes: float, making: Making | None = None) -> Transfer:
+    def send(
+        self, what: Any, source: int, target: int, size_bytes: float, making: KvProduction | None = None
+    ) -> KvTransferUnderWay:
         """Sends *size_bytes* from replica *source* to replica *target*, now or when both ports have a turn for it."""
-        transfer = Transfer(what, self._port_of[source], self._port_of[target], size_bytes, making=making)
+        transfer = KvTransferUnderWay(what, self._port_of[source], self._port_of[target], size_bytes, making=making)
         if not self._begin(transfer, self._clock.now):
             self._waiting[transfer] = None
         self._arm()
         return transfer
 
-    def cancel(self, transfers: Iterable[Transfer]) -> None:
+    def cancel(self, transfers: Iterable[KvTransferUnderWay]) -> None:
         """*transfers* are given up; what they have sent is lost."""
         now = self._clock.now
         for transfer in transfers:
@@ -171,12 +173,12 @@ class Network:
             for sent, port in zip(self._sent_bytes, self.sending, strict=True)
         ]
 
-    def _sent_inside(self, transfer: Transfer, now: float) -> float:
+    def _sent_inside(self, transfer: KvTransferUnderWay, now: float) -> float:
         """What *transfer* has sent at its present rate, inside the window."""
         begins_s, ends_s = self._window_s
         return transfer.rate * max(0.0, min(now, ends_s) - max(transfer.since_s, begins_s))
 
-    def _begin(self, transfer: Transfer, now: float) -> bool:
+    def _begin(self, transfer: KvTransferUnderWay, now: float) -> bool:
         sender, receiver = self.sending[transfer.source], self.receiving[transfer.target]
         if len(sender.flowing) >= self._most or len(receiver.flowing) >= self._most:
             return False
@@ -187,7 +189,7 @@ class Network:
         self._share(transfer, now)
         return True
 
-    def _push(self, transfer: Transfer, at_s: float) -> None:
+    def _push(self, transfer: KvTransferUnderWay, at_s: float) -> None:
         transfer.version += 1
         self._pushed += 1
         heappush(self._due, (at_s, self._pushed, transfer.version, transfer))
@@ -205,7 +207,7 @@ class Network:
         if number != self._call:
             return
         now, self._call_s = self._call_s, inf
-        done: list[Transfer] = []
+        done: list[KvTransferUnderWay] = []
         while self._due and self._due[0][0] <= now:
             _, _, version, transfer = heappop(self._due)
             if version != transfer.version:
@@ -228,17 +230,17 @@ class Network:
             if self._begin(waiting, now):
                 del self._waiting[waiting]
 
-    def _stop(self, transfer: Transfer, now: float) -> None:
+    def _stop(self, transfer: KvTransferUnderWay, now: float) -> None:
         """The last byte of *transfer* is there, or it is given up."""
         self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         for port in self._ports(transfer):
             del port.flowing[transfer]
         self._share(transfer, now)
 
-    def _ports(self, transfer: Transfer) -> tuple[Port, Port, Port]:
+    def _ports(self, transfer: KvTransferUnderWay) -> tuple[Port, Port, Port]:
         return self.sending[transfer.source], self.receiving[transfer.target], self._between
 
-    def _share(self, changed: Transfer, now: float) -> None:
+    def _share(self, changed: KvTransferUnderWay, now: float) -> None:
         """Gives everyone who shares a port with *changed* its part from *now* on."""
         sender, receiver, between = self._ports(changed)
         met = between.flowing if between.bytes_per_s < inf else {**sender.flowing, **receiver.flowing}
@@ -247,11 +249,11 @@ class Network:
             if rate != transfer.rate:
                 self._go_on(transfer, rate, now)
 
-    def _part(self, transfer: Transfer) -> float:
+    def _part(self, transfer: KvTransferUnderWay) -> float:
         rate = min(port.bytes_per_s / len(port.flowing) for port in self._ports(transfer))
         return rate if transfer.making is None else min(rate, transfer.making.bytes_per_s)
 
-    def _go_on(self, transfer: Transfer, rate: float, now: float) -> None:
+    def _go_on(self, transfer: KvTransferUnderWay, rate: float, now: float) -> None:
         """*transfer* goes on at *rate*: until its last byte is there, or until all that it sends is computed."""
         self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         transfer.left_bytes -= transfer.rate * max(0.0, now - transfer.since_s)
@@ -261,7 +263,7 @@ class Network:
 
 
 @dataclass(slots=True, eq=False)
-class Move:
+class RequestHandover:
     """The KV of one request, from the replica that computes its prompt to the one that answers."""
 
     request: Request
@@ -275,36 +277,36 @@ class Move:
     ready_tokens: int = 0
     """Computed and not sent."""
     sent_tokens: int = 0
-    flying: dict[Transfer, None] = field(default_factory=dict)
+    flying: dict[KvTransferUnderWay, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class TransferCallbacks:
     """What a handover does with the fleet."""
 
-    router: Callable[[], Router | Roster]
+    router: Callable[[], Router | ServingReplicas]
     """Counts requests at replicas."""
     choose: Callable[[Request], int]
     """Who answers, -1 while there is none."""
     homeless: Callable[[], None]
     """Nobody is there to answer a request."""
-    losses: Losses | None
+    losses: StrandedRequests | None
     """Where replicas fail."""
 
 
 class Handover:
     """All requests of a fleet that are on their way from one replica to another."""
 
-    def __init__(self, plan: CasePlan, clock: Clock, replicas: list[Replica], ways: Ways) -> None:
+    def __init__(self, plan: CasePlan, clock: FleetClock, replicas: list[Replica], ways: TransferCallbacks) -> None:
         if plan.kv_transfer is None:
             raise ValueError("no pool has a role")
         self._plan, self._replicas, self._ways, self._transfer = plan, replicas, ways, plan.kv_transfer
         pools, window_s = [replica.pool for replica in replicas], plan.window_s(inf)
-        self.network = Network(clock, plan.kv_transfer, pools, self._arrived, window_s)
-        self._moves: dict[Request, Move] = {}
-        self._expected: list[deque[Move]] = [deque() for _ in replicas]
+        self.network = PortNetwork(clock, plan.kv_transfer, pools, self._arrived, window_s)
+        self._moves: dict[Request, RequestHandover] = {}
+        self._expected: list[deque[RequestHandover]] = [deque() for _ in replicas]
         """By answering replica: who waits for blocks there."""
-        self._homeless: dict[Move, None] = {}
+        self._homeless: dict[RequestHandover, None] = {}
         """While no answering replica was open."""
         self._answering = [(pool.served, rank_limits(pool)) for pool in plan.pools if pool.role != "prefill"]
         self._splits = [plan.pools[replica.pool].role == "prefill" for replica in replicas]
@@ -345,13 +347,13 @@ class Handover:
         """*source* has computed the prompt of *request*."""
         if self._ways.losses is not None:
             self._ways.losses.left(request, source.index)
-        request.left = (*request.left, Hop(source.index, request.came_s, now, None, request.busy))
+        request.left = (*request.left, ReplicaVisit(source.index, request.came_s, now, None, request.busy))
         request.prefill_replica = source.index
         request.replica, request.came_s, request.busy = -1, nan, BusyTime()
         move = self._moves.get(request)
         is_new = move is None
         if move is None:
-            move = self._moves[request] = Move(request, source)
+            move = self._moves[request] = RequestHandover(request, source)
         move.computed = True
         move.ready_tokens = request.prompt_tokens - move.sent_tokens
         if is_new:
@@ -388,7 +390,7 @@ class Handover:
         """*source* computes *tokens* of the prompt of *request* up to *done_s*; their KV leaves from *first_s* on."""
         move = self._moves.get(request)
         if move is None:
-            move = self._moves[request] = Move(request, source)
+            move = self._moves[request] = RequestHandover(request, source)
             move.ready_tokens = request.cached_tokens
             self._find_home(move, now)
         tokens = min(tokens, request.prompt_tokens - move.ready_tokens - move.sent_tokens)
@@ -396,9 +398,9 @@ class Handover:
             move.ready_tokens += tokens
         elif tokens:
             pace = tokens * self._plan.pools[source.pool].kv_bytes_per_token / (done_s - now)
-            self._send(move, tokens, Making(first_s, done_s, pace))
+            self._send(move, tokens, KvProduction(first_s, done_s, pace))
 
-    def _find_home(self, move: Move, now: float) -> None:
+    def _find_home(self, move: RequestHandover, now: float) -> None:
         request, losses = move.request, self._ways.losses
         index = self._ways.choose(request)
         if index < 0:
@@ -424,7 +426,7 @@ class Handover:
             self._go_on(move, now)
         replica.after_step = self._make_room if expected else None
 
-    def _go_on(self, move: Move, now: float) -> None:
+    def _go_on(self, move: RequestHandover, now: float) -> None:
         """Sends what is ready; where nothing is left and all has arrived, the request goes on at its new replica."""
         if move.ready_tokens:
             tokens, move.ready_tokens = move.ready_tokens, 0
@@ -432,18 +434,18 @@ class Handover:
         elif move.computed and not move.flying:
             self._land(move, now)
 
-    def _send(self, move: Move, tokens: int, making: Making | None = None) -> None:
+    def _send(self, move: RequestHandover, tokens: int, making: KvProduction | None = None) -> None:
         size = tokens * self._plan.pools[move.source.pool].kv_bytes_per_token
         move.sent_tokens += tokens
         move.flying[self.network.send(move, move.source.index, move.target, size, making)] = None
 
-    def _arrived(self, transfer: Transfer, now: float) -> None:
+    def _arrived(self, transfer: KvTransferUnderWay, now: float) -> None:
         """A part of the KV of a request is where it is answered."""
         move = transfer.what
         del move.flying[transfer]
         self._go_on(move, now)
 
-    def _land(self, move: Move, now: float) -> None:
+    def _land(self, move: RequestHandover, now: float) -> None:
         """All KV of the request is where it is answered."""
         request, source, replica = move.request, move.source, self._replicas[move.target]
         del self._moves[request]
@@ -456,7 +458,7 @@ class Handover:
         if replica.offer(request, now):
             replica.replan(now)
 
-    def _drop(self, move: Move, now: float, dead: int = -1) -> None:
+    def _drop(self, move: RequestHandover, now: float, dead: int = -1) -> None:
         """The move ends half-way, and nothing is set aside for it any more. A request whose prompt is computed counts
         at the replica that is *dead*, and nowhere else.
         """

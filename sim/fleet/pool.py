@@ -1,7 +1,7 @@
 """The engines of one pool: schedulers by its batching policy and parallelism, behind the API server's intake.
 
-`replica_engines` builds the engines. `IntakeEngine` and `TakingTurns` put an engine behind an API server, whose one
-thread reads requests in. `Acceptance` draws how many tokens of a speculative draft an engine accepts.
+`replica_engines` builds the engines. `IntakeEngine` and `SequentialIntakeEngine` put an engine behind an API server,
+whose one thread reads requests in. `Acceptance` draws how many tokens of a speculative draft an engine accepts.
 """
 
 from collections.abc import Callable
@@ -19,22 +19,27 @@ from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.dynamic_batching import DynamicEngine
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.tiers import Tier, Tiers
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
-from sim.engine.multi_model import SwappingEngine, TurnsEngine
+from sim.engine.multi_model import SleepModeEngine, TimeSharedEngine
 from sim.engine.pipeline import PipelineEngine, StagesEngine
 from sim.engine.protocol import KvTransit, ReplicaEngine
-from sim.engine.schedulers.kv_groups import GroupRank
-from sim.engine.schedulers.prefill_first import PrefillFirstRank, SglangRank
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
-from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
-from sim.engine.schedulers.static import StaticRank
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.kv_groups import GroupScheduler
+from sim.engine.schedulers.prefill_first import PrefillFirstScheduler, SglangScheduler
+from sim.engine.schedulers.reserve import (
+    BatchWaitingScheduler,
+    MaxUtilizationScheduler,
+    ReserveScheduler,
+    UnifiedCacheScheduler,
+)
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.speculative import AsyncDraftScheduler, DraftScheduler
+from sim.engine.schedulers.static import StaticScheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import LateOutputEngine, LockstepEngine, VllmEngine
 from sim.memory.weights import KvTier
-from sim.records import Batch, Meters, Progress, Request, Span
+from sim.records import Batch, Meters, ReplicaProgress, Request, StepSpan
 from sim.scenario.resolving.resolved import AdapterPlan, PoolPlan
 from sim.units import GB
 
@@ -97,13 +102,13 @@ class IntakeEngine:
         if (transit := self.engine.kv_transit()) is not None:
             transit.let_go(request, now)
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`: the thread's turn takes as long as it would have."""
         for held in (self._turn, self._next):
             for taken in held:
                 if taken[0] is request:
                     held.remove(taken)
-                    return Progress(0, 0)
+                    return ReplicaProgress(0, 0)
         return self.engine.evict(request, now)
 
     def crash(self, now: float) -> None:
@@ -134,7 +139,7 @@ class IntakeEngine:
         """See `ReplicaEngine.share_time`."""
         self.engine.share_time(on, now)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         return self.engine.under_way(asked)
 
@@ -159,7 +164,7 @@ class IntakeEngine:
         return len(self._turn) + len(self._next) + self.engine.waiting()
 
 
-class TakingTurns(IntakeEngine):
+class SequentialIntakeEngine(IntakeEngine):
     """Requests are read one after another, and the engine gets each as soon as it has been read.
 
     One that comes alone is not held up here: what reading it takes is part of the time before its first token. Those
@@ -224,12 +229,12 @@ class Acceptance:
         return max(1.0, tokens / steps) - 1
 
 
-SCHEDULES: dict[str, type[RankSchedule]] = {
-    "vllm": Rank,
-    "prefill_first": PrefillFirstRank,
-    "reserve": ReserveRank,
-    "slots": ReserveRank,
-    "static": StaticRank,
+SCHEDULES: dict[str, type[Scheduler]] = {
+    "vllm": VllmScheduler,
+    "prefill_first": PrefillFirstScheduler,
+    "reserve": ReserveScheduler,
+    "slots": ReserveScheduler,
+    "static": StaticScheduler,
 }
 
 
@@ -243,7 +248,7 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
         return engines
     limits = rank_limits(pool)
     if not pool.intake_s:
-        return [TakingTurns(engine, pool.turn_s, limits.serves) for engine in engines]
+        return [SequentialIntakeEngine(engine, pool.turn_s, limits.serves) for engine in engines]
     return [IntakeEngine(engine, pool.intake_s, limits.serves) for engine in engines]
 
 
@@ -293,17 +298,17 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         limits = replace(limits, new_adapters=_new_adapters(pool.adapters))
     grouped = limits.kv_groups != (None,)
     flying = pool.pipeline_parallel_size > 1 or limits.caches_states
-    if flying and schedule is Rank and isinstance(batching, VllmLimits):
+    if flying and schedule is VllmScheduler and isinstance(batching, VllmLimits):
         return StagesEngine(pool.steptime, limits, pool.pipeline_parallel_size, bool(batching.async_scheduling))
-    if grouped and schedule is Rank and isinstance(batching, VllmLimits):
+    if grouped and schedule is VllmScheduler and isinstance(batching, VllmLimits):
         if not batching.async_scheduling:
-            return VllmEngine(pool.steptime, limits, GroupRank)
-        return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), GroupRank)
+            return VllmEngine(pool.steptime, limits, GroupScheduler)
+        return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), GroupScheduler)
     if pool.pipeline_parallel_size > 1:
         lanes, piece_tokens = (1, MICRO_BATCH_TOKENS) if isinstance(pool.batching, Slots) else (None, None)
         lane_of = (pool.pipeline_parallel_size, schedule, lanes, piece_tokens)
         return PipelineEngine(pool.steptime, limits, *lane_of, one_scheduler=isinstance(batching, Reserve))
-    if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
+    if pool.lockstep and isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
         return AsyncLockstepEngine(pool.steptime, limits, pool.data_parallel_size)
     if pool.lockstep:
         return LockstepEngine(pool.steptime, limits, pool.data_parallel_size, schedule)
@@ -311,12 +316,12 @@ def _engine(pool: PoolPlan, draws: Draws, new_tiers: Callable[[], Tiers] | None)
         drafts = Acceptance(batching.speculative, draws)
         limits = replace(limits, draft_tokens=batching.speculative.num_speculative_tokens, accepts=drafts)
         if batching.async_scheduling:
-            return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncDraftRank)
-        return VllmEngine(pool.steptime, limits, DraftRank)
-    if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is Rank:
+            return AsyncEngine(pool.steptime, replace(limits, batches_in_flight=2), AsyncDraftScheduler)
+        return VllmEngine(pool.steptime, limits, DraftScheduler)
+    if isinstance(batching, VllmLimits) and batching.async_scheduling and schedule is VllmScheduler:
         return AsyncEngine(pool.steptime, limits)
     if isinstance(batching, PrefillFirst) and batching.overlap_schedule:
-        return AsyncEngine(pool.steptime, limits, SglangRank)
+        return AsyncEngine(pool.steptime, limits, SglangScheduler)
     if isinstance(batching, PrefillFirst) and batching.late_output:
         return LateOutputEngine(pool.steptime, limits, schedule)
     return VllmEngine(pool.steptime, limits, schedule)
@@ -326,37 +331,37 @@ def _new_adapters(plan: AdapterPlan) -> Callable[[], AdapterSlots]:
     return lambda: AdapterSlots(plan.on_gpu, plan.in_host, plan.swap_s, plan.fetch_s)
 
 
-def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TurnsEngine:
+def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSharedEngine:
     """The *engines* of several models as one replica."""
     able = [engine for engine in engines if isinstance(engine, VllmEngine)]
     if len(able) < len(engines):
         raise ValueError(f"pool {pool.name}: only engines of one rank share a replica")
     of_service = {service: place for place, one in enumerate(pool.models) for service in one.served}
     if not isinstance(pool.sharing, Swapped):
-        return TurnsEngine(able, of_service)
+        return TimeSharedEngine(able, of_service)
     wake_s = [sum(stage.alone_s for stage in one.start.wake) for one in pool.models]
-    return SwappingEngine(able, of_service, wake_s, pool.sharing.max_awake_s)
+    return SleepModeEngine(able, of_service, wake_s, pool.sharing.max_awake_s)
 
 
 def _schedule(pool: PoolPlan) -> Any:
     """What makes the scheduler of a rank from its limits, its KV blocks and its queue."""
     batching = pool.batching
     if isinstance(batching, Reserve) and batching.capacity_scheduler_policy == "max_utilization":
-        return MaxUtilizationRank
+        return MaxUtilizationScheduler
     if isinstance(batching, Reserve) and batching.batch_wait_timeout_iters:
-        return HoldingRank
+        return BatchWaitingScheduler
     if isinstance(batching, PrefillFirst) and batching.schedule_conservativeness is not None:
-        return SglangRank
+        return SglangScheduler
     if isinstance(batching, Slots) and batching.kv_unified:
-        return UnifiedRank
+        return UnifiedCacheScheduler
     if not isinstance(batching, RegisteredBatching):
         return SCHEDULES[batching.policy]
     if batching.order is not None:
-        return Rank
+        return VllmScheduler
     return lambda limits, blocks, waiting: batching.made(limits=limits, pool=blocks, waiting=waiting)
 
 
-def rank_limits(pool: PoolPlan) -> RankLimits:
+def rank_limits(pool: PoolPlan) -> SchedulerLimits:
     """The scheduler's limits, all of them set by now."""
     batching = pool.batching
     values: dict[str, Any] = {
@@ -380,4 +385,4 @@ def rank_limits(pool: PoolPlan) -> RankLimits:
         values["chunked_prefill"] = bool(batching.enable_chunked_prefill)
         values["batch_wait_tokens"] = batching.batch_wait_max_tokens_ratio * (batching.max_num_batched_tokens or 0)
     values |= {"block_size": batching.block_size, "window": pool.steptime.window, "padded_tokens": pool.padded_tokens}
-    return RankLimits(**values)
+    return SchedulerLimits(**values)

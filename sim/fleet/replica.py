@@ -1,8 +1,9 @@
 """A replica of the fleet: the states that it can be in, its engine on the fleet's clock, and requests stranded on it.
 
-Schedules, autoscalers and failures move replicas from state to state through `Lives`; routing, metering and rent
-only read the table `LIFE`. `Replica` wakes when its engine changes something that others can see. `Losses` lists the
-requests at each replica: those of a failed one are stranded until the failure is detected.
+Schedules, autoscalers and failures move replicas from state to state through `ReplicaLifecycle`; routing, metering and
+rent only read the table `LIFE`. `Replica` wakes when its engine changes something that others can see.
+`StrandedRequests` lists the requests at each replica: those of a failed one are stranded until the failure is
+detected.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,8 +12,8 @@ from enum import StrEnum
 from math import inf, isnan, nan
 
 from sim.engine.protocol import KvTransit, ReplicaEngine
-from sim.fleet.arrivals import Clock
-from sim.records import BusyTime, Hop, Progress, Request
+from sim.fleet.arrivals import FleetClock
+from sim.records import BusyTime, ReplicaProgress, ReplicaVisit, Request
 
 
 class State(StrEnum):
@@ -30,7 +31,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class StateProperties:
     """What a state means to the rest of the fleet."""
 
     then: frozenset[State]
@@ -47,35 +48,35 @@ def _then(*states: State) -> frozenset[State]:
     return frozenset(states)
 
 
-LIFE: dict[State, Meaning] = {
+LIFE: dict[State, StateProperties] = {
     # switched off, or given back
-    State.OFF: Meaning(_then(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
+    State.OFF: StateProperties(_then(State.PROVISIONING, State.BOOTING, State.REPAIRING)),
     # asked for and not there yet: clouds bill from the start of the machine
-    State.PROVISIONING: Meaning(_then(State.BOOTING, State.OFF)),
+    State.PROVISIONING: StateProperties(_then(State.BOOTING, State.OFF)),
     # machine, container and engine start, and the engine warms up behind its weights; a start given as one time stays
     # here to its end
-    State.BOOTING: Meaning(
+    State.BOOTING: StateProperties(
         _then(State.LOADING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
     # weights on their way into GPU memory
-    State.LOADING: Meaning(
+    State.LOADING: StateProperties(
         _then(State.BOOTING, State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
-    State.SERVING: Meaning(
+    State.SERVING: StateProperties(
         _then(State.DRAINING, State.RESERVE, State.FAILED, State.OFF), routed=True, powered=True, rented=True
     ),
     # answers what it has; it can be taken back before it is off
-    State.DRAINING: Meaning(
+    State.DRAINING: StateProperties(
         _then(State.SERVING, State.RESERVE, State.FAILED, State.OFF), powered=True, rented=True
     ),
     # stands still with the power on until somebody notices: a router that does not know goes on sending requests
-    State.FAILED: Meaning(
+    State.FAILED: StateProperties(
         _then(State.REPAIRING, State.PROVISIONING, State.BOOTING, State.OFF), powered=True, rented=True
     ),
     # in the workshop, or exchanged by the landlord
-    State.REPAIRING: Meaning(_then(State.PROVISIONING, State.BOOTING, State.OFF)),
+    State.REPAIRING: StateProperties(_then(State.PROVISIONING, State.BOOTING, State.OFF)),
     # a spare, or asleep: the machine is on, and serving is a shorter start away
-    State.RESERVE: Meaning(
+    State.RESERVE: StateProperties(
         _then(State.BOOTING, State.LOADING, State.SERVING, State.FAILED, State.OFF), powered=True, rented=True
     ),
 }  # fmt: skip
@@ -85,11 +86,11 @@ WITHOUT_MEMORY = frozenset({State.OFF, State.PROVISIONING, State.REPAIRING})
 """States that a replica leaves with empty caches."""
 
 
-class IllegalMove(ValueError):
+class IllegalTransition(ValueError):
     """A replica was to go from one state to another that cannot follow it."""
 
 
-class Lives:
+class ReplicaLifecycle:
     """The states of all replicas of a fleet, by index."""
 
     def __init__(
@@ -107,7 +108,7 @@ class Lives:
     def move(self, replicas: Iterable[int], state: State) -> None:
         """Takes *replicas*, which belong together, from their states to *state*. Who is in it already stays.
 
-        Raises `IllegalMove` where *state* cannot follow.
+        Raises `IllegalTransition` where *state* cannot follow.
         """
         opened = False
         for replica in replicas:
@@ -115,7 +116,7 @@ class Lives:
             if before is state:
                 continue
             if state not in LIFE[before].then:
-                raise IllegalMove(f"replica {replica} is {before} and cannot be {state} next")
+                raise IllegalTransition(f"replica {replica} is {before} and cannot be {state} next")
             self._before_move(replica, before, state)
             self.states[replica] = state
             self.moves[replica] += 1
@@ -140,7 +141,7 @@ class Replica:
 
     def __init__(
         self,
-        env: Clock,
+        env: FleetClock,
         engine: ReplicaEngine,
         index: int,
         pool: int,
@@ -233,8 +234,8 @@ class Replica:
             self._end_visit(request, None, now)
         return broken
 
-    def _end_visit(self, request: Request, progress: Progress | None, now: float) -> None:
-        request.left = (*request.left, Hop(self.index, request.came_s, now, progress, request.busy))
+    def _end_visit(self, request: Request, progress: ReplicaProgress | None, now: float) -> None:
+        request.left = (*request.left, ReplicaVisit(self.index, request.came_s, now, progress, request.busy))
         request.replica, request.came_s, request.busy = -1, nan, BusyTime()
 
     def withdraw(self, request: Request, now: float) -> None:
@@ -283,7 +284,7 @@ Lose = Callable[[list[Request], float], None]
 """Takes requests that were lost with their replica, and when that is noticed."""
 
 
-class Losses:
+class StrandedRequests:
     """Which requests each replica has, and which of them wait for an answer that will not come.
 
     From a failure until it is noticed the router goes on sending requests to the replica; they are stranded with those

@@ -14,7 +14,7 @@ from sim.workload.client import Client
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class ClientCallbacks:
     """What clients may do with the fleet."""
 
     send: Callable[[list[Request], float], None]
@@ -37,7 +37,7 @@ class Attempts:
     LEAST_PAUSE_S = 0.001
     """Of a client without backoff that is turned away."""
 
-    def __init__(self, env: simpy.Environment, client: Client | None, streams: Streams, hands: Hands) -> None:
+    def __init__(self, env: simpy.Environment, client: Client | None, streams: Streams, hands: ClientCallbacks) -> None:
         self._env, self._client, self._hands = env, client, hands
         self._rng = streams("backoff")
         self._chances: list[float] = []

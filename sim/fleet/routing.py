@@ -1,6 +1,6 @@
 """Routing in a running fleet: policies among the replicas that are open, have the role, and have the model.
 
-`Roster` follows the states of replicas, `RoleRouter` sends prompts and answers to pools with roles (prefill,
+`ServingReplicas` follows the states of replicas, `RoleRouter` sends prompts and answers to pools with roles (prefill,
 decode), and `ServiceRouter` has a policy for each of several services. The policies are those of `sim.routing`.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sim.engine.multi_model import SwappingEngine
+from sim.engine.multi_model import SleepModeEngine
 from sim.fleet.replica import LIFE, Replica, State
 from sim.records import Request
 from sim.routing import Router, Routing
@@ -16,7 +16,7 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.workload import Streams
 
 
-class Roster:
+class ServingReplicas:
     """A router that follows the states of replicas.
 
     The policy learns which replicas open and close, and keeps what it knows of the others. A replica that closes
@@ -89,7 +89,7 @@ class Roster:
             self._policy.closed(replica)
 
 
-class Team:
+class SubsetRouter:
     """A routing policy over some replicas of a fleet; to the policy they are numbers 0 .. n-1."""
 
     def __init__(self, policy: Routing, members: Sequence[int], pools: Sequence[str], rng: np.random.Generator) -> None:
@@ -124,7 +124,7 @@ class RoleRouter:
         ):
             members = [i for i, position in enumerate(pool_of_replica) if pools[position].role in roles]
             names = [pools[pool_of_replica[i]].name for i in members]
-            teams.append(Team(routing, members, names, streams(name)))
+            teams.append(SubsetRouter(routing, members, names, streams(name)))
         self._prompts, self._answers = teams
         self._least_tokens = plan.kv_transfer.min_prompt_tokens
 
@@ -179,19 +179,19 @@ class ServiceRouter:
     ) -> None:
         """*streams* maps a service to its random streams."""
         transfer = plan.kv_transfer
-        self._teams: dict[str, Team] = {}
-        self._answers: dict[str, Team] = {}
+        self._teams: dict[str, SubsetRouter] = {}
+        self._answers: dict[str, SubsetRouter] = {}
         """Who answers what others have computed the prompts of; without roles nobody."""
         self._least_tokens = 0 if transfer is None else transfer.min_prompt_tokens
 
-        def team(service: str, routing: Routing, stream: str, role: str) -> Team:
+        def team(service: str, routing: Routing, stream: str, role: str) -> SubsetRouter:
             members = [
                 one.index
                 for one in replicas
                 if service in plan.pools[one.pool].served and plan.pools[one.pool].role in (role, "both")
             ]
             names = [plan.pools[replicas[index].pool].name for index in members]
-            return Team(routing, members, names, streams(service)(stream))
+            return SubsetRouter(routing, members, names, streams(service)(stream))
 
         for service in plan.services:
             self._teams[service.name] = team(service.name, plan.routing, "routing", "prefill")
@@ -203,7 +203,7 @@ class ServiceRouter:
         self._open = [True] * len(replicas)
         seats = [plan.pools[one.pool].batching.max_num_seqs or 1 for one in replicas]
         self._swapping = [
-            (one.index, one.engine, seats[one.index]) for one in replicas if isinstance(one.engine, SwappingEngine)
+            (one.index, one.engine, seats[one.index]) for one in replicas if isinstance(one.engine, SleepModeEngine)
         ]
 
     def policies(self) -> list[tuple[Router, list[int]]]:

@@ -1,6 +1,6 @@
 """Starting and stopping replicas: the stages of a start, draining, and schedules by the time of day.
 
-`Scale` brings a pool to a number of replicas. Replicas that start at once share the links over which they fetch
+`PoolScaling` brings a pool to a number of replicas. Replicas that start at once share the links over which they fetch
 images and weights: each transfer has its max-min fair part of what the source gives.
 """
 
@@ -10,21 +10,21 @@ from math import inf
 
 import simpy
 
-from sim.coldstart import Stage, Transfer
+from sim.coldstart import StartStage, StartTransfer
 from sim.cost.clock import MIDNIGHT
-from sim.fleet.replica import Lives, State
-from sim.fleet.routing import Roster
+from sim.fleet.replica import ReplicaLifecycle, State
+from sim.fleet.routing import ServingReplicas
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 Done = Callable[[], None]
 
 
-class Ticket:
+class LinkTransfer:
     """One transfer under way."""
 
     __slots__ = ("done", "left_bytes", "link", "most_bytes_per_s", "rate_bytes_per_s")
 
-    def __init__(self, link: "SharedLink", transfer: Transfer, done: Done) -> None:
+    def __init__(self, link: "SharedLink", transfer: StartTransfer, done: Done) -> None:
         self.link = link
         self.left_bytes = transfer.size_bytes
         self.most_bytes_per_s = transfer.most_bytes_per_s
@@ -40,19 +40,19 @@ class SharedLink:
     def __init__(self, env: simpy.Environment, bytes_per_s: float) -> None:
         self._env = env
         self._bytes_per_s = bytes_per_s
-        self._under_way: list[Ticket] = []
+        self._under_way: list[LinkTransfer] = []
         self._since_s = 0.0
         self._due: simpy.Event | None = None
 
-    def send(self, transfer: Transfer, done: Done) -> Ticket:
+    def send(self, transfer: StartTransfer, done: Done) -> LinkTransfer:
         """Begins *transfer*; *done* is called when its last byte is there."""
         self._settle()
-        ticket = Ticket(self, transfer, done)
+        ticket = LinkTransfer(self, transfer, done)
         self._under_way.append(ticket)
         self._share()
         return ticket
 
-    def stop(self, ticket: Ticket) -> None:
+    def stop(self, ticket: LinkTransfer) -> None:
         """Gives up a transfer; the others have its part."""
         if ticket in self._under_way:
             self._settle()
@@ -100,7 +100,7 @@ class Links:
         self._env = env
         self._links: dict[tuple[str, int], SharedLink] = {}
 
-    def send(self, transfer: Transfer, server: int, done: Done) -> Ticket:
+    def send(self, transfer: StartTransfer, server: int, done: Done) -> LinkTransfer:
         """Begins *transfer* to a replica that stands in *server*."""
         key = (transfer.source, server if transfer.of_server else -1)
         link = self._links.get(key)
@@ -114,7 +114,7 @@ ANSWERING = (State.SERVING, State.DRAINING)
 STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
 
 
-class Scale:
+class PoolScaling:
     """Brings each pool to a number of replicas.
 
     Switching off takes replicas that still start first, then the last of those that serve: it gets no new requests and
@@ -122,13 +122,15 @@ class Scale:
     another. A start goes through the pool's stages and ends where somebody moves the replica elsewhere.
     """
 
-    def __init__(self, plan: CasePlan, env: simpy.Environment, lives: Lives, roster: Roster) -> None:
+    def __init__(
+        self, plan: CasePlan, env: simpy.Environment, lives: ReplicaLifecycle, roster: ServingReplicas
+    ) -> None:
         self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
         self.replicas = replicas_of(plan)
         """Pool by pool the replicas, each the indices of the engines that it consists of."""
         self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
         self._links = Links(env)
-        self._fetching: dict[int, Ticket] = {}
+        self._fetching: dict[int, LinkTransfer] = {}
         """First engine of a replica -> what it is fetching."""
         self._wanted = [serving_at_start(plan, pool) for pool in plan.pools]
         self.barred: set[int] = set()
@@ -248,7 +250,7 @@ class Scale:
     def _is_there(self, engines: list[int]) -> bool:
         return all(self._lives.states[engine] in RESTING for engine in engines)
 
-    def _stage(self, position: int, engines: list[int], stages: tuple[Stage, ...]) -> None:
+    def _stage(self, position: int, engines: list[int], stages: tuple[StartStage, ...]) -> None:
         """The first of *stages*, then the others; behind the last one the replica serves, or stands by."""
         if not stages:
             self._lives.move(engines, State.RESERVE if engines[0] in self._stands_by else State.SERVING)
@@ -323,10 +325,10 @@ def _replicas_of_pool(pool: PoolPlan, first: int) -> list[list[int]]:
     return [list(range(first + one * size, first + (one + 1) * size)) for one in range(pool.replicas)]
 
 
-class ByClock:
+class ScheduledScaling:
     """Brings each scheduled pool to the number of replicas that is wanted at the time."""
 
-    def __init__(self, plan: CasePlan, env: simpy.Environment, scale: Scale) -> None:
+    def __init__(self, plan: CasePlan, env: simpy.Environment, scale: PoolScaling) -> None:
         self._plan, self._env, self._scale = plan, env, scale
         self._clock = plan.clock or MIDNIGHT
         for position, pool in enumerate(plan.pools):

@@ -1,7 +1,7 @@
 """Services that share a fleet: their requests on one clock, and the share of the pools that each has used.
 
-`ServicesSource` sends the requests of all services. `Parts` divides what shared pools did (time, energy, tokens)
-and what they cost among the services, by the busy time of their requests.
+`ServicesSource` sends the requests of all services. `ServiceWeights` divides what shared pools did (time, energy,
+tokens) and what they cost among the services, by the busy time of their requests.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -12,15 +12,15 @@ from math import isnan
 from typing import overload
 
 from sim.cost.ledger import LedgerRow
-from sim.fleet.admission import Bucket, TenantGate
-from sim.fleet.arrivals import Clock, Send, Source, source_of
-from sim.records import FleetLog, Hop, Interval, Meters, Request
+from sim.fleet.admission import TenantGate, TokenBucket
+from sim.fleet.arrivals import FleetClock, RequestSource, Send, source_of
+from sim.records import FleetLog, Interval, Meters, ReplicaVisit, Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan, ServicePlan
 from sim.workload import Streams
 from sim.workload.traces import MooncakeTrace
 
 
-class BlocksApart(Sequence[int]):
+class ServiceBlockIds(Sequence[int]):
     """Ids of blocks that no other of several services has. Nothing is stored per block: contexts may be long."""
 
     __slots__ = ("_content", "_ids", "_services")
@@ -48,13 +48,13 @@ class ServicesSource:
     """
 
     def __init__(
-        self, plan: CasePlan, streams: Callable[[str], Streams], env: Clock, send: Send, turn_away: Send
+        self, plan: CasePlan, streams: Callable[[str], Streams], env: FleetClock, send: Send, turn_away: Send
     ) -> None:
         """*streams* maps a service to its random streams."""
         self.requests: list[Request] = []
         """Those that have arrived."""
         self._send, self._turn_away = send, turn_away
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, RequestSource] = {}
         self._adapters = [name for service in plan.services for name in service.workload.adapter_names]
         """Of all services: one that two of them name is the same one."""
         self._contents = [_content(service, place) for place, service in enumerate(plan.services)]
@@ -80,7 +80,7 @@ class ServicesSource:
     def _gate(self, service: ServicePlan, place: int, services: int, streams: Streams) -> Send:
         """What the requests of *service* pass on their way to the fleet."""
         draws = service.workload.adapter_draws(streams, self._adapters) if self._adapters else None
-        bucket = Bucket(service.rate_limit) if service.rate_limit is not None else None
+        bucket = TokenBucket(service.rate_limit) if service.rate_limit is not None else None
 
         def weighted(requests: list[Request], now: float) -> None:
             for request in requests:
@@ -99,7 +99,7 @@ class ServicesSource:
                 if draws is not None:  # by its number among those of the service
                     draws.give(request)
                 if request.block_hashes:  # the texts of other services are others
-                    request.block_hashes = BlocksApart(request.block_hashes, services, content)
+                    request.block_hashes = ServiceBlockIds(request.block_hashes, services, content)
                 request.index = request.index * services + place
                 request.priority = request.priority if service.priority is None else service.priority
                 request.rejected = bucket is not None and not bucket.takes(now)
@@ -125,7 +125,7 @@ NANO = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServiceWeights:
     """Of one pool: the weights by which its services share it, in the order of `names`."""
 
     names: tuple[str, ...]
@@ -139,7 +139,7 @@ class Parts:
     """KV blocks of their models over those of the first one."""
 
     @classmethod
-    def of(cls, plan: CasePlan, log: FleetLog, pool: PoolPlan) -> "Parts":
+    def of(cls, plan: CasePlan, log: FleetLog, pool: PoolPlan) -> "ServiceWeights":
         """Those of *pool*, by the requests of *log* that went there."""
         names = [plan.pools[position].name for position in log.pool_of_replica]
         own = [
@@ -248,12 +248,12 @@ class Parts:
         return last - first
 
 
-def parts_of(plan: CasePlan, log: FleetLog) -> dict[str, Parts]:
+def parts_of(plan: CasePlan, log: FleetLog) -> dict[str, ServiceWeights]:
     """The parts of each pool that services share, by its name."""
-    return {pool.name: Parts.of(plan, log, pool) for pool in plan.shared_pools}
+    return {pool.name: ServiceWeights.of(plan, log, pool) for pool in plan.shared_pools}
 
 
-def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[Hop]:
+def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[ReplicaVisit]:
     return [hop for hop in request.hops if pools[hop.replica] == pool.name]
 
 

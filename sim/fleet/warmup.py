@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation:
+class WarmupTruncation:
     """What to leave out at the front of a series."""
 
     observations: int
@@ -35,18 +35,18 @@ class Truncation:
     """False where the rule would cut more than half, or the series is too short for it: no steady part was found."""
 
 
-def mser5(series: Floats) -> Truncation:
+def mser5(series: Floats) -> WarmupTruncation:
     """The cut d that minimises sum((Y_i - mean of Y_d..Y_n)^2, i >= d) / (n - d)^2 over batch means Y of five.
 
     A cut beyond the middle is not used: half of the series goes, and `steady` is False.
 
     >>> decay = 10 * np.exp(-np.arange(400) / 5) + (np.arange(400) * 37 % 101) / 101
     >>> mser5(decay)
-    Truncation(observations=20, steady=True)
+    WarmupTruncation(observations=20, steady=True)
     """
     batches = len(series) // BATCH
     if batches < FEWEST_BATCHES:
-        return Truncation(0, False)
+        return WarmupTruncation(0, False)
     means = series[: batches * BATCH].reshape(batches, BATCH).mean(axis=1)
     kept = np.arange(batches, 0, -1)
     # sums over what is kept at each cut; around the overall mean, so that the squares lose no digits
@@ -56,8 +56,8 @@ def mser5(series: Floats) -> Truncation:
     statistic = (squares - sums**2 / kept) / kept.astype(float) ** 2
     cut = int(np.argmin(statistic[: batches - IGNORED_BATCHES]))
     if cut > batches // 2:
-        return Truncation(batches // 2 * BATCH, False)
-    return Truncation(cut * BATCH, True)
+        return WarmupTruncation(batches // 2 * BATCH, False)
+    return WarmupTruncation(cut * BATCH, True)
 
 
 def with_warmup(plan: CasePlan) -> CasePlan:

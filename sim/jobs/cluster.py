@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ClusterJob:
     """What is asked of the cluster. Times in seconds from the start."""
 
     name: str
@@ -37,7 +37,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Segment:
+class JobSegment:
     """GPUs of one job from one start to the next stop: restart, then work that counts, then work that is lost."""
 
     start_s: float
@@ -52,16 +52,16 @@ class Segment:
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class JobState:
     """A job in the queue or at work."""
 
-    job: Job
+    job: ClusterJob
     done_s: float = 0.0
     """Work that no preemption can take away."""
     running_since_s: float = nan
     restarting_s: float = 0.0
     """Of the present run, before work goes on."""
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[JobSegment] = field(default_factory=list)
     finished_s: float = nan
     preemptions: int = 0
     """Times that it had to give its GPUs back to others."""
@@ -89,19 +89,19 @@ class Work:
         reached_s = self.done_s + ran_s - restart_s
         every_s = self.job.checkpoint_s
         saved_s = max(self.done_s, reached_s // every_s * every_s if every_s < inf else 0.0)
-        self.segments.append(Segment(self.running_since_s, now_s, restart_s, reached_s - saved_s))
+        self.segments.append(JobSegment(self.running_since_s, now_s, restart_s, reached_s - saved_s))
         self.done_s, self.running_since_s = saved_s, nan
 
     def break_off(self, now_s: float) -> None:
         """The horizon is there: nobody takes its GPUs, so what it has done counts, saved or not."""
         ran_s = now_s - self.running_since_s
         restart_s = min(ran_s, self.restarting_s)
-        self.segments.append(Segment(self.running_since_s, now_s, restart_s, 0.0))
+        self.segments.append(JobSegment(self.running_since_s, now_s, restart_s, 0.0))
         self.done_s, self.running_since_s = self.done_s + ran_s - restart_s, nan
 
     def finish(self, now_s: float) -> None:
         """All of it is done."""
-        self.segments.append(Segment(self.running_since_s, now_s, self.restarting_s, 0.0))
+        self.segments.append(JobSegment(self.running_since_s, now_s, self.restarting_s, 0.0))
         self.done_s, self.finished_s = self.job.duration_s, now_s
 
     @property
@@ -111,54 +111,58 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ClusterView:
     """The cluster at a moment at which something has changed."""
 
     now_s: float
     free: int
     """GPUs."""
-    waiting: Sequence[Work]
+    waiting: Sequence[JobState]
     """In the order of the policy."""
-    running: Sequence[Work]
+    running: Sequence[JobState]
     """In the order of their starts."""
     coming: Sequence[tuple[float, int]] = ()
     """(when, GPUs) that a service beside the jobs takes later, in order of time; negative: gives back."""
 
 
 @dataclass(slots=True)
-class Decision:
+class SchedulingDecision:
     """Jobs to stop, then jobs to start."""
 
-    start: list[Work] = field(default_factory=list)
-    preempt: list[Work] = field(default_factory=list)
+    start: list[JobState] = field(default_factory=list)
+    preempt: list[JobState] = field(default_factory=list)
 
 
-class Policy(Protocol):
+class SchedulingPolicy(Protocol):
     """Who gets the free GPUs."""
 
-    def order(self, job: Job) -> Any:
+    def order(self, job: ClusterJob) -> Any:
         """Key by which waiting jobs are sorted; equal keys stay in the order of arrival."""
 
-    def kept(self, work: Work) -> Any:
+    def kept(self, work: JobState) -> Any:
         """Key by which running jobs keep their GPUs where a service takes some: the lowest is preempted first."""
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, view: ClusterView) -> SchedulingDecision:
         """What to do now. Started jobs must fit what is free once preempted ones have stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class JobSchedule:
     """What became of all jobs."""
 
-    works: tuple[Work, ...]
+    works: tuple[JobState, ...]
     """In the order of arrival; those that are larger than the cluster have no segments."""
     end_s: float
     """Of the last job, or of the window."""
 
 
 def simulate(
-    jobs: Sequence[Job], gpus: int, policy: Policy, until_s: float = inf, held: Sequence[tuple[float, int]] = ()
-) -> Schedule:
+    jobs: Sequence[ClusterJob],
+    gpus: int,
+    policy: SchedulingPolicy,
+    until_s: float = inf,
+    held: Sequence[tuple[float, int]] = (),
+) -> JobSchedule:
     """Run *jobs* on *gpus* under *policy*; at *until_s* everything stops, and what has not finished is unfinished.
 
     *held*: (when, how many of the GPUs a service beside the jobs holds from then on), in order of time, the first at 0.
@@ -169,17 +173,17 @@ def simulate(
     return _Cluster(gpus, policy, held).run(sorted(jobs, key=lambda job: job.arrived_s), until_s)
 
 
-class _Queue(Sequence[Work]):
+class _Queue(Sequence[JobState]):
     """Waiting jobs in the order of a policy."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: SchedulingPolicy) -> None:
         self._policy = policy
-        self._entries: list[tuple[Any, int, Work]] = []
+        self._entries: list[tuple[Any, int, JobState]] = []
 
-    def add(self, work: Work, index: int) -> None:
+    def add(self, work: JobState, index: int) -> None:
         insort(self._entries, (self._policy.order(work.job), index, work))
 
-    def remove(self, work: Work, index: int) -> None:
+    def remove(self, work: JobState, index: int) -> None:
         del self._entries[bisect_left(self._entries, (self._policy.order(work.job), index))]
 
     def __len__(self) -> int:
@@ -192,7 +196,7 @@ class _Queue(Sequence[Work]):
 
 
 class _Cluster:
-    def __init__(self, gpus: int, policy: Policy, held: Sequence[tuple[float, int]]) -> None:
+    def __init__(self, gpus: int, policy: SchedulingPolicy, held: Sequence[tuple[float, int]]) -> None:
         self._free = gpus
         self._largest = gpus - min((count for _, count in held), default=0)
         """Jobs that need more GPUs can never run."""
@@ -201,13 +205,13 @@ class _Cluster:
         """(when, GPUs) that the service takes and has not taken yet."""
         self._policy = policy
         self._waiting = _Queue(policy)
-        self._running: dict[int, Work] = {}
+        self._running: dict[int, JobState] = {}
         self._ends: list[tuple[float, int, float]] = []
         """(when, index, start of that run): an entry of a run that was preempted is passed over."""
         self._index: dict[int, int] = {}
 
-    def run(self, jobs: Sequence[Job], until_s: float) -> Schedule:
-        works = [Work(job) for job in jobs]
+    def run(self, jobs: Sequence[ClusterJob], until_s: float) -> JobSchedule:
+        works = [JobState(job) for job in jobs]
         self._index = {id(work): index for index, work in enumerate(works)}
         place, now_s = 0, 0.0
         while place < len(works) or self._ends or (self._waiting and self._coming):
@@ -227,9 +231,9 @@ class _Cluster:
         end_s = until_s if until_s < inf else now_s
         for work in self._running.values():
             work.break_off(end_s)
-        return Schedule(tuple(works), end_s)
+        return JobSchedule(tuple(works), end_s)
 
-    def _finish(self, now_s: float, works: Sequence[Work]) -> bool:
+    def _finish(self, now_s: float, works: Sequence[JobState]) -> bool:
         changed = False
         while self._ends and self._ends[0][0] <= now_s:
             _, index, began_s = heappop(self._ends)
@@ -256,14 +260,14 @@ class _Cluster:
                     break
         return changed
 
-    def _preempt(self, work: Work, now_s: float) -> None:
+    def _preempt(self, work: JobState, now_s: float) -> None:
         del self._running[self._index[id(work)]]
         self._free += work.job.gpus
         work.stop(now_s)
         work.preemptions += 1
         self._queue(work)
 
-    def _queue(self, work: Work) -> bool:
+    def _queue(self, work: JobState) -> bool:
         """Whether it can ever run."""
         if work.job.gpus > self._largest:
             return False
@@ -272,7 +276,7 @@ class _Cluster:
 
     def _decide(self, now_s: float) -> None:
         running = tuple(self._running.values())
-        found = self._policy.decide(View(now_s, self._free, self._waiting, running, self._coming))
+        found = self._policy.decide(ClusterView(now_s, self._free, self._waiting, running, self._coming))
         for work in found.start:
             self._waiting.remove(work, self._index[id(work)])
         for work in found.preempt:
@@ -286,6 +290,6 @@ class _Cluster:
         assert self._free >= 0, "a policy has started more than fits"
 
 
-def is_finished(work: Work) -> bool:
+def is_finished(work: JobState) -> bool:
     """Whether all of it was done."""
     return not isnan(work.finished_s)

@@ -24,8 +24,8 @@ from sim.language import N_, _
 from sim.records import Interval
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import Chart, Mark, panel_picture
-from sim.report.page.page import Table, render_page, text_table
+from sim.report.charts.picture import Chart, KeyEntry, panel_picture
+from sim.report.page.page import PageTable, render_page, text_table
 from sim.report.run.tables import COST_COLUMNS, USAGE_COLUMNS, write_rows
 from sim.report.sources import notes
 from sim.report.terminal_table import FittedTable
@@ -64,8 +64,8 @@ class WorkTables:
     """The answer and the charts, as the picture has them."""
     answers: Sequence[str]
     panels: Sequence[Panel]
-    key: Sequence[Mark]
-    tables: Sequence[Table]
+    key: Sequence[KeyEntry]
+    tables: Sequence[PageTable]
 
 
 def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved: Plans, with_pictures: bool) -> None:
@@ -140,9 +140,9 @@ class WorkKind:
     panels: Callable[[Any], Sequence[Any]]
     key: Callable[[Any], Sequence[Any]]
     """Rows -> the marks that name fleets in pictures."""
-    results: Callable[[Any], Table]
+    results: Callable[[Any], PageTable]
     """Rows -> the table that the terminal shows, the page's first."""
-    page_tables: Callable[[Any], Sequence[Table]]
+    page_tables: Callable[[Any], Sequence[PageTable]]
     """Rows -> all tables of the page."""
     overview: Callable[..., Any]
     """(rows, descriptions) -> what `check` prints."""

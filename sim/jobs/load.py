@@ -15,7 +15,7 @@ from sim.cost.prices import CostError
 from sim.jobs.plan import queue_complaints, resolve_queue
 from sim.jobs.schema import QueueScenario
 from sim.scenario.checks.limits import volume_complaints
-from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints
+from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, complaints
 from sim.scenario.reading.layers import (
     Layers,
     mappings,
@@ -80,10 +80,10 @@ def load_job(
     for place in kind.files(layers.data):
         _absolute(layers, place)
     refuse_outside(layers, _named_files(layers.data, kind))
-    found: list[Complaint | InputError] = [*layers.faults, *volume_complaints(layers.data)]
+    found: list[ValidationIssue | InputError] = [*layers.faults, *volume_complaints(layers.data)]
     found += sweep_complaints(layers.data, ())
     if {"job", "jobs"} <= layers.data.keys():
-        found.append(Complaint(("jobs",), "stands beside job: a scenario has one of them"))
+        found.append(ValidationIssue(("jobs",), "stands beside job: a scenario has one of them"))
     if not found:
         _options_win_over_sweep(layers)
         found += _at_the_points(layers.data, kind, catalog)
@@ -123,13 +123,13 @@ def _options_win_over_sweep(layers: Layers) -> None:
                 sweep[axis] = [value_at(layers.data, place)]
 
 
-def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[Complaint | InputError]:
+def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[ValidationIssue | InputError]:
     """What is wrong at the points of the sweep, reported at the values that cause it."""
     found = points(data.get("sweep"))
     if len(found) == 1 and not found[0]:
         return list(dict.fromkeys(_complaints(data, kind, catalog)))
     standing = set(_complaints(data | {"sweep": None}, kind, catalog))
-    told: dict[Complaint | InputError, None] = {}
+    told: dict[ValidationIssue | InputError, None] = {}
     wrong = []
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     for point, at in zip(found, places, strict=True):
@@ -149,9 +149,9 @@ def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> lis
     return list(told)
 
 
-def _complaints(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[Complaint | InputError]:
+def _complaints(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
     """What is wrong with the data of one point: keys, then ids, then what contradicts itself, then prices."""
-    schema: list[Complaint] = []
+    schema: list[ValidationIssue] = []
     try:
         scenario = kind.spec.model_validate(data)
     except ValidationError as error:
@@ -170,26 +170,26 @@ def _complaints(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterat
                 clock_of(scenario, fleet)
         except CostError as error:
             for path, text in error.problems:
-                yield Complaint(_place(scenario, i, path), text)
+                yield ValidationIssue(_place(scenario, i, path), text)
         except ClockError as error:
-            yield Complaint(("starts_at",), str(error))
+            yield ValidationIssue(("starts_at",), str(error))
         except ArithmeticError:
-            yield Complaint(("fleets", i), "holds a number too large or too small to compute with")
+            yield ValidationIssue(("fleets", i), "holds a number too large or too small to compute with")
 
 
-def _of_serving(one: Complaint) -> Complaint:
+def _of_serving(one: ValidationIssue) -> ValidationIssue:
     """*one*, in other words where its key is known from scenarios that answer requests."""
     if not one.message.startswith("unknown key"):
         return one
     key = str(one.place[-1])
     in_pool = len(one.place) == 5 and one.place[0] == "fleets"
     if in_pool and key in OF_POOLS:
-        return Complaint(one.place, OF_POOLS[key])
+        return ValidationIssue(one.place, OF_POOLS[key])
     known = (Pool if in_pool else Scenario).model_fields
-    return Complaint(one.place, OF_SERVING) if key in known and key not in JobPool.model_fields else one
+    return ValidationIssue(one.place, OF_SERVING) if key in known and key not in JobPool.model_fields else one
 
 
-def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[Complaint]:
+def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue]:
     """Names that the catalogue does not know."""
     figures = job_figures(catalog).data
 
@@ -204,7 +204,7 @@ def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[
     for i, fleet in mappings(data, "fleets"):
         place: Place = ("fleets", i)
         if fleet.get("name") in names[:i]:
-            yield Complaint((*place, "name"), f"the name {fleet['name']!r} stands twice")
+            yield ValidationIssue((*place, "name"), f"the name {fleet['name']!r} stands twice")
         yield from unknown_prices(fleet.get("cost"), (*place, "cost"), catalog)
         for j, pool in mappings(fleet, "pools"):
             here = (*place, "pools", j)
@@ -226,7 +226,7 @@ class _Kind:
     """A kind of work."""
 
     spec: type[AnyScenario]
-    check: Callable[[Any, Catalog], Iterable[Complaint | InputError]]
+    check: Callable[[Any, Catalog], Iterable[ValidationIssue | InputError]]
     """Of (scenario, catalogue): what contradicts itself."""
     resolve: Callable[[Any, Any, dict[str, Any], Catalog], object]
     """Of (scenario, fleet, axes, catalogue): raises CostError where a price is missing."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.ledger import Ledger, split
-from sim.jobs.cluster import Schedule, Segment, Work, is_finished, simulate
+from sim.jobs.cluster import JobSchedule, JobSegment, JobState, is_finished, simulate
 from sim.jobs.plan import QueuePlan, resolve_queue
 from sim.jobs.schema import LONGEST_H, QueueScenario
 from sim.power import PoolPower
@@ -30,7 +30,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class ClusterTimeline:
     """GPU-seconds by what the GPUs did, between readings."""
 
     edges_s: Numbers
@@ -41,8 +41,8 @@ class Timeline:
 
     @classmethod
     def of(
-        cls, works: Sequence[Work], edges_s: Numbers, held: Sequence[tuple[float, int]] = (), held_load: float = 1.0
-    ) -> "Timeline":
+        cls, works: Sequence[JobState], edges_s: Numbers, held: Sequence[tuple[float, int]] = (), held_load: float = 1.0
+    ) -> "ClusterTimeline":
         """From the segments of all *works*, and *held*: (when, GPUs that a service at *held_load* has from then on)."""
         busy, loaded = {}, {}
         for phase in PHASES:
@@ -81,7 +81,7 @@ class Timeline:
         return np.asarray(np.divide(total, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
-def _span(one: Segment, phase: str) -> tuple[float, float]:
+def _span(one: JobSegment, phase: str) -> tuple[float, float]:
     start_s, end_s = one.start_s, one.end_s
     works_s, lost_s = start_s + one.restart_s, end_s - one.lost_s
     return {"restarting": (start_s, works_s), "working": (works_s, lost_s), "lost": (lost_s, end_s)}[phase]
@@ -118,8 +118,8 @@ class QueueOutcome:
     """What a queue came to."""
 
     plan: QueuePlan
-    schedule: Schedule
-    timeline: Timeline
+    schedule: JobSchedule
+    timeline: ClusterTimeline
     intervals: tuple[Interval, ...]
     ledger: Ledger | None
     """None without a `cost`."""
@@ -153,7 +153,7 @@ def outcome(plan: QueuePlan) -> QueueOutcome:
         schedule = simulate(jobs, plan.pool.gpus, plan.policy, LONGEST_H * SECONDS_PER_HOUR)
     end_s = schedule.end_s if jobs else 0.0
     held, load = (plan.held, plan.serving.load) if plan.serving is not None and jobs else ((), 1.0)
-    timeline = Timeline.of(schedule.works, _edges(plan, end_s), held, load)
+    timeline = ClusterTimeline.of(schedule.works, _edges(plan, end_s), held, load)
     intervals = tuple(_intervals(plan, timeline))
     if plan.pool.costs is None or not intervals:
         return QueueOutcome(plan, schedule, timeline, intervals, None, ())
@@ -174,7 +174,7 @@ def _edges(plan: QueuePlan, end_s: float) -> NDArray[np.float64]:
     return np.array(edges)
 
 
-def _intervals(plan: QueuePlan, timeline: Timeline) -> list[Interval]:
+def _intervals(plan: QueuePlan, timeline: ClusterTimeline) -> list[Interval]:
     found = []
     pool, edges = plan.pool, timeline.edges_s
     for place in range(len(edges) - 1):
@@ -230,7 +230,7 @@ def _add_energy(
     interval.idle_energy_j = wall_j(power, max(0.0, duration_s - sum(seconds.values())), 0.0)
 
 
-def _shares(plan: QueuePlan, works: Sequence[Work], ledger: Ledger) -> list[int]:
+def _shares(plan: QueuePlan, works: Sequence[JobState], ledger: Ledger) -> list[int]:
     """Each job's part [nano-USD]: of energy by what it drew, of all else by its GPUs' time, phase by phase."""
     totals = [0] * len(works)
     gpu = plan.pool.power.gpu if plan.pool.power is not None else None
@@ -250,12 +250,12 @@ def _shares(plan: QueuePlan, works: Sequence[Work], ledger: Ledger) -> list[int]
     return totals
 
 
-def _seconds(work: Work, phase: str) -> float:
+def _seconds(work: JobState, phase: str) -> float:
     field = {"working": "useful_s", "lost": "lost_s", "restarting": "restart_s"}[phase]
     return fsum(getattr(one, field) for one in work.segments)
 
 
-def is_late(work: Work) -> bool | None:
+def is_late(work: JobState) -> bool | None:
     """Whether it missed its deadline; None without one."""
     if work.job.deadline_s == inf:
         return None
@@ -271,7 +271,7 @@ QueueColumn = WorkColumn[QueueOutcome]
 QueueRow = WorkRow[QueueOutcome]
 
 
-def works_finished(one: QueueOutcome) -> list[Work]:
+def works_finished(one: QueueOutcome) -> list[JobState]:
     """Jobs that were done."""
     return [work for work in one.schedule.works if is_finished(work)]
 
@@ -280,19 +280,19 @@ def _count(status: str) -> Value:
     return lambda one: sum(status_of(work, one) == status for work in one.schedule.works)
 
 
-def status_of(work: Work, one: QueueOutcome) -> str:
+def status_of(work: JobState, one: QueueOutcome) -> str:
     """finished, rejected (larger than what jobs ever have) or unfinished."""
     if is_finished(work):
         return "finished"
     return "rejected" if work.job.gpus > one.plan.most_gpus else "unfinished"
 
 
-def waited_s(work: Work) -> float:
+def waited_s(work: JobState) -> float:
     """From arrival to the first start; nan if it never started."""
     return work.started_s - work.job.arrived_s
 
 
-def _waited_by_the_end_s(work: Work, one: QueueOutcome) -> float:
+def _waited_by_the_end_s(work: JobState, one: QueueOutcome) -> float:
     """With those that wait still: a cluster that starts fewer jobs must not look as if its jobs waited less."""
     waits = status_of(work, one) == "unfinished" and isnan(work.started_s)
     so_far_s = one.schedule.end_s - work.job.arrived_s
@@ -421,7 +421,7 @@ def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
     return [QueueRow.of(one, one.plan, columns) for one in found]
 
 
-def job_cells(work: Work, place: int, one: QueueOutcome) -> dict[str, Any]:
+def job_cells(work: JobState, place: int, one: QueueOutcome) -> dict[str, Any]:
     """A row of jobs.csv: the job at *place* in the order of arrival."""
     job, late = work.job, is_late(work)
     known = {"job": job.name, "gpus": job.gpus, "priority": job.priority, "status": status_of(work, one)}

@@ -11,14 +11,14 @@ from typing import Any
 
 from sim.catalogue.catalog import Catalog
 from sim.cost.clock import MIDNIGHT
-from sim.jobs.cluster import Job
+from sim.jobs.cluster import ClusterJob
 from sim.jobs.policies import QueuePolicy
 from sim.jobs.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs
 from sim.jobs.traces import JobTraceError
-from sim.scenario.reading.errors import Complaint, InputError, Place
+from sim.scenario.reading.errors import InputError, Place, ValidationIssue
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
 from sim.scenario.resolving.resolved import Fact
-from sim.training.bind import Hardware
+from sim.training.bind import JobHardware
 from sim.training.checks import hardware_complaints, placed_complaints, training_complaints
 from sim.training.plan import PoolOfJobs, described_pool, hardware_facts, pool_of_jobs, training_facts
 from sim.training.run import TrainingRun, training_run
@@ -26,13 +26,13 @@ from sim.training.schema import TrainingJob
 from sim.units import SECONDS_PER_HOUR
 
 
-def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[Complaint | InputError]:
+def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
     """All that contradicts itself in a scenario whose ids are known."""
     for i, fleet in enumerate(scenario.fleets):
         place: Place = ("fleets", i, "pools", 0)
         pool = fleet.pools[0]
         if pool.gpus is None:
-            yield Complaint((*place, "gpus"), "is missing: the size of the cluster")
+            yield ValidationIssue((*place, "gpus"), "is missing: the size of the cluster")
         yield from hardware_complaints(pool, place, catalog)
         yield from _of_serving(scenario, fleet, i)
     if isinstance(scenario.jobs, TracedJobs):
@@ -41,58 +41,58 @@ def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[Comp
     names = [one.name for one in scenario.jobs]
     for j, one in enumerate(scenario.jobs):
         if one.name is not None and one.name in names[:j]:
-            yield Complaint(("jobs", j, "name"), f"the name {one.name!r} stands twice: count makes several alike")
+            yield ValidationIssue(("jobs", j, "name"), f"the name {one.name!r} stands twice: count makes several alike")
         yield from _of_job(one, ("jobs", j))
         if one.training is not None:
             yield from _of_training(scenario, one.training, one.gpus, ("jobs", j), catalog)
 
 
-def _of_serving(scenario: QueueScenario, fleet: QueueFleet, place: int) -> Iterator[Complaint]:
+def _of_serving(scenario: QueueScenario, fleet: QueueFleet, place: int) -> Iterator[ValidationIssue]:
     serving, gpus = fleet.serving, fleet.pools[0].gpus
     if serving is None:
         return
     if gpus is not None and serving.most_gpus > gpus:
         text = f"holds up to {serving.most_gpus} GPUs ({serving.most} x {serving.gpus_per_replica})"
-        yield Complaint(("fleets", place, "serving", "replicas"), f"{text}, the cluster has {gpus}")
+        yield ValidationIssue(("fleets", place, "serving", "replicas"), f"{text}, the cluster has {gpus}")
     if scenario.horizon_h is None:
-        yield Complaint(("horizon_h",), "is missing: the service goes on for ever")
+        yield ValidationIssue(("horizon_h",), "is missing: the service goes on for ever")
 
 
-def _of_trace(jobs: TracedJobs) -> Iterator[Complaint | InputError]:
+def _of_trace(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:
     try:
         jobs.trace.reading()
     except JobTraceError as error:
         for path, line, message in error.errors:
             if line == 0 and message.startswith("cannot be read"):
-                yield Complaint(("jobs", "trace", "path"), f"{path} {message}")
+                yield ValidationIssue(("jobs", "trace", "path"), f"{path} {message}")
             else:
                 yield InputError(path, line, "", message)
 
 
 def _of_training(
     scenario: QueueScenario, job: TrainingJob, gpus: int | None, place: Place, catalog: Catalog
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """Of a training *job* whose entry stands at *place*, on every cluster."""
     at = (*place, "training")
     yield from training_complaints(job, at, catalog)
     for i, fleet in enumerate(scenario.fleets):
         sized = fleet.pools[0].model_copy(update={"gpus": gpus})
         for one in placed_complaints(job, at, sized, ("fleets", i, "pools", 0), catalog):
-            yield Complaint((*place, "gpus"), one.message) if one.place[-1] == "gpus" else one
+            yield ValidationIssue((*place, "gpus"), one.message) if one.place[-1] == "gpus" else one
 
 
-def _of_job(one: QueuedJob, place: Place) -> Iterator[Complaint]:
+def _of_job(one: QueuedJob, place: Place) -> Iterator[ValidationIssue]:
     if (one.duration_h is None) == (one.training is None):
         text = "needs duration_h or training" + ("" if one.duration_h is None else ", not both")
-        yield Complaint(place, text)
+        yield ValidationIssue(place, text)
     if one.training is None and one.gpus is None:
-        yield Complaint((*place, "gpus"), "is missing: GPUs that the job needs at once")
+        yield ValidationIssue((*place, "gpus"), "is missing: GPUs that the job needs at once")
     if one.training is not None:
         for key in ("checkpoint_h", "restart_h", "load"):
             if key in one.model_fields_set:
-                yield Complaint((*place, key), "follows from training: remove it")
+                yield ValidationIssue((*place, key), "follows from training: remove it")
     if one.deadline_h is not None and one.deadline_h <= one.arrival_h:
-        yield Complaint((*place, "deadline_h"), f"lies before the arrival at {one.arrival_h:g} h")
+        yield ValidationIssue((*place, "deadline_h"), f"lies before the arrival at {one.arrival_h:g} h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class QueuePlan:
     axes: dict[str, Any]
     """Sweep axis -> value."""
     pool: PoolOfJobs
-    jobs: tuple[Job, ...]
+    jobs: tuple[ClusterJob, ...]
     policy: QueuePolicy
     horizon_s: float
     """inf: until the last job has finished."""
@@ -123,7 +123,7 @@ class QueuePlan:
 
 def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, Any], catalog: Catalog) -> QueuePlan:
     """The plan of *scenario*'s queue on *fleet*. Raises CostError with every price that is missing, JobTraceError."""
-    hardware, gpus = Hardware.of(fleet.pools[0], catalog), fleet.pools[0].gpus or 0
+    hardware, gpus = JobHardware.of(fleet.pools[0], catalog), fleet.pools[0].gpus or 0
     pool, prefix = pool_of_jobs(scenario, fleet, hardware, gpus, catalog), f"fleets.{fleet.name}"
     runs: dict[int, TrainingRun] = {}
     refusals: list[str] = []
@@ -167,7 +167,7 @@ def _trainings(jobs: tuple[QueuedJob, ...], fleet: QueueFleet, catalog: Catalog)
             yield place, training_run(one.training, pool, catalog)
 
 
-def _infeasible(jobs: tuple[Job, ...], refusals: list[str], gpus: int, left: int) -> str:
+def _infeasible(jobs: tuple[ClusterJob, ...], refusals: list[str], gpus: int, left: int) -> str:
     """*left*: the most of the *gpus* that jobs ever have."""
     least = min(job.gpus for job in jobs)
     if not refusals and least > left:
@@ -176,7 +176,7 @@ def _infeasible(jobs: tuple[Job, ...], refusals: list[str], gpus: int, left: int
     return "; ".join(refusals)
 
 
-def _jobs(one: QueuedJob, place: int, runs: dict[int, TrainingRun]) -> Iterator[Job]:
+def _jobs(one: QueuedJob, place: int, runs: dict[int, TrainingRun]) -> Iterator[ClusterJob]:
     name = _name(one, place)
     job = _given(one, name)
     if (run := runs.get(place)) is not None:
@@ -185,9 +185,9 @@ def _jobs(one: QueuedJob, place: int, runs: dict[int, TrainingRun]) -> Iterator[
         yield job if one.count == 1 else replace(job, name=f"{name}-{copy + 1}")
 
 
-def _given(one: QueuedJob, name: str) -> Job:
+def _given(one: QueuedJob, name: str) -> ClusterJob:
     hour = SECONDS_PER_HOUR
-    return Job(
+    return ClusterJob(
         name=name,
         arrived_s=one.arrival_h * hour,
         gpus=one.gpus or 1,
@@ -201,7 +201,7 @@ def _given(one: QueuedJob, name: str) -> Job:
     )
 
 
-def _trained(job: Job, run: TrainingRun) -> Job:
+def _trained(job: ClusterJob, run: TrainingRun) -> ClusterJob:
     """*job* with what its training run says: GPUs, expected time, saves, restart, load on the GPUs."""
     time, stops = run.makespan, run.stops
     computing = (time.training_s + time.lost_s) / time.total_s if time.total_s < inf else 0.0

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.jobs.cluster import Decision, Job, Policy, View, Work
+from sim.jobs.cluster import ClusterJob, ClusterView, JobState, SchedulingDecision, SchedulingPolicy
 from sim.spec import Count, Spec
 
 
@@ -22,17 +22,17 @@ class Fifo(Spec):
 
     policy: Literal["fifo"]
 
-    def order(self, job: Job) -> float:
+    def order(self, job: ClusterJob) -> float:
         """By arrival."""
         return job.arrived_s
 
-    def kept(self, work: Work) -> float:
+    def kept(self, work: JobState) -> float:
         """The latest started is preempted first: as a rule it loses least."""
         return -work.running_since_s
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, view: ClusterView) -> SchedulingDecision:
         """Starts jobs from the front as long as they fit."""
-        found, free = Decision(), view.free
+        found, free = SchedulingDecision(), view.free
         for work in view.waiting:
             if work.job.gpus > free:
                 break
@@ -50,17 +50,17 @@ class Backfill(Spec):
     depth: Count = 500
     """Jobs behind the first that are tried."""
 
-    def order(self, job: Job) -> float:
+    def order(self, job: ClusterJob) -> float:
         """By arrival."""
         return job.arrived_s
 
-    def kept(self, work: Work) -> float:
+    def kept(self, work: JobState) -> float:
         """The latest started is preempted first: as a rule it loses least."""
         return -work.running_since_s
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, view: ClusterView) -> SchedulingDecision:
         """Starts jobs from the front as long as they fit, then those that fit around the first one that does not."""
-        found, free = Decision(), view.free
+        found, free = SchedulingDecision(), view.free
         for place, work in enumerate(view.waiting):
             if work.job.gpus > free:
                 self._around(work, view.waiting[place + 1 : place + 1 + self.depth], free, view, found)
@@ -69,7 +69,9 @@ class Backfill(Spec):
             free -= work.job.gpus
         return found
 
-    def _around(self, first: Work, others: Sequence[Work], free: int, view: View, found: Decision) -> None:
+    def _around(
+        self, first: JobState, others: Sequence[JobState], free: int, view: ClusterView, found: SchedulingDecision
+    ) -> None:
         """Adds to *found* those of *others* that leave the reservation of *first* as it is."""
         if not others or not free:
             return
@@ -87,7 +89,7 @@ class Backfill(Spec):
                 return
 
 
-def _reservation(first: Work, free: int, view: View, started: Sequence[Work]) -> tuple[float, int]:
+def _reservation(first: JobState, free: int, view: ClusterView, started: Sequence[JobState]) -> tuple[float, int]:
     """(when *first* can start at the latest, GPUs that are left over then); never: (inf, 0).
 
     A service that takes GPUs before then preempts the latest started jobs where too few are free.
@@ -112,7 +114,7 @@ def _reservation(first: Work, free: int, view: View, started: Sequence[Work]) ->
     return inf, 0
 
 
-def _restart_s(work: Work) -> float:
+def _restart_s(work: JobState) -> float:
     return work.job.restart_s if work.segments else 0.0
 
 
@@ -126,17 +128,17 @@ class Priority(Spec):
     preempt: bool = True
     """Whether running jobs may be stopped."""
 
-    def order(self, job: Job) -> tuple[int, float]:
+    def order(self, job: ClusterJob) -> tuple[int, float]:
         """Lower numbers first, then by arrival."""
         return job.priority, job.arrived_s
 
-    def kept(self, work: Work) -> tuple[int, float]:
+    def kept(self, work: JobState) -> tuple[int, float]:
         """The least urgent is preempted first; of those the latest started, which lose least as a rule."""
         return -work.job.priority, -work.running_since_s
 
-    def decide(self, view: View) -> Decision:
+    def decide(self, view: ClusterView) -> SchedulingDecision:
         """Starts jobs from the front as long as they fit, or as others can make room."""
-        found, free = Decision(), view.free
+        found, free = SchedulingDecision(), view.free
         for work in view.waiting:
             if work.job.gpus > free:
                 taken = self._victims(work, free, view, found)
@@ -148,7 +150,7 @@ class Priority(Spec):
             free -= work.job.gpus
         return found
 
-    def _victims(self, work: Work, free: int, view: View, found: Decision) -> list[Work]:
+    def _victims(self, work: JobState, free: int, view: ClusterView, found: SchedulingDecision) -> list[JobState]:
         """Running jobs that make room for *work*, as few as do; none where they cannot."""
         lower = [one for one in view.running if one.job.priority > work.job.priority] if self.preempt else []
         if found.preempt:
@@ -165,4 +167,4 @@ class Priority(Spec):
 
 QueuePolicy = Annotated[Fifo | Backfill | Priority, Field(discriminator="policy")]
 
-__all__ = ["Backfill", "Decision", "Fifo", "Policy", "Priority", "QueuePolicy", "View"]
+__all__ = ["Backfill", "ClusterView", "Fifo", "Priority", "QueuePolicy", "SchedulingDecision", "SchedulingPolicy"]

@@ -18,8 +18,8 @@ from rich.text import Text
 from sim.jobs.outcome import QueueRow, job_cells, status_of, waited_s
 from sim.language import N_, _, ngettext, retold
 from sim.report.charts.panels import COLORS, ChartCurve, Panel, style
-from sim.report.charts.picture import Mark
-from sim.report.page.page import Table
+from sim.report.charts.picture import KeyEntry
+from sim.report.page.page import PageTable
 from sim.report.run.tables import write_rows
 from sim.report.sources import notes, values_and_sources
 from sim.report.terminal_table import FittedTable
@@ -154,11 +154,11 @@ RESULTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 """Column of summary.csv, heading, how a value is shown."""
 
 
-def results(rows: Sequence[QueueRow]) -> Table:
+def results(rows: Sequence[QueueRow]) -> PageTable:
     """One row per cluster and point."""
     axes = list(rows[0].outcome.plan.axes)
     shown = [one for one in RESULTS if any(row.cells.get(one[0]) is not None for row in rows)]
-    return Table(
+    return PageTable(
         _("Results"),
         _("Wait: from arrival to the first start. Slowdown: time from arrival to end over the duration."),
         [_("fleet"), *map(axis_label, axes), *(_(head) for _name, head, _show in shown)],
@@ -174,7 +174,7 @@ def results(rows: Sequence[QueueRow]) -> Table:
     )
 
 
-def waited_longest(rows: Sequence[QueueRow]) -> Table:
+def waited_longest(rows: Sequence[QueueRow]) -> PageTable:
     """The jobs that waited longest on the first cluster, and how they fared on all."""
     able = [row for row in rows if row.ok]
     works = able[0].outcome.schedule.works
@@ -192,7 +192,7 @@ def waited_longest(rows: Sequence[QueueRow]) -> Table:
     ]
     heads = [row.fleet for row in able]
     cost = [_("cost on {fleet}", fleet=heads[0])] if first.job_nano_usd else []
-    return Table(
+    return PageTable(
         _("Jobs that wait longest on {fleet}", fleet=heads[0]),
         _("Hours from arrival to the first start; all jobs are in jobs.csv."),
         [_("job"), "GPUs", _("duration [h]"), *heads, *cost],
@@ -210,7 +210,7 @@ def _wait(row: QueueRow, place: int) -> str:
     return status_of(works[place], row.outcome) if isnan(wait) else plain(wait / SECONDS_PER_HOUR)
 
 
-def cost_table(rows: Sequence[QueueRow]) -> Table | None:
+def cost_table(rows: Sequence[QueueRow]) -> PageTable | None:
     """The bill by component, and what of it idle GPUs take; None where nothing has a cost."""
     priced = [row for row in rows if row.outcome.ledger is not None]
     if not priced:
@@ -221,10 +221,10 @@ def cost_table(rows: Sequence[QueueRow]) -> Table | None:
     if any(row.cells.get("serving_usd") is not None for row in priced):
         body.append([_("of it for the service"), *(cash(row.cells["serving_usd"]) for row in priced)])
         body.append([_("of it for jobs"), *(cash(row.cells["jobs_usd"]) for row in priced)])
-    return Table(_("What the cluster costs"), "", [_("component"), *(row.fleet for row in priced)], body)
+    return PageTable(_("What the cluster costs"), "", [_("component"), *(row.fleet for row in priced)], body)
 
 
-def tables(rows: Sequence[QueueRow]) -> list[Table]:
+def tables(rows: Sequence[QueueRow]) -> list[PageTable]:
     """All of them; jobs by name only without a sweep, where all clusters have the same."""
     found = [results(rows)]
     if any(row.ok for row in rows) and not rows[0].outcome.plan.axes:
@@ -257,13 +257,13 @@ def panels(rows: Sequence[QueueRow]) -> list[Panel]:
     ]  # fmt: skip
 
 
-def key(rows: Sequence[QueueRow]) -> list[Mark]:
+def key(rows: Sequence[QueueRow]) -> list[KeyEntry]:
     """Colour of every cluster."""
     able = [row for row in rows if row.ok][:MOST_CURVES]
     looks = style([name(row) for row in able])
-    marks = [Mark(text, color, dash="-") for text, (color, _) in looks.items()]
+    marks = [KeyEntry(text, color, dash="-") for text, (color, _) in looks.items()]
     shared = SERVING_COLOR in (color for _, color in _bands(able))
-    return [*marks, Mark(_("serving"), SERVING_COLOR, marker="s")] if shared else marks
+    return [*marks, KeyEntry(_("serving"), SERVING_COLOR, marker="s")] if shared else marks
 
 
 def _waits(row: QueueRow, color: str) -> ChartCurve:

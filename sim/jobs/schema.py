@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.cost.clock import Clock
+from sim.cost.clock import SiteClock
 from sim.jobs.policies import Fifo, QueuePolicy
 from sim.jobs.traces import JobTrace
 from sim.scenario.experiment import Name, ReplicasByDay
@@ -65,7 +65,7 @@ class Serving(ReplicasByDay):
         """The most that it holds at any time."""
         return self.most * self.gpus_per_replica
 
-    def held(self, clock: Clock, until_s: float) -> tuple[tuple[float, int], ...]:
+    def held(self, clock: SiteClock, until_s: float) -> tuple[tuple[float, int], ...]:
         """(simulated time, GPUs that it holds from then on), the first at 0, up to *until_s*."""
         times = [0.0, *self.switches_s(clock, until_s)]
         return tuple((at_s, self.gpus_per_replica * self.wanted(clock.second_of_day(at_s))) for at_s in times)

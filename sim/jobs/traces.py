@@ -20,7 +20,7 @@ from pydantic import Field
 
 from sim.decimals import number
 from sim.infile import STAGE, opened, status
-from sim.jobs.cluster import Job
+from sim.jobs.cluster import ClusterJob
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec
 from sim.units import SECONDS_PER_HOUR
 
@@ -44,7 +44,7 @@ class JobTraceError(ValueError):
 class JobTraceReading:
     """A whole trace file: jobs by arrival, the first at 0."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[ClusterJob, ...]
     notes: tuple[str, ...] = ()
     """What a reader of the results must know about the file, a sentence each."""
 
@@ -79,7 +79,7 @@ class JobTraceFile(Spec, ABC):
         """Keys of further files that the format reads."""
         return ()
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[ClusterJob, ...]:
         """The jobs to replay. Raises JobTraceError."""
         whole = self.reading().jobs[: self.limit]
         every_s = self.checkpoint_h * SECONDS_PER_HOUR if self.checkpoint_h else inf
@@ -110,7 +110,7 @@ def unreadable(path: str, error: OSError | UnicodeDecodeError) -> JobTraceError:
     return JobTraceError([(path, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")])
 
 
-def from_zero(path: str, jobs: Sequence[Job], notes: Sequence[str] = ()) -> JobTraceReading:
+def from_zero(path: str, jobs: Sequence[ClusterJob], notes: Sequence[str] = ()) -> JobTraceReading:
     """*jobs* by arrival, the first at 0. Raises JobTraceError where there are none."""
     if not jobs:
         raise JobTraceError([(path, 0, "holds no job that used a GPU")])
@@ -142,7 +142,7 @@ def table(path: str, required: Sequence[str], header: Sequence[str] = ()) -> Ite
         raise JobTraceError([(path, 0, str(error))]) from None
 
 
-class Faults:
+class JobTraceFaults:
     """Collects what is wrong with the fields of one file."""
 
     def __init__(self, path: str) -> None:
@@ -185,14 +185,14 @@ class CsvJobs(JobTraceFile):
 
     def read(self) -> JobTraceReading:
         """Read and check the file. Raises JobTraceError with all that is wrong."""
-        faults = Faults(self.path)
-        jobs: list[Job] = []
+        faults = JobTraceFaults(self.path)
+        jobs: list[ClusterJob] = []
         for line, row in table(self.path, CSV_REQUIRED):
             if unknown := [name for name in row if name not in (*CSV_REQUIRED, *CSV_OPTIONAL)]:
                 raise JobTraceError([(self.path, 1, f"unknown column {unknown[0]!r}")])
             deadline, estimate = row.get("deadline_s", ""), row.get("walltime_s", "")
             jobs.append(
-                Job(
+                ClusterJob(
                     name=row.get("job") or str(len(jobs)),
                     arrived_s=faults.number(line, "arrival_s", row["arrival_s"]),
                     gpus=round(faults.number(line, "gpus", row["gpus"], 1)),
@@ -218,7 +218,7 @@ class PhillyJobs(JobTraceFile):
 
     def read(self) -> JobTraceReading:
         """Read and check the file. Raises JobTraceError with all that is wrong."""
-        found, faults, jobs = self._load(), Faults(self.path), []
+        found, faults, jobs = self._load(), JobTraceFaults(self.path), []
         for place, one in enumerate(found):
             where = f"[{place}].submitted_time"
             attempts = [each for each in one.get("attempts") or () if each.get("start_time") and each.get("end_time")]
@@ -230,7 +230,7 @@ class PhillyJobs(JobTraceFile):
             gpus = sum(len(server.get("gpus", ())) for server in attempts[-1].get("detail", ())) if attempts else 0
             if gpus and seconds > 0:
                 arrived_s = faults.stamp_s(0, where, str(one.get("submitted_time")))
-                jobs.append(Job(str(one.get("jobid", place)), arrived_s, gpus, seconds))
+                jobs.append(ClusterJob(str(one.get("jobid", place)), arrived_s, gpus, seconds))
         faults.stop_if_any()
         left = len(found) - len(jobs)
         note = f"{left} of {len(found)} jobs have no attempt on a GPU that ended; they are left out"
@@ -261,14 +261,14 @@ class HeliosJobs(JobTraceFile):
 
     def read(self) -> JobTraceReading:
         """Read and check the file. Raises JobTraceError with all that is wrong."""
-        faults, jobs, rows = Faults(self.path), [], 0
+        faults, jobs, rows = JobTraceFaults(self.path), [], 0
         for line, row in table(self.path, HELIOS_REQUIRED):
             rows += 1
             gpus = round(faults.number(line, "gpu_num", row["gpu_num"]))
             duration_s = faults.number(line, "duration", row["duration"])
             if gpus and duration_s:
                 jobs.append(
-                    Job(row["job_id"], faults.stamp_s(line, "submit_time", row["submit_time"]), gpus, duration_s)
+                    ClusterJob(row["job_id"], faults.stamp_s(line, "submit_time", row["submit_time"]), gpus, duration_s)
                 )
         faults.stop_if_any()
         left = rows - len(jobs)
@@ -317,7 +317,7 @@ class AlibabaJobs(JobTraceFile):
 
     def read(self) -> JobTraceReading:
         """Read and check the files. Raises JobTraceError with all that is wrong."""
-        faults = Faults(self.path)
+        faults = JobTraceFaults(self.path)
         found: dict[str, _Tasks] = {}
         for line, row in table(self.path, (), ALIBABA_TASKS):
             job = found.setdefault(row["job_name"], _Tasks())
@@ -331,7 +331,9 @@ class AlibabaJobs(JobTraceFile):
         faults.stop_if_any()
         submitted = self._submitted_s()
         jobs = [
-            Job(name, min(one.start_s, submitted.get(name, one.start_s)), ceil(one.gpus), one.end_s - one.start_s)
+            ClusterJob(
+                name, min(one.start_s, submitted.get(name, one.start_s)), ceil(one.gpus), one.end_s - one.start_s
+            )
             for name, one in found.items()
             if one.gpus and one.end_s > one.start_s
         ]
@@ -344,7 +346,7 @@ class AlibabaJobs(JobTraceFile):
     def _submitted_s(self) -> dict[str, float]:
         if self.job_table is None:
             return {}
-        faults = Faults(self.job_table)
+        faults = JobTraceFaults(self.job_table)
         rows = [(line, row) for line, row in table(self.job_table, (), ALIBABA_JOBS) if row["start_time"]]
         found = {row["job_name"]: faults.number(line, "start_time", row["start_time"]) for line, row in rows}
         faults.stop_if_any()

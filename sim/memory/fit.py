@@ -11,8 +11,8 @@ from sim.catalogue.model import Model, entries_per_token, index_key_bytes, matri
 from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
 from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, near_sequence_bytes, near_step_bytes, place_bytes
 from sim.memory.weights import (
-    InHost,
-    Layout,
+    HostResidentBytes,
+    ReplicaLayout,
     check_parallel,
     host_weight_bytes,
     host_weights,
@@ -31,14 +31,18 @@ class DraftMemory:
     kv_bytes_per_token: float = 0.0
 
     @classmethod
-    def of_model(cls, model: Model, quantization: Quantization, layout: Layout, dtype: KvCacheDtype) -> "DraftMemory":
+    def of_model(
+        cls, model: Model, quantization: Quantization, layout: ReplicaLayout, dtype: KvCacheDtype
+    ) -> "DraftMemory":
         """A model of its own, split as the one that it drafts for."""
         stored = padded(quantization, model)
         weights = stage_weight_bytes(stored, quantization, matrices(stored), layout, 0)
         return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.cached_layers)
 
     @classmethod
-    def of_heads(cls, model: Model, quantization: Quantization, layout: Layout, dtype: KvCacheDtype) -> "DraftMemory":
+    def of_heads(
+        cls, model: Model, quantization: Quantization, layout: ReplicaLayout, dtype: KvCacheDtype
+    ) -> "DraftMemory":
         """One more layer of *model*, its mean one; embedding and LM head are the model's."""
         stored = padded(quantization, model)
         layers = tuple(matrix for matrix in matrices(stored) if matrix.role not in ("embedding", "lm_head"))
@@ -46,12 +50,12 @@ class DraftMemory:
         return cls(weights / model.layers, _kv_bytes_per_layer(model, layout, dtype))
 
 
-def _kv_bytes_per_layer(model: Model, layout: Layout, dtype: KvCacheDtype) -> float:
+def _kv_bytes_per_layer(model: Model, layout: ReplicaLayout, dtype: KvCacheDtype) -> float:
     return layer_bytes(model, layout.tensor_parallel_size, dtype)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageMemory:
     """One GPU of one pipeline stage."""
 
     layers: int
@@ -70,7 +74,7 @@ class Stage:
         model: Model,
         quantization: Quantization,
         need: EngineMemory,
-        layout: Layout,
+        layout: ReplicaLayout,
         stage: int,
         share: float,
         seats: int,
@@ -78,7 +82,7 @@ class Stage:
         host: HostWeights,
         further_weights_bytes: float,
         near_layer_bytes: float,
-    ) -> "Stage":
+    ) -> "StageMemory":
         """The GPU of *stage* with the layers of a stage of *layout*, *seats* sequences and *tokens* a step, where the
         engine may use *share*; *near_layer_bytes* are those of a layer's tokens that are kept beside its cache.
         """
@@ -113,7 +117,7 @@ class Stage:
 
 
 def _activation_bytes(
-    model: Model, need: EngineMemory, layout: Layout, seats: int, tokens: int, samples: bool
+    model: Model, need: EngineMemory, layout: ReplicaLayout, seats: int, tokens: int, samples: bool
 ) -> float:
     tp = layout.tensor_parallel_size
     gates = 2 if model.gated_mlp else 1
@@ -168,7 +172,7 @@ class MemoryFit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedMemory:
     """What the engine is told of its memory."""
 
     tensor_parallel_size: int = 1
@@ -197,10 +201,10 @@ class Wanted:
     """Recurrent states that lie beside the KV cache."""
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ReplicaLayout:
         """How the replica's GPUs share the model."""
         degrees = self.tensor_parallel_size, self.pipeline_parallel_size, self.data_parallel_size
-        return Layout(*degrees, self.enable_expert_parallel)
+        return ReplicaLayout(*degrees, self.enable_expert_parallel)
 
     def context(self, model: Model) -> int:
         """The longest that a request may get [tokens]."""
@@ -211,9 +215,9 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
 
     *quantization* is the one that the weights really have (see `native_quantization`); *settings* are those of
-    `Wanted`.
+    `RequestedMemory`.
     """
-    wanted, need = Wanted(**settings), engine.memory
+    wanted, need = RequestedMemory(**settings), engine.memory
     layout = wanted.layout
     problems = check_parallel(model, quantization, layout)
     if need is None:
@@ -229,7 +233,7 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     places = wanted.states.places_in(free_bytes, state_bytes) if wanted.states is not None else 0
     tightest = replace(tightest, kv_bytes=free_bytes - places * state_bytes)
     blocks = _Blocks.of(model, wanted, tightest.layers, host)
-    in_host = InHost.of(host, model, quantization, layout, blocks.host_bytes)
+    in_host = HostResidentBytes.of(host, model, quantization, layout, blocks.host_bytes)
     on_gpu = tightest.kv_bytes // blocks.gpu_bytes if blocks.gpu_bytes else copysign(inf, tightest.kv_bytes)
     count = max(0, int(min(on_gpu, in_host.blocks(wanted.host_memory_bytes))))
     reason = wanted.states.why_not(free_bytes, state_bytes) if wanted.states is not None else ""
@@ -267,14 +271,14 @@ def _stages(
     quantization: Quantization,
     engine: Engine,
     need: EngineMemory,
-    wanted: Wanted,
+    wanted: RequestedMemory,
     host: HostWeights,
-) -> list[Stage]:
+) -> list[StageMemory]:
     """The GPU of every pipeline stage."""
     share, tokens = wanted.gpu_memory_utilization, wanted.max_num_batched_tokens
     near_bytes = near_step_bytes(model, wanted.kv_cache_dtype, min(tokens, wanted.context(model)))
     return [
-        Stage.of(
+        StageMemory.of(
             gpu,
             model,
             quantization,
@@ -304,7 +308,7 @@ class _Blocks:
     """The fewest with which the engine starts."""
 
     @classmethod
-    def of(cls, model: Model, wanted: Wanted, layers: int, host: HostWeights) -> Self:
+    def of(cls, model: Model, wanted: RequestedMemory, layers: int, host: HostWeights) -> Self:
         size, groups, longest = wanted.block_size, wanted.groups, wanted.max_model_len
         if groups is None:
             context = wanted.context_tokens or wanted.context(model)
@@ -318,7 +322,7 @@ class _Blocks:
         gpu_bytes = whole_bytes * (1 - host.layers / model.layers) + drafts_bytes
         return cls(gpu_bytes, whole_bytes + drafts_bytes - gpu_bytes, needed)
 
-    def held(self, count: int, model: Model, wanted: Wanted) -> tuple[int, int]:
+    def held(self, count: int, model: Model, wanted: RequestedMemory) -> tuple[int, int]:
         """(tokens, those of the longest request) that *count* blocks hold."""
         groups, tokens = wanted.groups, wanted.max_num_batched_tokens
         if groups is None:
@@ -348,11 +352,11 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
 def _why_not(
     gpu: Gpu,
     quantization: Quantization,
-    layout: Layout,
-    stages: list[Stage],
-    tightest: Stage,
+    layout: ReplicaLayout,
+    stages: list[StageMemory],
+    tightest: StageMemory,
     smallest_kv: float,
-    wanted: Wanted,
+    wanted: RequestedMemory,
 ) -> str:
     """Why what the tightest stage has left is less than *smallest_kv*."""
     ranks = layout.tensor_parallel_size * layout.data_parallel_size
@@ -384,7 +388,7 @@ def _why_not(
     )
 
 
-def _refused(gpu: Gpu, layout: Layout, block_size: int, reason: str) -> MemoryFit:
+def _refused(gpu: Gpu, layout: ReplicaLayout, block_size: int, reason: str) -> MemoryFit:
     return MemoryFit(
         layout.gpus, gpu.memory_bytes.value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, block_size, 0, 0, 0, False, reason
     )

@@ -123,7 +123,7 @@ FINE_BLOCK, COARSE_BLOCK = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class WindowBlocks:
     """Blocks of one kind in all layers."""
 
     window: int
@@ -141,7 +141,7 @@ class Near:
         return self.bytes_per_block / self.block_tokens
 
 
-def near(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> Iterator[Near]:
+def near(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> Iterator[WindowBlocks]:
     """What *model* keeps beside its entries, on each GPU of a stage with all layers."""
     eight_bit = kv_element_bytes(dtype) == 1
 
@@ -151,13 +151,13 @@ def near(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> 
     entries = BLOCK_ENTRIES * kv_bytes_per_token_layer(model, kv_element_bytes(dtype))
     numbers = VALUE_AND_WEIGHT * STATE_NUMBER_BYTES * model.head_dim
     fine, coarse = FINE_BLOCK * OVERLAP * numbers, COARSE_BLOCK * numbers
-    yield Near(compressed.window, BLOCK_ENTRIES, model.layers * block(entries, entries))
-    yield Near(OVERLAP * compressed.fine_ratio, FINE_BLOCK, compressed.fine_layers * block(entries, fine))
-    yield Near(compressed.coarse_ratio, COARSE_BLOCK, compressed.coarse_layers * block(entries, coarse))
+    yield WindowBlocks(compressed.window, BLOCK_ENTRIES, model.layers * block(entries, entries))
+    yield WindowBlocks(OVERLAP * compressed.fine_ratio, FINE_BLOCK, compressed.fine_layers * block(entries, fine))
+    yield WindowBlocks(compressed.coarse_ratio, COARSE_BLOCK, compressed.coarse_layers * block(entries, coarse))
     if (indexer := model.indexer) is not None:
         keys = BLOCK_ENTRIES * index_key_bytes(model) * indexer.tokens_per_key
         state = FINE_BLOCK * OVERLAP * VALUE_AND_WEIGHT * STATE_NUMBER_BYTES * indexer.head_dim
-        yield Near(OVERLAP * compressed.fine_ratio, FINE_BLOCK, indexer.indexing_layers * block(keys, state))
+        yield WindowBlocks(OVERLAP * compressed.fine_ratio, FINE_BLOCK, indexer.indexing_layers * block(keys, state))
 
 
 def near_sequence_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:

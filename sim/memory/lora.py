@@ -18,7 +18,7 @@ PARTS = {"kv_proj": ("k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj
 """Matrices that are stored together, under the names that adapters give their parts."""
 
 
-class Lora(Spec):
+class LoraAdapters(Spec):
     """LoRA adapters beside the weights, under vLLM's names. All adapters have the largest rank."""
 
     max_loras: Count = 1
@@ -62,7 +62,7 @@ class Projection:
     split: str
 
 
-def projections(model: Model, lora: Lora) -> list[Projection]:
+def projections(model: Model, lora: LoraAdapters) -> list[Projection]:
     """What *lora* changes in *model*."""
     wanted = lora.target_modules
     return [one for one in _adaptable(model) if wanted is None or one.name in wanted]
@@ -85,13 +85,13 @@ def _places(matrix: Matrix) -> int:
     return (matrix.last_layer - matrix.first_layer) * matrix.per_layer
 
 
-def adapter_bytes(model: Model, lora: Lora) -> float:
+def adapter_bytes(model: Model, lora: LoraAdapters) -> float:
     """One adapter, as it is stored."""
     pairs = sum(one.layers * (one.inputs + one.outputs) for one in projections(model, lora))
     return float(pairs * lora.max_lora_rank * BYTES_PER_PARAMETER)
 
 
-def slot_bytes(model: Model, lora: Lora, tensor_parallel_size: int) -> float:
+def slot_bytes(model: Model, lora: LoraAdapters, tensor_parallel_size: int) -> float:
     """One slot on each GPU: the matrix that meets the split side of a projection is split, the other one is whole
     (vLLM without `fully_sharded_loras`).
     """

@@ -18,7 +18,7 @@ VOCAB_MULTIPLE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ReplicaLayout:
     """How one replica is spread over GPUs."""
 
     tensor_parallel_size: int = 1
@@ -51,7 +51,7 @@ def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
 
 
 def stage_weight_bytes(
-    model: Model, quantization: Quantization, matrices: tuple[Matrix, ...], layout: Layout, stage: int
+    model: Model, quantization: Quantization, matrices: tuple[Matrix, ...], layout: ReplicaLayout, stage: int
 ) -> float:
     """Weights on each GPU of one pipeline stage, the rotary table included [bytes].
 
@@ -65,7 +65,7 @@ def stage_weight_bytes(
     return total
 
 
-def copies(model: Model, matrix: Matrix, layout: Layout, stage: int) -> int:
+def copies(model: Model, matrix: Matrix, layout: ReplicaLayout, stage: int) -> int:
     """How many of *matrix* one GPU of a stage holds, or its part of them."""
     first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
     held = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
@@ -84,7 +84,7 @@ def _holds(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) ->
     return last_stage
 
 
-def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: Layout) -> float:
+def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: ReplicaLayout) -> float:
     """Bytes of one copy of *matrix* on one rank."""
     tp, inputs, outputs = layout.tensor_parallel_size, float(matrix.inputs), float(matrix.outputs)
     if matrix.split == "vocab":
@@ -111,7 +111,7 @@ def _rotary_table_bytes(model: Model) -> float:
     return 2.0 * model.max_context * width
 
 
-def check_parallel(model: Model, quantization: Quantization, layout: Layout) -> list[str]:
+def check_parallel(model: Model, quantization: Quantization, layout: ReplicaLayout) -> list[str]:
     """What is wrong with *layout* for *model*, one line each; empty if nothing is.
 
     Heads must divide evenly. KV heads may be replicated when there are fewer than ranks, which needs an even division
@@ -159,7 +159,7 @@ def _head_problems(model: Model, tp: int) -> list[str]:
     return []
 
 
-def _split_sizes(model: Model, layout: Layout) -> list[tuple[str, int]]:
+def _split_sizes(model: Model, layout: ReplicaLayout) -> list[tuple[str, int]]:
     """Input sizes that tensor parallelism cuts."""
     sizes = []
     if model.feed_forward_layers > model.expert_layers:
@@ -196,7 +196,7 @@ def _size_problems(model: Model, quantization: Quantization, name: str, size: in
 
 
 @dataclass(frozen=True, slots=True)
-class InHost:
+class HostResidentBytes:
     """One replica's needs [bytes]."""
 
     weights_bytes: float
@@ -205,8 +205,8 @@ class InHost:
 
     @classmethod
     def of(
-        cls, host: HostWeights, model: Model, quantization: Quantization, layout: Layout, block_bytes: float
-    ) -> "InHost":
+        cls, host: HostWeights, model: Model, quantization: Quantization, layout: ReplicaLayout, block_bytes: float
+    ) -> "HostResidentBytes":
         """The weights of all its GPUs, and *block_bytes*."""
         per_gpu = host_weight_bytes(host, padded(quantization, model), quantization, layout)
         return cls(per_gpu * layout.gpus, block_bytes)
@@ -229,7 +229,7 @@ class InHost:
         )
 
 
-def host_weights(offload: Offload, model: Model, quantization: Quantization, layout: Layout) -> HostWeights:
+def host_weights(offload: Offload, model: Model, quantization: Quantization, layout: ReplicaLayout) -> HostWeights:
     """Which weights *offload* leaves in host memory, for a replica without pipeline stages."""
     stored = padded(quantization, model)
     layer_bytes = sum(
@@ -240,7 +240,7 @@ def host_weights(offload: Offload, model: Model, quantization: Quantization, lay
     return HostWeights.of(offload, stored, layer_bytes)
 
 
-def host_weight_bytes(host: HostWeights, model: Model, quantization: Quantization, layout: Layout) -> float:
+def host_weight_bytes(host: HostWeights, model: Model, quantization: Quantization, layout: ReplicaLayout) -> float:
     """Weights that one GPU leaves in host memory [bytes]; *model* is as the quantised checkpoint stores it."""
     return sum(
         host.share(matrix, model) * copies(model, matrix, layout, 0) * rank_bytes(model, quantization, matrix, layout)

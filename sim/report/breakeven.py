@@ -12,9 +12,9 @@ from typing import Any
 from sim.language import N_, _, retold
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
-from sim.report.charts.picture import Mark, panel_picture
+from sim.report.charts.picture import KeyEntry, panel_picture
 from sim.report.json_document import heading
-from sim.report.page.page import Table, render_page
+from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
 from sim.report.words.money import amount as amount_text
 from sim.report.words.money import cash, in_code, money_mark, money_thousands, rate_notes, shown
@@ -24,8 +24,8 @@ from sim.report.words.text import axis_label, difference, joined, listing, perce
 from sim.report.words.text import place as place_text
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
-from sim.study.breakeven import API, BreakevenAnswer, Tipping
-from sim.study.breakeven_costs import Candidate, Cost, Month, payback_months
+from sim.study.breakeven import API, BreakevenAnswer, TippingPoints
+from sim.study.breakeven_costs import Candidate, Cost, CumulativeCost, payback_months
 from sim.units import HOURS_PER_MONTH
 
 ROUNDING = 1e-9
@@ -159,7 +159,7 @@ def _paid_by_month(answer: BreakevenAnswer, name: str) -> bool:
     return name == API or not answer.at_load[name].flows.capex_usd
 
 
-def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]:
+def _tips(winner: str, tipping: Sequence[TippingPoints], among: str = "") -> list[str]:
     told = []
     for one in tipping:
         limits = []
@@ -183,7 +183,7 @@ def _tips(winner: str, tipping: Sequence[Tipping], among: str = "") -> list[str]
     return told
 
 
-def amount(one: Tipping, value: float) -> str:
+def amount(one: TippingPoints, value: float) -> str:
     """*value* of the input that tips, with its unit."""
     return place_text(one.unit, float(f"{value:.3g}")) if one.name == "load" else amount_text(value, one.unit)
 
@@ -213,10 +213,10 @@ def panels(answer: BreakevenAnswer) -> list[Panel]:
     return [_by_utilisation(answer, looks), _by_load(answer, looks), _cash(answer, looks), _present(answer, looks)]
 
 
-def key(answer: BreakevenAnswer) -> list[Mark]:
+def key(answer: BreakevenAnswer) -> list[KeyEntry]:
     """Colour and dash of every line."""
     looks = _looks(answer)
-    return [Mark(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
+    return [KeyEntry(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
 
 
 def _looks(answer: BreakevenAnswer) -> dict[str, tuple[str, str, object]]:
@@ -295,7 +295,7 @@ def _present(answer: BreakevenAnswer, looks: Mapping[str, tuple[str, str, object
 
 
 def _path(
-    name: str, values: Sequence[float], path: Sequence[Month], looks: Mapping[str, tuple[str, str, object]]
+    name: str, values: Sequence[float], path: Sequence[CumulativeCost], looks: Mapping[str, tuple[str, str, object]]
 ) -> ChartCurve:
     color, _marker, dash = looks[name]
     return ChartCurve(
@@ -469,7 +469,7 @@ def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) ->
     }
 
 
-def ranking(answer: BreakevenAnswer) -> Table:
+def ranking(answer: BreakevenAnswer) -> PageTable:
     """Who costs how much at the load."""
     rows = [
         [
@@ -492,7 +492,7 @@ def ranking(answer: BreakevenAnswer) -> Table:
         in_code(_("levelised cost [USD per million output tokens]")),
         in_code(_("net present cost [USD], {months:g} months", months=answer.horizon.months)),
     ]
-    return Table(
+    return PageTable(
         _("At {place_text}", place_text=place_text(answer.axis, answer.load)),
         _("Purchases are spread over their life; whole units share the load."),
         heads,
@@ -506,7 +506,7 @@ def _per_million(answer: BreakevenAnswer, name: str) -> float:
     return answer.at_load[name].usd_per_million_output_tokens
 
 
-def _tables(answer: BreakevenAnswer) -> list[Table]:
+def _tables(answer: BreakevenAnswer) -> list[PageTable]:
     if not answer.usd_per_h:
         return []
     found = [ranking(answer)]
@@ -518,7 +518,7 @@ def _tables(answer: BreakevenAnswer) -> list[Table]:
         [name, *(cash(cost.usd_per_million_output_tokens) for _, cost in path)] for name, path in answer.curves.items()
     ]
     found.append(
-        Table(
+        PageTable(
             _("By utilisation"),
             _("Utilisation is the offered load over the fleet's capacity under its service level."),
             heads,
@@ -533,7 +533,7 @@ def _tables(answer: BreakevenAnswer) -> list[Table]:
     return found
 
 
-def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
+def _tipping_table(title: str, note: str, tipping: Sequence[TippingPoints]) -> PageTable:
     rows = [
         [
             retold(one.name),
@@ -543,7 +543,7 @@ def _tipping_table(title: str, note: str, tipping: Sequence[Tipping]) -> Table:
         ]
         for one in tipping
     ]
-    return Table(title, note, [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows)
+    return PageTable(title, note, [_("input"), _("now"), _("another is the cheapest below"), _("above")], rows)
 
 
 def left_out(answer: BreakevenAnswer) -> list[str]:

@@ -13,7 +13,7 @@ from sim.language import _, retold
 from sim.report.capacity_charts import capacity_picture, page_figures
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import style
-from sim.report.charts.vega_lite import Drawn, PageFigure
+from sim.report.charts.vega_lite import PageCharts, PageFigure
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
 from sim.report.run.key_figures import brief_limit
@@ -36,14 +36,14 @@ from sim.report.words.units import noun, verdict_in_units
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.study.at_capacity import at_capacity, capacity_differences
-from sim.study.capacity import Capacity, precision_of
+from sim.study.capacity import FleetCapacity, precision_of
 from sim.study.load_axis import LoadAxis
 
 TEMPLATE = "capacity.html.j2"
 Row = Mapping[str, Any]
 
 
-def headline(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> str:
+def headline(found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis) -> str:
     """What does not stand yet, then the capacity of every fleet, in one sentence each."""
     takes = [
         _("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis))
@@ -52,7 +52,7 @@ def headline(found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis) -> 
     return joined([*unsettled(found), *takes])
 
 
-def _takes(one: Capacity, row: Row, axis: LoadAxis) -> str:
+def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:
     load, half = row[axis.label], row[f"{axis.label}_ci95"]
     if one.reason:
         return _("cannot run: {reason}", reason=retold(one.reason))
@@ -68,7 +68,7 @@ def _takes(one: Capacity, row: Row, axis: LoadAxis) -> str:
 
 
 def findings(
-    found: Sequence[Capacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario, relative: float
+    found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario, relative: float
 ) -> list[str]:
     """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
     told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
@@ -115,7 +115,7 @@ def findings(
 def render_capacity(
     scenario: Scenario,
     question: str,
-    found: Sequence[Capacity],
+    found: Sequence[FleetCapacity],
     rows: Sequence[Row],
     axis: LoadAxis,
     relative: float,
@@ -133,7 +133,7 @@ def render_capacity(
         heads=[(head, unit) for _, head, unit, _ in _columns(rows, axis, scenario.slo)],
         rows=[_cells(row, _columns(rows, axis, scenario.slo)) for row in rows],
         figures=figures,
-        drawn=Drawn() if figures else None,
+        drawn=PageCharts() if figures else None,
         method=_method(scenario, axis, relative),
         load_label=load_label(axis),
         search=list(_search(found, scenario.slo)),
@@ -195,7 +195,7 @@ def _goal_heads(slo: Slo) -> list[str]:
     return [*([_("requests within SLO")] if slo.per_request else []), *map(name_of, slo.percentiles)]
 
 
-def _search(found: Sequence[Capacity], slo: Slo) -> Iterator[dict[str, Any]]:
+def _search(found: Sequence[FleetCapacity], slo: Slo) -> Iterator[dict[str, Any]]:
     for one in found:
         first = True
         for search in one.found:
@@ -224,7 +224,7 @@ SEARCHED = ["slo_attainment", "overloaded", "meets_slo"]
 def write_capacity(
     folder: Path,
     scenario: Scenario,
-    found: Sequence[Capacity],
+    found: Sequence[FleetCapacity],
     axis: LoadAxis,
     relative: float,
     remarks: Sequence[str],
@@ -241,7 +241,7 @@ def write_capacity(
 def _draw(
     scenario: Scenario,
     out: Path,
-    found: Sequence[Capacity],
+    found: Sequence[FleetCapacity],
     rows: Sequence[dict[str, Any]],
     axis: LoadAxis,
     relative: float,
@@ -262,12 +262,12 @@ def _search_columns(axis: LoadAxis, slo: Slo) -> list[str]:
     return [*SEARCH, axis.label, *SEARCHED, *(one.column for one in slo.percentiles)]
 
 
-def capacity_rows(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:
+def capacity_rows(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:
     """One row per fleet: capacity with its interval, and what the fleet does and costs there."""
     return [at_capacity(one, slo).row(axis) for one in found]
 
 
-def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any]]:
+def search_rows(found: Sequence[FleetCapacity], axis: LoadAxis) -> list[dict[str, Any]]:
     """What was simulated on the way to each capacity, by fleet, replication and load."""
     return [
         {
@@ -286,7 +286,7 @@ def search_rows(found: Sequence[Capacity], axis: LoadAxis) -> list[dict[str, Any
 
 
 def capacity_document(
-    scenario: Scenario, found: Sequence[Capacity], axis: LoadAxis, relative: float, out: str
+    scenario: Scenario, found: Sequence[FleetCapacity], axis: LoadAxis, relative: float, out: str
 ) -> dict[str, Any]:
     """The answer for `--format json`: the rows of capacity.csv and of search.csv."""
     rows = capacity_rows(found, axis, scenario.slo)

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from sim.language import N_, _
-from sim.report.charts.panels import ChartCurve, Limit, Panel, Span, style
-from sim.report.charts.picture import SOFT, Chart, Mark, picture
+from sim.report.charts.panels import ChartCurve, ChartInterval, Limit, Panel, style
+from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
 from sim.report.charts.tornado import SideBar
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.charts.vega_lite import PageFigure, panel_figure
@@ -16,7 +16,7 @@ from sim.report.words.money import cash, in_code, shown
 from sim.report.words.service_level import exactly, load_label, name_of
 from sim.report.words.text import LIMITS, percent, plain
 from sim.scenario.slo import Slo
-from sim.study.capacity import Capacity, TriedLoad
+from sim.study.capacity import FleetCapacity, SimulatedLoad
 from sim.study.load_axis import LoadAxis
 
 GOOD_COST = "usd_per_million_good_tokens"
@@ -26,7 +26,7 @@ FAR = 2.5
 
 
 def capacity_picture(
-    found: Sequence[Capacity],
+    found: Sequence[FleetCapacity],
     rows: Sequence[Mapping[str, Any]],
     axis: LoadAxis,
     slo: Slo,
@@ -34,12 +34,12 @@ def capacity_picture(
     answer: str,
 ) -> Chart:
     """Return the picture of searches and capacities under *question* and *answer*."""
-    key = [Mark(name, *look) for name, look in style([one.fleet for one in found]).items()]
+    key = [KeyEntry(name, *look) for name, look in style([one.fleet for one in found]).items()]
     figures = page_figures(found, rows, axis, slo, beyond=_("beyond the search"))
     return picture(figures, question, [answer], key)
 
 
-def searches(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[Panel]:
+def searches(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[Panel]:
     """What was read at every load: the share within the limits of each request, and every percentile with a limit."""
     able = [one for one in found if not one.reason]
     looks = style([one.fleet for one in found])
@@ -55,17 +55,17 @@ def searches(found: Sequence[Capacity], axis: LoadAxis, slo: Slo) -> list[Panel]
     return panels
 
 
-def _percentile(column: str, tried: TriedLoad) -> float:
+def _percentile(column: str, tried: SimulatedLoad) -> float:
     """nan, which is not drawn, without a value."""
     value = tried.percentiles[column]
     return float("nan") if value is None else value
 
 
 def _search(
-    found: Sequence[Capacity],
+    found: Sequence[FleetCapacity],
     axis: LoadAxis,
     title: str,
-    read: Callable[[TriedLoad], float],
+    read: Callable[[SimulatedLoad], float],
     limit: Limit,
     looks: Mapping[str, tuple[str, str]],
     share: bool = False,
@@ -83,7 +83,9 @@ def _search(
             ChartCurve("", color, loads, values, marker, "None", good=good, steady=near, fleet=one.fleet, names=names)
         )
         if isfinite(one.mean) and one.mean > 0:
-            spans.append(Span(one.mean, one.half_width or 0.0, f"{one.fleet}: {plain(one.mean)}", color, one.fleet))
+            spans.append(
+                ChartInterval(one.mean, one.half_width or 0.0, f"{one.fleet}: {plain(one.mean)}", color, one.fleet)
+            )
     beyond = "" if share else _("; what is larger lies at the upper edge")
     return Panel(
         title,
@@ -100,7 +102,7 @@ def _search(
 
 
 def page_figures(
-    found: Sequence[Capacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo, beyond: str = ""
+    found: Sequence[FleetCapacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo, beyond: str = ""
 ) -> list[PageFigure]:
     """Return the charts of searches and capacities; *beyond* stands in place of a capacity that was not found, which
     is left out without it.
@@ -121,7 +123,12 @@ def page_figures(
 
 
 def _side_bar(
-    row: Mapping[str, Any], one: Capacity, column: str, place: int, looks: Mapping[str, tuple[str, str]], beyond: str
+    row: Mapping[str, Any],
+    one: FleetCapacity,
+    column: str,
+    place: int,
+    looks: Mapping[str, tuple[str, str]],
+    beyond: str,
 ) -> SideBar | None:
     value, half = _amount(row, column), _amount(row, f"{column}_ci95")
     if value is None or not isfinite(value):

@@ -12,7 +12,7 @@ from sim.catalogue.market import Offer
 from sim.catalogue.server import PcieSlots
 from sim.catalogue.value import Sourced, Value
 from sim.language import N_, _
-from sim.report.terminal_table import Entries, Entry, FittedTable
+from sim.report.terminal_table import EntryList, FittedTable, ListEntry
 from sim.report.words.text import plain
 from sim.scenario.resolving.describe import unit_of
 from sim.spec import Spec
@@ -135,34 +135,34 @@ def _is_figure(text: str) -> bool:
     return not text or text.replace(",", "").replace(".", "", 1).isdigit()
 
 
-def details(found: Spec) -> Entries:
+def details(found: Spec) -> EntryList:
     """Every value, and below it its source."""
-    return Entries("", [*_entries("", found)])
+    return EntryList("", [*_entries("", found)])
 
 
-def _entries(prefix: str, found: Spec) -> Iterator[Entry]:
+def _entries(prefix: str, found: Spec) -> Iterator[ListEntry]:
     for name in type(found).model_fields:
         yield from _entry(f"{prefix}{name}", name, getattr(found, name))
 
 
-def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
+def _entry(path: str, name: str, value: Any) -> Iterator[ListEntry]:
     if isinstance(value, Value):
-        yield Entry(path, _with_unit(value, unit_of(name)), [_origin(value)])
+        yield ListEntry(path, _with_unit(value, unit_of(name)), [_origin(value)])
     elif isinstance(value, tuple) and value and isinstance(value[0], PcieSlots):
         first, *below = _tree(value)
-        yield Entry(path, first, [*below, *dict.fromkeys(map(_origin, value))])
+        yield ListEntry(path, first, [*below, *dict.fromkeys(map(_origin, value))])
     elif isinstance(value, Sourced):
         fields = {key: getattr(value, key) for key in type(value).model_fields if key not in Sourced.model_fields}
         shown = ", ".join(f"{key} {_short(one)}" for key, one in fields.items() if not isinstance(one, dict))
-        yield Entry(path, shown, [_origin(value)])
+        yield ListEntry(path, shown, [_origin(value)])
         for key, one in fields.items():
             yield from _entry(f"{path}.{key}", key, one) if isinstance(one, dict) else ()
     elif isinstance(value, MigProfile):
-        yield Entry(path, _slice(value))
+        yield ListEntry(path, _slice(value))
         yield from _entry(f"{path}.memory_bytes", "memory_bytes", value.memory_bytes)
     elif isinstance(value, Offer):
         terms = "; ".join(part for part in (value.what, value.terms, value.provider, value.region) if part)
-        yield Entry(path, _with_unit(value.price, f"{value.currency}/{value.unit}"), [terms, _origin(value.price)])
+        yield ListEntry(path, _with_unit(value.price, f"{value.currency}/{value.unit}"), [terms, _origin(value.price)])
     elif isinstance(value, Spec):
         yield from _entries(f"{path}.", value)
     elif isinstance(value, dict):
@@ -173,7 +173,7 @@ def _entry(path: str, name: str, value: Any) -> Iterator[Entry]:
             yield from _entry(f"{path}.{i}", name, item)
     elif value not in (None, "", ()):
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        yield Entry(path, f"{shown} {unit_of(name)}".strip())
+        yield ListEntry(path, f"{shown} {unit_of(name)}".strip())
 
 
 def _tree(pcie: Sequence[PcieSlots]) -> list[str]:

@@ -13,7 +13,7 @@ from sim.report.terminal_table import FittedTable
 from sim.report.words.text import MESSAGES, number, percent, replicas_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.precision import Precision
-from sim.study.size.bounds import Prospects, why_no_size
+from sim.study.size.bounds import CandidateBounds, why_no_size
 from sim.study.size.search_space import Unit, units
 
 HOST_MEMORY_PARTS = ("weights", "kv")
@@ -246,7 +246,7 @@ def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
     """How many there are, the first that may serve, and why others cannot, most of them first."""
     assert scenario.size is not None
     kinds = list(units(scenario, scenario.size, catalog))
-    prospects = None if why_no_size(scenario) else Prospects(scenario, catalog)
+    prospects = None if why_no_size(scenario) else CandidateBounds(scenario, catalog)
     able: list[Unit] = []
     refused: dict[str, list[Unit]] = {}
     for unit in kinds:

@@ -13,7 +13,7 @@ from sim.report.terminal_table import FittedTable
 from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, listing, number, place, plain, short
 from sim.study.comparison import Difference
-from sim.study.diff import Compared, StoredRun
+from sim.study.diff import RunDifferences, StoredRun
 from sim.study.monte_carlo import stored_disputes
 from sim.study.points import Point
 
@@ -29,7 +29,7 @@ VERDICTS = (N_("differs"), N_("cannot tell"), N_("same"))
 NOTE = N_("second less first, with half of the 95 % interval over replications paired by seed")
 
 
-def diff_document(first: StoredRun, second: StoredRun, found: Compared) -> dict[str, Any]:
+def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) -> dict[str, Any]:
     """Names, verdicts, changed inputs and differences."""
     return {
         "first": _told(first),
@@ -72,7 +72,7 @@ def _told(run: StoredRun) -> dict[str, Any]:
     return {"folder": str(run.folder), "scenario": run.scenario.name, "verdict": told.headline}
 
 
-def diff_tables(first: StoredRun, second: StoredRun, found: Compared) -> list[RenderableType | str]:
+def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> list[RenderableType | str]:
     """What the terminal shows."""
     verdicts = [_told(run) for run in (first, second)]
     lines: list[RenderableType | str] = [f"{one['folder']}: {one['verdict']}" for one in verdicts]

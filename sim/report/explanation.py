@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import RenderableType
 
 from sim.language import N_, _
-from sim.records import Span
+from sim.records import StepSpan
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import MESSAGES, number
-from sim.study.explanation import Journal, Stretch, exchanged, stretches, takes_part
+from sim.study.explanation import RequestJournal, RequestPhase, exchanged, stretches, takes_part
 
 HEADS = (
     N_("What"),
@@ -55,7 +55,7 @@ ENDINGS = {
 }
 
 
-def story(journal: Journal) -> Iterator[RenderableType]:
+def story(journal: RequestJournal) -> Iterator[RenderableType]:
     """Sentences and the steps of the request, equal ones in one row."""
     request = journal.request
     yield (
@@ -98,7 +98,7 @@ def story(journal: Journal) -> Iterator[RenderableType]:
         yield _("It had not finished when the run ended.")
 
 
-def _why_rejected(journal: Journal) -> str:
+def _why_rejected(journal: RequestJournal) -> str:
     request, plan = journal.request, journal.plan
     tenant = next((one for one in plan.workload.tenants if one.name == request.tenant), None)
     limited = tenant is not None and tenant.rate_limit is not None and not request.hops
@@ -116,7 +116,7 @@ def _why_rejected(journal: Journal) -> str:
     return _("It was rejected: its tokens do not fit max_model_len or the KV cache.")
 
 
-def _served_by(journal: Journal) -> str:
+def _served_by(journal: RequestJournal) -> str:
     request = journal.request
     names = ", ".join(f"{_('replica')} {hop.replica}" for hop in request.hops)
     found = (
@@ -132,7 +132,7 @@ def _served_by(journal: Journal) -> str:
     )
 
 
-def _between_gpus(journal: Journal) -> Iterator[str]:
+def _between_gpus(journal: RequestJournal) -> Iterator[str]:
     """What of its steps went to messages between GPUs, if any."""
     found = exchanged(journal)
     if found.by_message:
@@ -148,7 +148,7 @@ def _between_gpus(journal: Journal) -> Iterator[str]:
         )
 
 
-def rows(journal: Journal) -> Iterator[tuple[str, ...]]:
+def rows(journal: RequestJournal) -> Iterator[tuple[str, ...]]:
     """What, from, to, steps, sequences and new tokens of each stretch of like steps."""
     for one in stretches(journal):
         batches = [span.batch for span in one.spans]
@@ -158,7 +158,7 @@ def rows(journal: Journal) -> Iterator[tuple[str, ...]]:
         yield _stretch_told(one, journal.request.prompt_tokens), _s(one.start_s), _s(one.end_s), *figures
 
 
-def _stretch_told(one: Stretch, prompt_tokens: int) -> str:
+def _stretch_told(one: RequestPhase, prompt_tokens: int) -> str:
     if one.what == "prompt":
         return _(
             "prompt: {prompt} tokens, {done} of {prompt_tokens} computed",
@@ -192,7 +192,7 @@ REQUEST = 0
 """Number of the request's process; replicas follow."""
 
 
-def trace(journal: Journal) -> str:
+def trace(journal: RequestJournal) -> str:
     """A JSON document: one process for each replica, with its steps, and one for the request."""
     request = journal.request
     threads: dict[int, list[int]] = {REQUEST: []}
@@ -218,7 +218,7 @@ def _named(process: int, name: str) -> dict[str, Any]:
 
 
 def _event(
-    process: int, name: str, span: Span, figures: dict[str, Any], threads: dict[int, list[int]]
+    process: int, name: str, span: StepSpan, figures: dict[str, Any], threads: dict[int, list[int]]
 ) -> dict[str, Any]:
     """A complete event in the first thread of *process* that is free by then; *threads* are their ends [ns]."""
     start, end = round(span.start_s * NANOSECONDS), round(span.end_s * NANOSECONDS)
@@ -230,12 +230,12 @@ def _event(
     return {"name": name, "ph": "X", "ts": start_us, "dur": lasts, "pid": process, "tid": thread, "args": figures}
 
 
-def _batch_told(span: Span) -> str:
+def _batch_told(span: StepSpan) -> str:
     prompts, decodes = span.batch.prefill_seqs, span.batch.decode_seqs
     return " + ".join(f"{count} {what}" for count, what in ((prompts, "prompts"), (decodes, "decodes")) if count)
 
 
-def _figures(span: Span) -> dict[str, Any]:
+def _figures(span: StepSpan) -> dict[str, Any]:
     batch = span.batch
     return {
         "steps": span.steps,

@@ -11,7 +11,7 @@ from sim.report.catalogue import entry, kind_of
 from sim.report.words.money import twinned
 from sim.scenario.schema import Scenario
 from sim.spec import Spec
-from sim.study.confidence import Worth
+from sim.study.confidence import PredictionConfidence
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -40,7 +40,7 @@ def check_document(
     scenario: Scenario,
     plans: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     cases: int,
-    worths: Sequence[tuple[str, Worth]],
+    worths: Sequence[tuple[str, PredictionConfidence]],
 ) -> dict[str, Any]:
     """Of `check`: what every fleet rests on at every point, and *worths*, what predictions for it are worth."""
     told = [

@@ -27,10 +27,10 @@ from sim.study.monte_carlo import (
     LOW,
     MILLION,
     MONTH,
-    Dispute,
+    DisputedSetting,
+    DrawnSetting,
     FleetDraws,
-    FutureStudy,
-    Setting,
+    MonteCarloStudy,
     UncertainInput,
     cheapest,
     cheapest_share,
@@ -51,7 +51,7 @@ def where(axes: Mapping[str, Any]) -> str:
     return _(" at {listing}", listing=listing([place(axis, value) for axis, value in axes.items()])) if axes else ""
 
 
-def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[Setting]:
+def shown_settings(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> list[DrawnSetting]:
     """Those that the report speaks of: at its place of reference on the main axis."""
     sweep = sweep_of(points, axes)
     at = sweep.reference
@@ -59,7 +59,7 @@ def shown_settings(study: FutureStudy, points: Sequence[Point], axes: Sequence[s
     return [one for one in found if one.axes.get(sweep.axis, at) == at] or found
 
 
-def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> list[str]:
+def sentences(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> list[str]:
     """Return the answer at each setting shown, for each model on its own: which fleet is cheaper in which share of the
     draws, how far costs range, and which inputs change the order.
     """
@@ -69,7 +69,7 @@ def sentences(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) 
     ]
 
 
-def _answer(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> str:
+def _answer(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> str:
     if len(setting.outcomes) > 1:
         parts = [_who(setting, study), _range(setting, _("them"))]
     else:
@@ -78,15 +78,15 @@ def _answer(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> st
     return (_("{model}: ", model=setting.model) if setting.model else "") + told
 
 
-def disputed(disputes: Sequence[Dispute]) -> list[str]:
+def disputed(disputes: Sequence[DisputedSetting]) -> list[str]:
     """Return what a verdict says of draws that favour another fleet than it does: a sentence for each two fleets."""
-    groups: dict[tuple[str, str, str], list[Dispute]] = {}
+    groups: dict[tuple[str, str, str], list[DisputedSetting]] = {}
     for one in disputes:
         groups.setdefault((one.model, one.central, one.drawn), []).append(one)
     return [_disputed(own) for own in groups.values()]
 
 
-def _disputed(own: Sequence[Dispute]) -> str:
+def _disputed(own: Sequence[DisputedSetting]) -> str:
     first, shares = own[0], sorted(one.share for one in own)
     places = [listing([place(axis, value) for axis, value in one.axes.items()]) for one in own if one.axes]
     share = _(
@@ -104,7 +104,7 @@ def _disputed(own: Sequence[Dispute]) -> str:
     return lead + _(told, drawn=first.drawn, central=first.central, share=share)
 
 
-def _who(setting: Setting, study: FutureStudy) -> str:
+def _who(setting: DrawnSetting, study: MonteCarloStudy) -> str:
     """Which of several fleets is the cheapest how often."""
     wins, n = cheapest(setting.outcomes), study.draws
     ranked = sorted(wins, key=lambda fleet: -wins[fleet])
@@ -144,7 +144,7 @@ def exact(share: float) -> str:
     return f"{100 * share:.{1 if 0 < share < 1 else 0}f}\u00a0%"
 
 
-def _range(setting: Setting, futures: str) -> str:
+def _range(setting: DrawnSetting, futures: str) -> str:
     parts = []
     for one in setting.outcomes:
         low, high = np.quantile(one.draws[MILLION], (LOW, HIGH))
@@ -154,7 +154,7 @@ def _range(setting: Setting, futures: str) -> str:
     return _("In 80 % of {futures} a million output tokens costs {listing}.", futures=futures, listing=listing(parts))
 
 
-def _against_api(setting: Setting) -> Iterator[str]:
+def _against_api(setting: DrawnSetting) -> Iterator[str]:
     parts = [
         _("{fleet} in {exact}", fleet=one.fleet, exact=exact(float(np.mean(one.draws[MILLION] < one.draws[API]))))
         for one in setting.outcomes
@@ -164,7 +164,7 @@ def _against_api(setting: Setting) -> Iterator[str]:
         yield _("Cheaper than the API: {listing}.", listing=listing(parts))
 
 
-def _missed(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> Iterator[str]:
+def _missed(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> Iterator[str]:
     """Fleets that do not meet the SLO, or keep up, where they are compared."""
     for one in setting.outcomes:
         here = [point for point in points if point.fleet == one.fleet and setting.axes.items() <= point.axes.items()]
@@ -182,7 +182,7 @@ def _missed(setting: Setting, study: FutureStudy, points: Sequence[Point]) -> It
             yield _("{fleet} does not meet the SLO, or keep up, there.", fleet=one.fleet)
 
 
-def _decides(setting: Setting, study: FutureStudy) -> Iterator[str]:
+def _decides(setting: DrawnSetting, study: MonteCarloStudy) -> Iterator[str]:
     """The inputs that turn the order of the first two around by themselves."""
     if setting.first_two is None or len(study.inputs) < 2:
         return
@@ -214,7 +214,7 @@ def label(one: UncertainInput) -> str:
     return name if name.startswith(("price of ", _("rent of "))) else name.replace("_", " ").replace(".", " ")
 
 
-def bars(study: FutureStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:
+def bars(study: MonteCarloStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:
     """How inputs change the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
     found = []
     for index, one in enumerate(study.inputs):
@@ -238,7 +238,7 @@ Row = dict[str, Any]
 MEASURES = (MONTH, MILLION, API, CARBON)
 
 
-def write_futures(out: Path, study: FutureStudy, axes: Sequence[str]) -> None:
+def write_futures(out: Path, study: MonteCarloStudy, axes: Sequence[str]) -> None:
     """Writes futures.csv (a row per fleet and point: quantiles), draws.csv (a row per future and point) and
     tornado.csv (a row per fleet or difference, point and input).
     """
@@ -251,7 +251,7 @@ def write_futures(out: Path, study: FutureStudy, axes: Sequence[str]) -> None:
     _write(out / "tornado.csv", (row for setting in settings for row in _tornado(study, setting)), shown)
 
 
-def _each(settings: Sequence[Setting], models: Mapping[str, str]) -> Iterator[tuple[Setting, FleetDraws]]:
+def _each(settings: Sequence[DrawnSetting], models: Mapping[str, str]) -> Iterator[tuple[DrawnSetting, FleetDraws]]:
     return ((own, one) for setting in settings for own in setting.apart(models) for one in own.outcomes)
 
 
@@ -266,7 +266,7 @@ def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
     write_csv(path, [names[0], *axes, *names[1:]], lines)
 
 
-def _quantiles(study: FutureStudy, setting: Setting, one: FleetDraws) -> Row:
+def _quantiles(study: MonteCarloStudy, setting: DrawnSetting, one: FleetDraws) -> Row:
     share = cheapest_share(setting, one.fleet, study.draws)
     row: Row = {"fleet": one.fleet, "axes": setting.axes, "draws": study.draws}
     row |= {"cheapest_share": share.value, "cheapest_share_low95": share.low, "cheapest_share_high95": share.high}
@@ -278,7 +278,7 @@ def _quantiles(study: FutureStudy, setting: Setting, one: FleetDraws) -> Row:
     return row
 
 
-def _draws(study: FutureStudy, setting: Setting) -> Iterator[Row]:
+def _draws(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
     inputs = {
         path: study.drawn[place].tolist()
         for one in study.inputs
@@ -295,7 +295,7 @@ def _draws(study: FutureStudy, setting: Setting) -> Iterator[Row]:
         yield {"draw": draw, "axes": setting.axes, **{name: values[draw] for name, values in columns.items()}}
 
 
-def _tornado(study: FutureStudy, setting: Setting) -> Iterator[Row]:
+def _tornado(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
     for one in turned(study, setting, (MILLION, MONTH)):
         row: Row = {"of": one.of, "axes": setting.axes, **_ends(one.input)}
         for name, ends in one.measures.items():
@@ -310,7 +310,7 @@ def _ends(each: UncertainInput) -> Row:
     return {"input": each.name, "input_low": low, "input_central": central, "input_high": high}
 
 
-def futures_table(study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
+def futures_table(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
     """Costs at the settings that the report speaks of: heads and rows of (fleet, where, cells)."""
     heads = [
         _("cheapest in"),

@@ -19,7 +19,7 @@ from sim.report.charts.vega_lite import PageFigure, panel_figure
 from sim.report.monte_carlo import bars, futures_table, inputs_table, sentences, shown_settings, where
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.text import percent
-from sim.study.monte_carlo import MILLION, FutureStudy, Setting
+from sim.study.monte_carlo import MILLION, DrawnSetting, MonteCarloStudy
 from sim.study.points import Point, fleets_of
 
 UNIT = N_("USD per million output tokens")
@@ -28,7 +28,7 @@ MOST_BARS = 9
 """In one chart; tornado.csv has all."""
 
 
-def distribution_panel(setting: Setting, fleets: Sequence[str]) -> Panel:
+def distribution_panel(setting: DrawnSetting, fleets: Sequence[str]) -> Panel:
     """Share of futures below each cost, a curve per fleet."""
     curves = []
     for one in setting.outcomes:
@@ -66,7 +66,7 @@ class Tornado:
         return bar_figure(self.title, self.subtitle, side_bars(self.base, self.bars), in_code(UNIT), self.base)
 
 
-def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
+def tornadoes(study: MonteCarloStudy, setting: DrawnSetting) -> list[Tornado]:
     """Return the charts of the difference between the two cheapest fleets of each model, then those of each fleet; none
     without a cost that changes.
     """
@@ -85,7 +85,7 @@ def tornadoes(study: FutureStudy, setting: Setting) -> list[Tornado]:
     return [one for one in found if np.isfinite(one.base)]
 
 
-def charts(study: FutureStudy, chosen: Sequence[Setting], fleets: Sequence[str]) -> list[PageFigure]:
+def charts(study: MonteCarloStudy, chosen: Sequence[DrawnSetting], fleets: Sequence[str]) -> list[PageFigure]:
     """The charts of a page at the settings *chosen*."""
     found = []
     for setting in chosen:
@@ -107,7 +107,7 @@ OF_LOADS = N_(
 )
 
 
-def futures_section(out: Path, study: FutureStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
+def futures_section(out: Path, study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
     """What the template shows; futures.png goes to the folder *out*."""
     shown, answers, fleets = shown_settings(study, points, axes), sentences(study, points, axes), fleets_of(points)
     if shown:

@@ -13,7 +13,7 @@ from typing import Any
 from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.language import N_, _, ngettext, retold
 from sim.report.assumptions import assumptions
-from sim.report.charts.vega_lite import Drawn
+from sim.report.charts.vega_lite import PageCharts
 from sim.report.json_document import heading
 from sim.report.page.template import render as filled
 from sim.report.plan_charts import page_figures, plan_picture
@@ -41,8 +41,8 @@ from sim.scenario.sections.comparison import models_of
 from sim.scenario.sections.precision import Precision
 from sim.study.execution.cases import limits
 from sim.study.load_axis import LoadAxis
-from sim.study.plan import LINE, Outlook, demand_of, ranked
-from sim.study.plan_cash import Row
+from sim.study.plan import LINE, FleetPlanOutlook, demand_of, ranked
+from sim.study.plan_cash import PlanMonth
 from sim.study.plan_units import HeldUnits
 
 
@@ -55,7 +55,7 @@ class PlanVerdict:
 
 
 def verdict(
-    found: Sequence[Outlook],
+    found: Sequence[FleetPlanOutlook],
     plan: MultiYear,
     precision: Precision | None = None,
     models: Mapping[str, str] | None = None,
@@ -81,7 +81,7 @@ def verdict(
     return PlanVerdict(joined([*unsettled([one.capacity for one in found if not one.api]), *heads]), tuple(findings))
 
 
-def _products(found: Sequence[Outlook], models: Mapping[str, str]) -> dict[str, list[Outlook]]:
+def _products(found: Sequence[FleetPlanOutlook], models: Mapping[str, str]) -> dict[str, list[FleetPlanOutlook]]:
     """Return the plans that are ranked against each other, each list the cheapest first, by model; the API has the
     tokens of the first fleet's.
     """
@@ -92,7 +92,7 @@ def _products(found: Sequence[Outlook], models: Mapping[str, str]) -> dict[str, 
     return {model: [one for one in order if models.get(one.fleet, usual) == model] for model in served}
 
 
-def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
+def _headline(order: Sequence[FleetPlanOutlook], plan: MultiYear) -> str:
     best = order[0]
     told = N_("Over {span} {fleet} costs least: {costs}") if len(order) > 1 else N_("Over {span} {fleet} costs {costs}")
     first = _(told, span=span(plan), fleet=best.fleet, costs=_costs(best))
@@ -132,7 +132,7 @@ def _headline(order: Sequence[Outlook], plan: MultiYear) -> str:
     )
 
 
-def _more(one: Outlook, best: Outlook) -> str:
+def _more(one: FleetPlanOutlook, best: FleetPlanOutlook) -> str:
     more = one.present_usd / best.present_usd - 1
     return (
         _("{fleet} costs {difference} more", fleet=one.fleet, difference=difference(more))
@@ -141,13 +141,13 @@ def _more(one: Outlook, best: Outlook) -> str:
     )
 
 
-def _costs(one: Outlook) -> str:
+def _costs(one: FleetPlanOutlook) -> str:
     levelised = one.levelised_usd_per_million_output_tokens
     each = "" if levelised is None else _(", levelised {cash} per million output tokens", cash=cash(levelised))
     return _("{cash} in present value{each}", cash=cash(one.present_usd), each=each)
 
 
-def _standing(one: Outlook, plan: MultiYear) -> str:
+def _standing(one: FleetPlanOutlook, plan: MultiYear) -> str:
     months = one.months
     first, last = months[0].in_service, months[-1].in_service
     existing = _(" ({existing} of them existing)", existing=months[0].existing) if months[0].existing else ""
@@ -198,7 +198,7 @@ def _standing(one: Outlook, plan: MultiYear) -> str:
     return _("{texts}.", texts=_("; ").join(parts))
 
 
-def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
+def _bought_elsewhere(one: FleetPlanOutlook, plan: MultiYear) -> str:
     usd = fsum(row.opex_usd.get(LINE, 0.0) for row in one.rows)
     share = fsum(row.elsewhere for row in one.months) / (fsum(row.demand for row in one.months) or 1.0)
     alone = _(", without the cost of the existing units") if one.held else ""
@@ -212,7 +212,7 @@ def _bought_elsewhere(one: Outlook, plan: MultiYear) -> str:
     return _("{fleet}: {served}; its service level is not simulated.", fleet=one.fleet, served=served)
 
 
-def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
+def _sale(one: FleetPlanOutlook, held: HeldUnits, plan: MultiYear) -> str:
     """When a plan sells existing units, and what that brings."""
     when = _("in {date}", date=date(plan, held.sold))
     if not held.kind.capacity:
@@ -240,7 +240,7 @@ def _sale(one: Outlook, held: HeldUnits, plan: MultiYear) -> str:
     )
 
 
-def _overtakes(best: Outlook, other: Outlook, plan: MultiYear) -> str:
+def _overtakes(best: FleetPlanOutlook, other: FleetPlanOutlook, plan: MultiYear) -> str:
     """At whose end *best* has paid less in sum than *other* for the first time and for good, if it has not always."""
     ahead_usd = [theirs - mine for mine, theirs in zip(best.cumulative_usd, other.cumulative_usd, strict=True)]
     if min(ahead_usd) >= 0:
@@ -324,7 +324,7 @@ SCALING = N_(
 
 
 def render_plan(
-    found: Sequence[Outlook],
+    found: Sequence[FleetPlanOutlook],
     plan: MultiYear,
     axis: str,
     resolved: Sequence[Mapping[str, Any]],
@@ -348,7 +348,7 @@ def render_plan(
         swatches=swatches([one.fleet for one in found]),
         planned=[one.fleet for one in drawn],
         charts=page_figures(found, plan, axis),
-        drawn=Drawn() if drawn else None,
+        drawn=PageCharts() if drawn else None,
         marks={name: any(ones) for name, ones in _marks(drawn)},
         figures=_figures(drawn, axis),
         money=_money(drawn),
@@ -365,7 +365,7 @@ def render_plan(
     )
 
 
-def _marks(drawn: Sequence[Outlook]) -> list[tuple[str, list[bool]]]:
+def _marks(drawn: Sequence[FleetPlanOutlook]) -> list[tuple[str, list[bool]]]:
     """Name of a kind of area -> whether each plan has it."""
     return [
         ("existing", [bool(one.held) for one in drawn]),
@@ -374,7 +374,7 @@ def _marks(drawn: Sequence[Outlook]) -> list[tuple[str, list[bool]]]:
     ]
 
 
-def _figures(drawn: Sequence[Outlook], axis: str) -> list[tuple[str, list[str]]]:
+def _figures(drawn: Sequence[FleetPlanOutlook], axis: str) -> list[tuple[str, list[str]]]:
     rows = [summary_row(one) for one in drawn]
     counts = {
         _("units in the first month"): "units_first",
@@ -408,7 +408,7 @@ def _usd(value: float | None) -> str:
     return "" if value is None else cash(value)
 
 
-def _money(drawn: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
+def _money(drawn: Sequence[FleetPlanOutlook]) -> list[tuple[str, list[str]]]:
     """Component -> what each fleet pays for it."""
     result = []
     for kind in ("capex_usd", "opex_usd"):
@@ -427,7 +427,7 @@ def _paid(amount: float) -> str:
     return cash(amount) if amount else ""
 
 
-def _rows_by_month(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
+def _rows_by_month(one: FleetPlanOutlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
     """(short of capacity, cells) of every row."""
     so_far, result = 0.0, []
     for row in one.rows:
@@ -437,7 +437,7 @@ def _rows_by_month(one: Outlook, plan: MultiYear) -> list[tuple[bool, list[str]]
     return result
 
 
-def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
+def _cells(row: PlanMonth, when: str, closing: bool, so_far: float) -> list[str]:
     load = [plain(row.demand), plain(row.peak), str(row.needed)]
     capacity = [plain(row.capacity), "" if row.utilisation is None else percent(row.utilisation)]
     front = [_("{when}, end", when=when) if closing else when, *(["", "", ""] if closing else load)]
@@ -448,7 +448,7 @@ def _cells(row: Row, when: str, closing: bool, so_far: float) -> list[str]:
     return [*front, *units, *middle, *amounts, *(_whole(usd) for usd in (row.net_usd, so_far, row.present_usd))]
 
 
-def _existing(row: Row) -> list[str]:
+def _existing(row: PlanMonth) -> list[str]:
     units = [str(count) if count else "" for count in (row.existing, row.existing_sold)]
     return [*units, *(_whole(usd) if row.existing_sold else "" for usd in (row.existing_resale_usd, row.gain_usd))]
 
@@ -457,7 +457,7 @@ def _whole(usd: float) -> str:
     return f"{shown(usd):,.0f}"
 
 
-def terms(plan: MultiYear, drawn: Sequence[Outlook], by_hour: bool = False) -> list[tuple[str, str]]:
+def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = False) -> list[tuple[str, str]]:
     """What the plan takes as given, and how it counts."""
     demand = plan.demand
     first = _("{demand} in the mean of the first month, ", demand=plain(drawn[0].months[0].demand)) if drawn else ""
@@ -542,7 +542,7 @@ def _months_told(count: int) -> str:
     return ngettext("{count} month", "{count} months", count)
 
 
-def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dict[str, Any]:
+def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: str) -> dict[str, Any]:
     """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
     answer = verdict_of_plan(scenario, found)
     return {
@@ -554,7 +554,7 @@ def plan_document(scenario: Scenario, found: Sequence[Outlook], out: str) -> dic
     }
 
 
-def verdict_of_plan(scenario: Scenario, found: Sequence[Outlook]) -> PlanVerdict:
+def verdict_of_plan(scenario: Scenario, found: Sequence[FleetPlanOutlook]) -> PlanVerdict:
     """Return what the plans *found* of *scenario* come to in sentences."""
     told = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
     return replace(told, headline=joined([told.headline, *undrawn(scenario.futures is not None)]))
@@ -569,7 +569,7 @@ def plan_rate_notes(scenario: Scenario) -> list[str]:
 def write_plan(
     folder: Path,
     scenario: Scenario,
-    found: Sequence[Outlook],
+    found: Sequence[FleetPlanOutlook],
     resolved: Sequence[Mapping[str, Any]],
     remarks: Sequence[str],
     with_pictures: bool = True,

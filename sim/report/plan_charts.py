@@ -12,31 +12,31 @@ from sim.report.charts.capacity_steps import (
     MISSING,
     RENTED,
     SHORT,
-    Step,
+    MonthlyCapacity,
     StepChart,
     step_figure,
 )
 from sim.report.charts.layout import INK
 from sim.report.charts.panels import DASHES, ChartCurve, Panel, style
-from sim.report.charts.picture import SOFT, Chart, Mark, picture
+from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
 from sim.report.charts.vega_lite import PageFigure, panel_figure
 from sim.report.plan_tables import date
 from sim.report.words.money import cash, money_mark, shown
 from sim.report.words.text import axis_label, plain
-from sim.study.plan import Outlook
-from sim.study.plan_cash import Row
+from sim.study.plan import FleetPlanOutlook
+from sim.study.plan_cash import PlanMonth
 
 MOST_TICKS = 9
 
 
-def plan_picture(found: Sequence[Outlook], plan: MultiYear, axis: str, question: str, answer: str) -> Chart:
+def plan_picture(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str, question: str, answer: str) -> Chart:
     """Return a chart of capacity for each fleet with a plan, below them one of cash, under *question* and *answer*;
     *axis* is what the load is counted in.
     """
     return picture(page_figures(found, plan, axis), question, [answer], _key([one for one in found if one.rows]))
 
 
-def _key(drawn: Sequence[Outlook]) -> list[Mark]:
+def _key(drawn: Sequence[FleetPlanOutlook]) -> list[KeyEntry]:
     """Return the fleets, and what the areas and lines of capacity and demand mean."""
     if not drawn:
         return []
@@ -49,13 +49,13 @@ def _key(drawn: Sequence[Outlook]) -> list[Mark]:
         *([(_("short in the busiest hours"), SHORT, MISSING)] if short else []),
     ]
     return [
-        *(Mark(name, color, area=opacity, stands_for=False) for name, color, opacity in areas),
-        Mark(_("demand in the busiest hours"), INK, dash=DASHES["solid"], stands_for=False),
-        Mark(_("in the mean"), INK, dash=DASHES["dashed"], stands_for=False),
+        *(KeyEntry(name, color, area=opacity, stands_for=False) for name, color, opacity in areas),
+        KeyEntry(_("demand in the busiest hours"), INK, dash=DASHES["solid"], stands_for=False),
+        KeyEntry(_("in the mean"), INK, dash=DASHES["dashed"], stands_for=False),
     ]
 
 
-def step_charts(found: Sequence[Outlook], plan: MultiYear, axis: str) -> list[StepChart]:
+def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -> list[StepChart]:
     """Capacity against demand, of each fleet with a plan."""
     drawn = [one for one in found if one.rows]
     top = 1.08 * max((max(max(row.capacity, row.peak) for row in one.months) for one in drawn), default=1.0)
@@ -83,7 +83,7 @@ def step_charts(found: Sequence[Outlook], plan: MultiYear, axis: str) -> list[St
     return charts
 
 
-def _step(one: Outlook, row: Row, plan: MultiYear) -> Step:
+def _step(one: FleetPlanOutlook, row: PlanMonth, plan: MultiYear) -> MonthlyCapacity:
     new = 0.0 if one.api else (row.owned - row.existing) * one.capacity.mean
     said = {_("month"): date(plan, row.month), _("demand in the busiest hours"): plain(row.peak)}
     said |= {_("demand in the mean"): plain(row.demand), _("capacity"): plain(row.capacity)}
@@ -92,10 +92,10 @@ def _step(one: Outlook, row: Row, plan: MultiYear) -> Step:
     said |= {_("short by"): plain(row.shortfall)} if row.shortfall else {}
     said |= {_("ordered"): str(row.ordered)} if row.ordered else {}
     said[_("net cost of the month")] = cash(row.net_usd)
-    return Step(row.existing_capacity, row.existing_capacity + new, row.capacity, row.peak, row.demand, said)
+    return MonthlyCapacity(row.existing_capacity, row.existing_capacity + new, row.capacity, row.peak, row.demand, said)
 
 
-def cash_panel(found: Sequence[Outlook], plan: MultiYear) -> Panel:
+def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:
     """What every fleet has paid less what it has received, to the end of each month; sales at the end as a drop."""
     colors = {name: color for name, (color, _) in style([one.fleet for one in found]).items()}
     curves = []
@@ -124,17 +124,17 @@ def cash_panel(found: Sequence[Outlook], plan: MultiYear) -> Panel:
     )
 
 
-def page_figures(found: Sequence[Outlook], plan: MultiYear, axis: str) -> list[PageFigure]:
+def page_figures(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -> list[PageFigure]:
     """The same on a page."""
     charts = [step_figure(chart) for chart in step_charts(found, plan, axis)]
     return [*charts, replace(panel_figure(cash_panel(found, plan)), wide=True)] if charts else []
 
 
-def _end(one: Outlook) -> str:
+def _end(one: FleetPlanOutlook) -> str:
     return f"{one.fleet}: {cash(one.total_usd)}"
 
 
-def _paid(one: Outlook) -> tuple[list[int], list[float]]:
+def _paid(one: FleetPlanOutlook) -> tuple[list[int], list[float]]:
     """(months, cash paid so far): a step at the start of a month for hardware, then its running costs."""
     months, paid = [0], [0.0]
     for row in one.rows:

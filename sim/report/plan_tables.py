@@ -10,8 +10,8 @@ from sim.report.run.tables import write_rows
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import bare, code, shown
 from sim.report.words.text import plain
-from sim.study.plan import Outlook
-from sim.study.plan_cash import Row
+from sim.study.plan import FleetPlanOutlook
+from sim.study.plan_cash import PlanMonth
 
 FRONT = (
     *("fleet", "month", "date", "demand", "peak_demand", "units_needed", "ordered", "on_order"),
@@ -35,7 +35,7 @@ def date(plan: MultiYear, month: int) -> str:
     return f"{year}-{of_year:02}"
 
 
-def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
+def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any]]:
     """The months of one fleet by the columns of plan.csv; what does not exist in the closing row is None."""
     result = []
     for row, cumulative_usd in zip(outlook.rows, outlook.cumulative_usd, strict=True):
@@ -68,12 +68,12 @@ def month_rows(outlook: Outlook, plan: MultiYear) -> list[dict[str, Any]]:
     return result
 
 
-def _existing(row: Row) -> dict[str, Any]:
+def _existing(row: PlanMonth) -> dict[str, Any]:
     cells = (row.existing, row.existing_sold, row.existing_resale_usd, row.gain_usd)
     return dict(zip(EXISTING, cells, strict=True))
 
 
-def _load(row: Row, api: bool) -> dict[str, Any]:
+def _load(row: PlanMonth, api: bool) -> dict[str, Any]:
     return {
         "demand": row.demand,
         "peak_demand": row.peak,
@@ -85,12 +85,12 @@ def _load(row: Row, api: bool) -> dict[str, Any]:
     }
 
 
-def components(found: Sequence[Outlook], kind: str) -> list[str]:
+def components(found: Sequence[FleetPlanOutlook], kind: str) -> list[str]:
     """Names of what is paid up front (*kind* capex_usd) or as it runs (opex_usd), of all fleets."""
     return list(dict.fromkeys(name for one in found for row in one.rows for name in getattr(row, kind)))
 
 
-def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
+def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear) -> None:
     """Write plan.csv: a row per fleet and month, and a closing row for what is sold at the end. Net, cumulative and
     present cost are cash paid less cash received.
     """
@@ -100,7 +100,7 @@ def write_months(path: Path, found: Sequence[Outlook], plan: MultiYear) -> None:
     write_rows(path, [row for one in found for row in month_rows(one, plan)], [*FRONT, *BACK, *asked, *parts])
 
 
-def summary_row(one: Outlook) -> dict[str, Any]:
+def summary_row(one: FleetPlanOutlook) -> dict[str, Any]:
     """The totals of one fleet, by the columns of summary.csv; none where there is no plan."""
     rows = one.rows
     totals = _totals(one) if rows else dict.fromkeys(_totals(one))
@@ -123,7 +123,7 @@ def summary_row(one: Outlook) -> dict[str, Any]:
     }
 
 
-def _totals(one: Outlook) -> dict[str, Any]:
+def _totals(one: FleetPlanOutlook) -> dict[str, Any]:
     rows = one.rows
     return {
         "capex_usd": sum(row.capital_usd for row in rows),
@@ -140,7 +140,7 @@ def _totals(one: Outlook) -> dict[str, Any]:
     }
 
 
-def _sales(one: Outlook) -> dict[str, Any]:
+def _sales(one: FleetPlanOutlook) -> dict[str, Any]:
     """Of existing units: the plan's month in which each group is sold, what it brings, and that over its book value."""
     months = [CLOSING if held.sold == len(one.months) else f"month {held.sold + 1}" for held in one.held]
     return {
@@ -152,13 +152,13 @@ def _sales(one: Outlook) -> dict[str, Any]:
     }
 
 
-def write_summary(path: Path, found: Sequence[Outlook]) -> None:
+def write_summary(path: Path, found: Sequence[FleetPlanOutlook]) -> None:
     """summary.csv: a row per fleet."""
     rows = [summary_row(one) for one in found]
     write_rows(path, rows, list(dict.fromkeys(name for row in rows for name in row)))
 
 
-def plan_table(found: Sequence[Outlook]) -> FittedTable:
+def plan_table(found: Sequence[FleetPlanOutlook]) -> FittedTable:
     """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
     money = (
         _("capital cost"),

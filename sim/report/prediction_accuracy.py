@@ -13,14 +13,14 @@ from sim.report.charts.sweep_panels import key_of
 from sim.report.terminal_table import FittedTable
 from sim.report.words.text import plain
 from sim.scenario.schema import Scenario
-from sim.study.confidence import MARKS, Worth, fleet_worth, point_worths
+from sim.study.confidence import MARKS, PredictionConfidence, fleet_worth, point_worths
 from sim.study.points import Point
 
 SHOWN = {"throughput": "tokens/s", "tpot": "TPOT", "ttft": "TTFT", "power": "W"}
 """Metric -> its head."""
 
 
-def factors_told(worth: Worth) -> str:
+def factors_told(worth: PredictionConfidence) -> str:
     """For example `tokens/s 0.67 to 1.25, TPOT 0.79 to 1.47 times the prediction`; empty where nothing is known."""
     parts = [f"{SHOWN[metric]} {_span(*ends)}" for metric, ends in worth.factors.items() if metric != "power"]
     return _("{parts} times the prediction", parts=_(", ").join(parts)) if parts else ""
@@ -30,7 +30,7 @@ def _span(low: float, high: float) -> str:
     return _("{low} to {high}", low=plain(round(low, 2)), high=plain(round(high, 2)))
 
 
-def worth_table(worths: Sequence[tuple[str, Worth]]) -> FittedTable:
+def worth_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
     """One row per fleet: its mark, why, and the factors that hold 80 % of servers which nobody measured."""
     metrics = [metric for metric in SHOWN if any(metric in worth.factors for _name, worth in worths)]
     heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("because"))
@@ -47,7 +47,7 @@ def worth_table(worths: Sequence[tuple[str, Worth]]) -> FittedTable:
     return FittedTable(heads, rows, frozenset({0, 1, len(heads) - 1}), 1, title=title)
 
 
-def fleet_worths(scenario: Scenario, catalog: Catalog) -> list[tuple[str, Worth]]:
+def fleet_worths(scenario: Scenario, catalog: Catalog) -> list[tuple[str, PredictionConfidence]]:
     """(name, worth) of every fleet whose step time is computed, as the scenario has it before its sweep."""
     found = ((fleet.name, fleet_worth(scenario, fleet, catalog)) for fleet in scenario.fleets)
     return [(name, worth) for name, worth in found if worth is not None]
@@ -75,30 +75,30 @@ KEY = {
 """What the rings mean."""
 
 
-def worths_by_key(scenario: Scenario, catalog: Catalog, points: Sequence[Point]) -> dict[str, Worth]:
+def worths_by_key(scenario: Scenario, catalog: Catalog, points: Sequence[Point]) -> dict[str, PredictionConfidence]:
     """What the predictions at *points* of the scenario's sweep are worth, by the key of the point."""
     found = point_worths(scenario, points, catalog)
     return {key_of(point): worth for point, worth in zip(points, found, strict=True) if worth is not None}
 
 
-def marked(panels: Iterable[Panel], worths: Mapping[str, Worth]) -> list[Panel]:
+def marked(panels: Iterable[Panel], worths: Mapping[str, PredictionConfidence]) -> list[Panel]:
     """*panels* with the marks of their points; *worths* by the key of a point."""
     return [replace(panel, curves=tuple(_marked(curve, worths) for curve in panel.curves)) for panel in panels]
 
 
-def _marked(curve: ChartCurve, worths: Mapping[str, Worth]) -> ChartCurve:
+def _marked(curve: ChartCurve, worths: Mapping[str, PredictionConfidence]) -> ChartCurve:
     if not curve.marker:
         return curve
     return replace(curve, marks=tuple(worths[key].mark if key in worths else "" for key in curve.keys))
 
 
-def ring_key(worths: Iterable[Worth]) -> list[str]:
+def ring_key(worths: Iterable[PredictionConfidence]) -> list[str]:
     """What the rings mean, for the marks that there are, from the nearest."""
     there = {one.mark for one in worths}
     return [_(text) for mark, text in KEY.items() if mark in there]
 
 
-def worth_told(worth: Worth) -> str:
+def worth_told(worth: PredictionConfidence) -> str:
     """A mark in words, with the reasons: `extrapolated: no GPU of its architecture was measured`."""
     reasons: Sequence[str] = [retold(one) for one in worth.why]
     if not reasons:

@@ -56,7 +56,7 @@ class _Live:
         return True
 
 
-class Progress(_Live):
+class CaseProgress(_Live):
     """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
 
     def __init__(

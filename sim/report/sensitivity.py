@@ -15,14 +15,14 @@ from sim.report.charts.picture import picture
 from sim.report.charts.tornado import TornadoBar
 from sim.report.charts.vega_lite import PageFigure
 from sim.report.json_document import heading
-from sim.report.page.page import Table, render_page
+from sim.report.page.page import PageTable, render_page
 from sim.report.run.tables import write_rows
 from sim.report.sensitivity_charts import gap_figure, tornado_figure
 from sim.report.words.money import amount, cash, in_code, shown, twin
 from sim.report.words.text import listing, percent, question_of, seconds
 from sim.report.words.units import verdict_in_units
 from sim.scenario.schema import Scenario
-from sim.study.cost_gap import FULL, LAYOUT, PRICE, Explained, Gap
+from sim.study.cost_gap import FULL, LAYOUT, PRICE, CostGap, ExplainedGaps
 from sim.study.sensitivity import USD, Sample, Swing, Swings, difference
 
 SAID = {
@@ -40,14 +40,14 @@ class SensitivityAnswer:
     """All sentences of the answer."""
 
     found: Swings
-    explained: Explained
+    explained: ExplainedGaps
     between: tuple[str, str] | None
     """None where there are not two fleets that run."""
     replications: int
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class VariedMetric:
     """One result and what is to be known of it."""
 
     value: float
@@ -57,7 +57,7 @@ class Reading:
     """OVER, CANNOT or empty."""
 
 
-def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, Reading, Reading, Reading]]:
+def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, VariedMetric, VariedMetric, VariedMetric]]:
     """(whose, now, low, high) of every fleet and of the difference."""
     held = (answer.found.base, one.low, one.high)
     for name in answer.found.base:
@@ -68,14 +68,14 @@ def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, Readin
         yield less(answer.between), now, low, high
 
 
-def _reading(sample: Sample) -> Reading:
+def _reading(sample: Sample) -> VariedMetric:
     state = CANNOT if not sample.runs else OVER if sample.overloaded else ""
-    return Reading(sample.value, sample.half_width, state)
+    return VariedMetric(sample.value, sample.half_width, state)
 
 
-def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> Reading:
+def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetric:
     states = [_reading(values[name]).state for name in between]
-    return Reading(*difference(values, between), CANNOT if CANNOT in states else OVER if OVER in states else "")
+    return VariedMetric(*difference(values, between), CANNOT if CANNOT in states else OVER if OVER in states else "")
 
 
 def less(between: tuple[str, str]) -> str:
@@ -141,7 +141,7 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
         )
 
 
-def swing(readings: Sequence[Reading]) -> float:
+def swing(readings: Sequence[VariedMetric]) -> float:
     """How far the result changes in all; infinite where one of them is not known."""
     values = [reading.value for reading in readings]
     return max(values) - min(values) if all(map(isfinite, values)) else inf
@@ -194,7 +194,7 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
     yield _("{told}{but}.", told=told, but=but)
 
 
-def _within(reading: Reading) -> bool:
+def _within(reading: VariedMetric) -> bool:
     """Whether zero lies within the interval of the difference."""
     return reading.half_width is not None and abs(reading.value) < reading.half_width
 
@@ -218,7 +218,7 @@ def astray(answer: SensitivityAnswer) -> list[str]:
     return told
 
 
-def _gap_told(gap: Gap) -> str:
+def _gap_told(gap: CostGap) -> str:
     if gap.usd == 0:
         return _(
             "{load_of}, {first} and {second} cost the same.", load_of=load_of(gap), first=gap.first, second=gap.second
@@ -264,7 +264,7 @@ def _gap_told(gap: Gap) -> str:
     return told
 
 
-def _utilisation_told(own: Gap, full: Gap) -> str:
+def _utilisation_told(own: CostGap, full: CostGap) -> str:
     more = utilisation_usd(own, full)
     if not more:
         return _("Utilisation makes no difference: the gap is the same at either load.")
@@ -278,19 +278,19 @@ def _utilisation_told(own: Gap, full: Gap) -> str:
     )
 
 
-def utilisation_usd(own: Gap, full: Gap) -> float:
+def utilisation_usd(own: CostGap, full: CostGap) -> float:
     """What not being full adds to the gap."""
     return own.usd - full.usd
 
 
-def load_of(gap: Gap) -> str:
+def load_of(gap: CostGap) -> str:
     """The load that the gap is at."""
     return (
         _("At full load ({clients} clients)", clients=gap.clients) if gap.load == FULL else _("At the scenario's load")
     )
 
 
-def said(answer: SensitivityAnswer, reading: Reading) -> str:
+def said(answer: SensitivityAnswer, reading: VariedMetric) -> str:
     """A result as people read it, marked where it is overloaded."""
     if reading.state == CANNOT:
         return _(CANNOT)
@@ -341,7 +341,7 @@ def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield row | {"metric": other} | {name: shown(value) for name, value in amounts.items()}
 
 
-def gap_rows(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
+def gap_rows(gaps: Sequence[CostGap]) -> list[dict[str, Any]]:
     """gap.csv: one row per load and group."""
     return [
         {
@@ -431,7 +431,7 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[PageFigure]:
             yield tornado_figure(name, scale * bases[name], held, label)
 
 
-def tables(answer: SensitivityAnswer) -> list[Table]:
+def tables(answer: SensitivityAnswer) -> list[PageTable]:
     """The swings, and the gap by group."""
     names = list(answer.found.base)
     heads = [_("input"), _("from"), _("to"), *names]
@@ -450,7 +450,9 @@ def tables(answer: SensitivityAnswer) -> list[Table]:
     ]
     rows.insert(0, [_("as it is"), "", "", *_now(answer)])
     found = [
-        Table(in_code(_(LABELS[answer.found.metric])), _("One input at a time, the others as they are."), heads, rows)
+        PageTable(
+            in_code(_(LABELS[answer.found.metric])), _("One input at a time, the others as they are."), heads, rows
+        )
     ]
     if gaps := answer.explained.gaps:
         note = _(
@@ -459,7 +461,7 @@ def tables(answer: SensitivityAnswer) -> list[Table]:
         groups = [[retold(group), *(_part(gap, group) for gap in gaps)] for group in gaps[0].parts]
         groups.append([_("the gap"), *(f"{cash(gap.usd)}{_spread(gap.half_width)}" for gap in gaps)])
         title = _("What makes the gap, {less}", less=less((gaps[0].first, gaps[0].second)))
-        found.append(Table(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
+        found.append(PageTable(title, note, [in_code(_("USD per million output tokens")), *map(load_of, gaps)], groups))
     return found
 
 
@@ -477,7 +479,7 @@ def _spread(half_width: float | None, metric: str = USD) -> str:
     return f" ± {cash(half_width) if metric == USD else seconds(half_width)}"
 
 
-def _part(gap: Gap, group: str) -> str:
+def _part(gap: CostGap, group: str) -> str:
     share = f" ({percent(gap.parts[group] / gap.usd)})" if gap.usd else ""
     spread = _spread(gap.half_widths[group]) if gap.parts[group] else ""
     return f"{cash(gap.parts[group])}{spread}{share}"

@@ -8,7 +8,7 @@ from sim.report.charts.tornado import AT_HIGH, AT_LOW, SideBar, TornadoBar, side
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.charts.vega_lite import PageFigure
 from sim.report.words.money import converted_text, in_code, money_mark, shown
-from sim.study.cost_gap import Gap
+from sim.study.cost_gap import CostGap
 
 BOTH_ENDS = N_("blue: the input at its low value; orange: at its high value")
 
@@ -18,13 +18,13 @@ def tornado_figure(title: str, base: float, bars: Sequence[TornadoBar], unit_lab
     return bar_figure(title, BOTH_ENDS, side_bars(base, bars), unit_label, base)
 
 
-def gap_figure(title: str, gap: Gap) -> PageFigure:
+def gap_figure(title: str, gap: CostGap) -> PageFigure:
     """Return the chart from the second fleet's cost to the first's, a step for each group."""
     subtitle = _("from {second} to {first}, one step for each group", second=gap.second, first=gap.first)
     return bar_figure(title, subtitle, gap_bars(gap), in_code(_("USD per million output tokens")), 0.0)
 
 
-def gap_bars(gap: Gap) -> list[SideBar]:
+def gap_bars(gap: CostGap) -> list[SideBar]:
     """Steps from the second fleet's cost at the top to the first's at the bottom [shown currency per million]."""
     first, second = shown(gap.first_usd), shown(gap.second_usd)
     steps, at = [(gap.second, 0.0, second)], second

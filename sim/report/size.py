@@ -10,7 +10,7 @@ from typing import Any
 from sim.language import N_, _, ngettext
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import ChartCurve, Limit, Panel, style
-from sim.report.charts.picture import SOFT, Mark, panel_picture
+from sim.report.charts.picture import SOFT, KeyEntry, panel_picture
 from sim.report.json_document import heading
 from sim.report.page.page import render_page
 from sim.report.run.tables import write_rows
@@ -47,7 +47,7 @@ from sim.scenario.sweep import as_data
 from sim.scenario.year import at_peak, year_plan
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
-from sim.study.size.candidates import Sizing, TriedFleet, front
+from sim.study.size.candidates import CandidateFleet, Sizing, front
 from sim.study.size.trials import OVER_FAILURES, SCREEN_MARGIN, failing
 from sim.units import HOURS_PER_MONTH
 from sim.yamlio import dump
@@ -66,26 +66,29 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
     return [*(one for one in drawn if one.curves), *([_by_cost(found)] if _priced(found) else [])]
 
 
-def key(found: Sizing) -> list[Mark]:
+def key(found: Sizing) -> list[KeyEntry]:
     """Colour and marker of every GPU, and of every mix."""
-    return [Mark(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
+    return [KeyEntry(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
 
 
 def _looks(found: Sizing) -> dict[str, tuple[str, str]]:
     return style(sorted({one.gpu for one in _priced(found)}))
 
 
-def _priced(found: Sizing) -> list[TriedFleet]:
+def _priced(found: Sizing) -> list[CandidateFleet]:
     return [one for one in found.tried if one.status != "impossible" and one.floor_usd_per_h]
 
 
-def _per_month(one: TriedFleet) -> float:
+def _per_month(one: CandidateFleet) -> float:
     cost = one.usd_per_h if one.usd_per_h is not None else one.floor_usd_per_h
     return shown((cost or 0.0) * HOURS_PER_MONTH)
 
 
 def _curves(
-    found: Sizing, chosen: list[TriedFleet], x: Callable[[TriedFleet], float], tag: Callable[[TriedFleet], str]
+    found: Sizing,
+    chosen: list[CandidateFleet],
+    x: Callable[[CandidateFleet], float],
+    tag: Callable[[CandidateFleet], str],
 ) -> tuple[ChartCurve, ...]:
     """One set of points per GPU; filled where the service level is met."""
     curves = []
@@ -106,7 +109,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     column = f"{name}_{part}"
 
-    def latency(one: TriedFleet) -> float:
+    def latency(one: CandidateFleet) -> float:
         value = (one.metrics or {}).get(column)
         return float("inf") if value is None else scale * value
 
@@ -115,7 +118,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
     members = front(found, [column])
     names = {id(one): one.name for one in members}
 
-    def on_front(one: TriedFleet) -> str:
+    def on_front(one: CandidateFleet) -> str:
         return names.get(id(one), "")
 
     x, y, called = tuple(map(latency, members)), tuple(map(_per_month, members)), tuple(one.name for one in members)
@@ -134,7 +137,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
 def _late(found: Sizing, scenario: Scenario) -> Panel:
     """Also shows what is too slow for the other charts."""
 
-    def late(one: TriedFleet) -> float:
+    def late(one: CandidateFleet) -> float:
         return 1.0 - ((one.metrics or {}).get("slo_attainment") or 0.0)
 
     allowed = round(1.0 - scenario.slo.attainment, 9)
@@ -295,7 +298,7 @@ def _against_error(found: Sizing) -> Iterator[str]:
         )
 
 
-def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+def _spares(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     """How many of the winner's replicas the load needs, and how many are there for failures."""
     wanted, share = scenario.slo.availability, (best.metrics or {}).get(OVER_FAILURES)
     if wanted is None or share is None:
@@ -313,7 +316,7 @@ def _spares(found: Sizing, best: TriedFleet, scenario: Scenario) -> Iterator[str
         yield _("By the kind of its spares it costs [USD/month]: {told}.", told=_(", ").join(told))
 
 
-def _how_sure(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     """Whether chance may have let the winner in."""
     found = best.standing
     if best.doubtful and found is not None:

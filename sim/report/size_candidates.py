@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import Any
 
 from sim.language import N_, _, retold
-from sim.report.page.page import Table
+from sim.report.page.page import PageTable
 from sim.report.words.money import cash, in_code
 from sim.report.words.service_level import latency_columns, percentiles_shown, readings, seconds_beside, share_beside
 from sim.report.words.text import difference, listing, plain, seconds
@@ -17,7 +17,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.size import Budget
 from sim.scenario.slo import Slo
 from sim.scenario.sweep import is_deterministic
-from sim.study.size.candidates import Sizing, TriedFleet, front
+from sim.study.size.candidates import CandidateFleet, Sizing, front
 from sim.study.size.trials import OVER_FAILURES
 from sim.units import HOURS_PER_MONTH
 
@@ -38,7 +38,7 @@ def within(scenario: Scenario) -> str:
     return "" if budget is None else _(" within {budget_told}", budget_told=budget_told(budget))
 
 
-def _attained(best: TriedFleet, scenario: Scenario) -> Iterator[str]:
+def _attained(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
     """What *best* attains of each goal; of several services each with its name."""
     yield from readings(scenario.slo, best.metrics or {})
     for one in scenario.services if best.services else ():
@@ -66,7 +66,7 @@ def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
     )
 
 
-def asked(one: TriedFleet) -> str:
+def asked(one: CandidateFleet) -> str:
     """What a fleet asks of a budget: `$9,300 of capital, $320 of operating cost a month and 2.3 kW`."""
     needs, operating = one.needs, one.operating_usd_per_month
     if needs is None or operating is None:
@@ -81,7 +81,7 @@ def asked(one: TriedFleet) -> str:
     )
 
 
-def money(one: TriedFleet) -> dict[str, Any]:
+def money(one: CandidateFleet) -> dict[str, Any]:
     """Of size.csv."""
     needs = one.needs
     return {
@@ -100,7 +100,7 @@ def heads(scenario: Scenario) -> list[str]:
     return [_("capital USD"), *named]
 
 
-def cells(one: TriedFleet, scenario: Scenario) -> list[str]:
+def cells(one: CandidateFleet, scenario: Scenario) -> list[str]:
     """The row of `heads`."""
     operating = one.operating_usd_per_month
     known = {
@@ -113,7 +113,7 @@ def cells(one: TriedFleet, scenario: Scenario) -> list[str]:
     return [known[head] for head in heads(scenario)]
 
 
-def _least(one: TriedFleet) -> str:
+def _least(one: CandidateFleet) -> str:
     return "≥ " if one.usd_per_h is None else ""
 
 
@@ -122,18 +122,18 @@ ROUNDING = 1e-6
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
 
 
-def least(one: TriedFleet) -> float:
+def least(one: CandidateFleet) -> float:
     """What it costs, or at least costs [USD/h]."""
     return inf if one.least_usd_per_h is None else one.least_usd_per_h
 
 
-def why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
+def why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     """Return why *one* lost, in a few words, and whether that is open."""
     told = _why(one, found, scenario)
     return _("{told} (inconclusive)", told=told) if told and one.doubtful else told
 
 
-def _why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
+def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
     best = found.winner.usd_per_h if found.winner is not None else None
     if one is found.winner:
         return _("the cheapest")
@@ -148,7 +148,7 @@ def _why(one: TriedFleet, found: Sizing, scenario: Scenario) -> str:
     return compared(one, best)
 
 
-def compared(one: TriedFleet, best_usd_per_h: float) -> str:
+def compared(one: CandidateFleet, best_usd_per_h: float) -> str:
     """Its cost, or the least that it costs, over the best."""
     ratio = least(one) / best_usd_per_h
     told = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
@@ -156,14 +156,14 @@ def compared(one: TriedFleet, best_usd_per_h: float) -> str:
     return _("costs {told}", told=told) if one.usd_per_h is not None else _("costs at least {told}", told=told)
 
 
-def screened(one: TriedFleet, scenario: Scenario) -> str:
+def screened(one: CandidateFleet, scenario: Scenario) -> str:
     """Marks figures that are those of the first replications alone: they have settled that the fleet misses."""
     wanted = 1 if one.fleet is None or is_deterministic(scenario, one.fleet) else scenario.replications
     done = wanted if one.replications is None else one.replications
     return "" if done >= wanted else _(" ({done} of {wanted} replications)", done=done, wanted=wanted)
 
 
-def miss(one: TriedFleet, scenario: Scenario) -> str:
+def miss(one: CandidateFleet, scenario: Scenario) -> str:
     """What a fleet misses, with figures; of several services those that miss theirs."""
     if not one.services:
         return _missed_by(one.metrics or {}, one.overloaded, scenario.slo)
@@ -203,7 +203,7 @@ def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) 
     return _(", ").join(part for part in parts if part)
 
 
-def missed(one: TriedFleet, scenario: Scenario) -> str:
+def missed(one: CandidateFleet, scenario: Scenario) -> str:
     """The first limit that a fleet misses, without figures: what losers are grouped by."""
     for each in scenario.services if one.services else ():
         fared = one.services[each.name]
@@ -229,13 +229,13 @@ def _first_missed(metrics: Mapping[str, float | None], overloaded: bool, slo: Sl
 KINDS = {"hot": N_("hot"), "warm": N_("warm"), "cold": N_("cold")}
 
 
-def least_serving(found: Sizing, best: TriedFleet) -> int:
+def least_serving(found: Sizing, best: CandidateFleet) -> int:
     """Replicas of the hardware of *best* that the load needs without failures."""
     alike = [one for one in found.tried if one.serving == best.serving and OVER_FAILURES in (one.metrics or {})]
     return min(one.replicas for one in alike)
 
 
-def spares_table(found: Sizing, scenario: Scenario) -> Table:
+def spares_table(found: Sizing, scenario: Scenario) -> PageTable:
     """The cheapest fleet with each kind of spares, beside the winner; without rows where it has or may have none."""
     best, size = found.winner, scenario.size
     rows = []
@@ -252,10 +252,10 @@ def spares_table(found: Sizing, scenario: Scenario) -> Table:
         in_code(_("cost [USD/month]")),
         _("share over failures"),
     ]
-    return Table(_("What each kind of spares costs"), note, heads, rows, worded=(1,))
+    return PageTable(_("What each kind of spares costs"), note, heads, rows, worded=(1,))
 
 
-def _row(kind: str, alike: list[TriedFleet], least: int, scenario: Scenario) -> list[str]:
+def _row(kind: str, alike: list[CandidateFleet], least: int, scenario: Scenario) -> list[str]:
     met = [one for one in alike if one.status == "meets"]
     if not met:
         why = next((one.reason for one in alike if one.status == "impossible"), "")
@@ -272,11 +272,11 @@ def _row(kind: str, alike: list[TriedFleet], least: int, scenario: Scenario) -> 
     ]
 
 
-def _kind(one: TriedFleet) -> str:
+def _kind(one: CandidateFleet) -> str:
     return "hot" if one.standby is None else one.standby.kind
 
 
-def spares_cells(one: TriedFleet, found: Sizing, scenario: Scenario) -> dict[str, Any]:
+def spares_cells(one: CandidateFleet, found: Sizing, scenario: Scenario) -> dict[str, Any]:
     """Columns of size.csv on what stands by; none where no kinds of spares are asked for."""
     if scenario.size is None or scenario.size.spares is None:
         return {}
@@ -284,7 +284,7 @@ def spares_cells(one: TriedFleet, found: Sizing, scenario: Scenario) -> dict[str
     return {"standing_by": standby.count if standby else None, "spare_kind": standby.kind if standby else None}
 
 
-def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table:
+def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageTable:
     """All candidates that could serve, those that met first; *most*: at most this number of them."""
     note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
     if scenario.replications > 1:
@@ -293,7 +293,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> Table
     return _table(_("Candidates"), note, chosen[:most], found, scenario)
 
 
-def winners(found: Sizing, scenario: Scenario) -> Table:
+def winners(found: Sizing, scenario: Scenario) -> PageTable:
     """Candidates that meet the service level, and what came nearest within a budget."""
     chosen = [one for one in found.tried if one.status == "meets" or one is found.nearest]
     note = _("By cost.")
@@ -302,9 +302,9 @@ def winners(found: Sizing, scenario: Scenario) -> Table:
     return _table(_("Fleets that meet the service level"), note, chosen, found, scenario)
 
 
-def losers(found: Sizing, scenario: Scenario) -> Iterator[Table]:
+def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
     """The others by their reason, each group shown on demand."""
-    groups: dict[str, list[TriedFleet]] = {}
+    groups: dict[str, list[CandidateFleet]] = {}
     for one in found.tried:
         if one.status == "misses" and one is not found.nearest:
             groups.setdefault(_("Misses the service level: {missed}", missed=missed(one, scenario)), []).append(one)
@@ -319,14 +319,14 @@ def losers(found: Sizing, scenario: Scenario) -> Iterator[Table]:
         if one.status == "impossible":
             reasons.setdefault(retold(one.reason), []).append(one.name)
     rows = [[reason, str(len(names)), ", ".join(names)] for reason, names in reasons.items()]
-    yield Table(
+    yield PageTable(
         _("Ruled out without a simulation"), "", [_("why"), _("fleets"), _("names")], rows, worded=(0, 2), folded=True
     )
 
 
 def _table(
-    title: str, note: str, chosen: Sequence[TriedFleet], found: Sizing, scenario: Scenario, folded: bool = False
-) -> Table:
+    title: str, note: str, chosen: Sequence[CandidateFleet], found: Sizing, scenario: Scenario, folded: bool = False
+) -> PageTable:
     names = latency_columns(scenario.slo)
     rows = [
         [
@@ -347,7 +347,7 @@ def _table(
         *names.values(),
         _("verdict"),
     ]
-    return Table(title, note, titles, rows, worded=(len(titles) - 1,), folded=folded)
+    return PageTable(title, note, titles, rows, worded=(len(titles) - 1,), folded=folded)
 
 
 def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
@@ -361,13 +361,13 @@ def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
     return known
 
 
-def shown(one: TriedFleet, name: str) -> str:
+def shown(one: CandidateFleet, name: str) -> str:
     """A latency of *one* as text; empty where it was not simulated."""
     value = (one.metrics or {}).get(name)
     return "" if value is None else seconds(value)
 
 
-def front_table(found: Sizing, scenario: Scenario) -> Table:
+def front_table(found: Sizing, scenario: Scenario) -> PageTable:
     """Fleets that no other beats in cost and latency; without rows for a single one."""
     best = found.winner.usd_per_h if found.winner is not None else None
     names = latency_columns(scenario.slo)
@@ -385,10 +385,10 @@ def front_table(found: Sizing, scenario: Scenario) -> Table:
         "Fleets that meet the service level and that no other beats in cost, time to first token and time per token."
     )
     heads = [_("fleet"), in_code(_("cost [USD/month]")), *names.values(), _("cost")]
-    return Table(_("What less latency costs"), note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
+    return PageTable(_("What less latency costs"), note, heads, rows if len(rows) > 1 else [], worded=(len(heads) - 1,))
 
 
-def impossible(found: Sizing) -> Table:
+def impossible(found: Sizing) -> PageTable:
     """Candidates that cannot serve or have no price, with the reason."""
     rows = [[one.name, retold(one.reason)] for one in found.tried if one.status == "impossible"]
-    return Table(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))
+    return PageTable(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

@@ -6,12 +6,12 @@ from typing import Any
 from sim.catalogue.value import WEAK_KINDS
 from sim.language import _, retold
 from sim.report.catalogue import origin
-from sim.report.terminal_table import Entries, Entry
+from sim.report.terminal_table import EntryList, ListEntry
 from sim.report.words.money import cash
 from sim.report.words.text import commas, plain
 
 
-def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
+def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[EntryList]:
     """What each fleet rests on at the first of its *plans*, then every source that they cite."""
     first: dict[str, dict[str, Any]] = {}
     for plan in plans:
@@ -20,7 +20,7 @@ def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[Entries]:
     yield _sources(plans)
 
 
-def _values(plan: dict[str, Any]) -> Entries:
+def _values(plan: dict[str, Any]) -> EntryList:
     bought = _("; to buy it: {cash}", cash=cash(plan["capex_usd"])) if plan["capex_usd"] else ""
     entries = []
     for value in plan["values"]:
@@ -28,13 +28,15 @@ def _values(plan: dict[str, Any]) -> Entries:
         shown = " ".join(filter(None, [plain(value["value"], 6), value["unit"]])) + span
         kind = value["kind"] + (" (!)" if value["kind"] in WEAK_KINDS else "")
         below = origin(kind, value["source"], value["as_of"], value["where"], value["note"])
-        entries.append(Entry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
-    return Entries(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
+        entries.append(ListEntry(value["path"].removeprefix(f"fleets.{plan['fleet']}."), shown, [below]))
+    return EntryList(_("What {fleet} rests on{bought}", fleet=plan["fleet"], bought=bought), entries)
 
 
-def _sources(plans: Sequence[dict[str, Any]]) -> Entries:
+def _sources(plans: Sequence[dict[str, Any]]) -> EntryList:
     found = sorted({key: item for plan in plans for key, item in plan["sources"].items()}.items())
-    return Entries(_("Sources"), [Entry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found])
+    return EntryList(
+        _("Sources"), [ListEntry(key, item["title"], [item["url"]] * bool(item["url"])) for key, item in found]
+    )
 
 
 Plans = Sequence[Mapping[str, Any]]

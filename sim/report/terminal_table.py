@@ -127,7 +127,7 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListEntry:
     """A name, what stands beside it, and below them, indented, what else there is to say."""
 
     name: str
@@ -137,11 +137,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class EntryList:
     """Named values or things, each with its origin below it."""
 
     title: str
-    entries: Sequence[Entry]
+    entries: Sequence[ListEntry]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Names in one column, as wide as the longest or half of the width that there is."""

@@ -56,7 +56,7 @@ class Admission(Spec):
         return any(one is not None for one in (self.max_outstanding, self.max_predicted_ttft_s, self.shed))
 
 
-class Gate:
+class AdmissionRules:
     """The rules of one fleet at work."""
 
     def __init__(

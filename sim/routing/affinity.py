@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from sim.records import Request
-from sim.routing.least_loaded import Loads
+from sim.routing.least_loaded import OutstandingLoads
 from sim.spec import Count, Positive, Spec
 
 
@@ -25,12 +25,12 @@ class SessionAffinity(Spec):
 
     policy: Literal["session_affinity"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Homes":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "SessionHomes":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Homes(len(pools))
+        return SessionHomes(len(pools))
 
 
-class Homes(Loads):
+class SessionHomes(OutstandingLoads):
     """Where each session is at home."""
 
     def __init__(self, replicas: int) -> None:
@@ -61,12 +61,12 @@ class ConsistentHashing(Spec):
     virtual_nodes: Count = 100
     """Places of each replica on the ring."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Ring":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "HashRing":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Ring(len(pools), self.load_factor, self.virtual_nodes)
+        return HashRing(len(pools), self.load_factor, self.virtual_nodes)
 
 
-class Ring(Loads):
+class HashRing(OutstandingLoads):
     """Replicas by their places."""
 
     def __init__(self, replicas: int, load_factor: float, virtual_nodes: int) -> None:
@@ -108,12 +108,12 @@ class AdapterAffinity(Spec):
     adapters_per_replica: Count = 1
     """Adapters that the router believes to be at a replica: those that it sent there last."""
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Believed":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "AssumedAdapters":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Believed(len(pools), self.load_factor, self.adapters_per_replica)
+        return AssumedAdapters(len(pools), self.load_factor, self.adapters_per_replica)
 
 
-class Believed(Loads):
+class AssumedAdapters(OutstandingLoads):
     """Which adapters the replicas had last."""
 
     def __init__(self, replicas: int, load_factor: float, adapters: int) -> None:

@@ -45,7 +45,7 @@ class KvTransfer(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class PoolPorts:
     """The network ports of one pool."""
 
     bytes_per_s: float
@@ -57,7 +57,7 @@ class Ports:
 class TransferPlan:
     """What `KvTransfer` comes to in a fleet."""
 
-    pools: tuple[Ports, ...]
+    pools: tuple[PoolPorts, ...]
     sends: tuple[bool, ...]
     """Whether each pool computes prompts for others."""
     latency_s: float

@@ -1,6 +1,6 @@
 """Requests go to the least loaded replica: by outstanding requests, or by KV in use.
 
-`Loads` counts what a router has sent to each replica; policies of other modules build on it.
+`OutstandingLoads` counts what a router has sent to each replica; policies of other modules build on it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ class Buckets:
             self._lowest += 1
 
 
-class Loads:
+class OutstandingLoads:
     """Outstanding requests of each replica, and the tokens of their prompts: the KV that a router can count, since
     nobody knows how long answers become.
 
@@ -126,12 +126,12 @@ class LeastKv(Spec):
 
     policy: Literal["least_kv"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Emptiest":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RunningLeastKv":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Emptiest(len(pools))
+        return RunningLeastKv(len(pools))
 
 
-class Emptiest(Loads):
+class RunningLeastKv(OutstandingLoads):
     """The running policy."""
 
     def choose(self, request: Request) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from sim.records import Request
-from sim.routing.least_loaded import Loads
+from sim.routing.least_loaded import OutstandingLoads
 from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 
 
@@ -206,7 +206,7 @@ class CacheAware(Spec):
         return LongestPrefix(self, len(pools))
 
 
-class LongestPrefix(Loads):
+class LongestPrefix(OutstandingLoads):
     """The running policy."""
 
     def __init__(self, spec: CacheAware, replicas: int) -> None:
@@ -265,7 +265,7 @@ class PrefixScore(Spec):
         return BestScore(self, len(pools))
 
 
-class BestScore(Loads):
+class BestScore(OutstandingLoads):
     """The running policy."""
 
     def __init__(self, spec: PrefixScore, replicas: int) -> None:

@@ -41,12 +41,12 @@ class ByLength(Spec):
             raise ValueError("classes: up_to_prompt_tokens must be there and rise from class to class")
         return self
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Lanes":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "LengthClassReplicas":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Lanes(self.classes, pools)
+        return LengthClassReplicas(self.classes, pools)
 
 
-class Lanes:
+class LengthClassReplicas:
     """The classes with their shares, and the open replicas of each pool by their outstanding requests."""
 
     def __init__(self, classes: Sequence[LengthClass], pools: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Round robin and random choices: the next replica in turn, one drawn at random, or the better of two drawn.
 
 The better of two has fewer outstanding requests (`PowerOfTwo`) or less KV in use (`PowerOfTwoKv`). Where a draw
-hits a closed replica, `Substitutes` draws again among the open ones.
+hits a closed replica, `OpenReplicaDraws` draws again among the open ones.
 """
 
 from bisect import bisect_left, insort
@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from sim.records import Request
-from sim.routing.least_loaded import Loads
+from sim.routing.least_loaded import OutstandingLoads
 from sim.spec import Spec
 
 
@@ -20,12 +20,12 @@ class RoundRobin(Spec):
 
     policy: Literal["round_robin"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Turns":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RoundRobinState":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Turns(len(pools))
+        return RoundRobinState(len(pools))
 
 
-class Turns:
+class RoundRobinState:
     """State of a round robin: whose turn it is among the open replicas."""
 
     def __init__(self, replicas: int) -> None:
@@ -65,7 +65,7 @@ class Turns:
             self._next = 0
 
 
-class Substitutes:
+class OpenReplicaDraws:
     """The open replicas, and draws from a random stream of their own.
 
     A policy draws among all replicas, open or not. Only where a draw hits a closed one it draws again here, so that a
@@ -119,12 +119,12 @@ class Random(Spec):
 
     policy: Literal["random"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Draws":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UniformDraws":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Draws(len(pools), rng)
+        return UniformDraws(len(pools), rng)
 
 
-class Draws:
+class UniformDraws:
     """Uniform draws, taken from numpy in blocks because single draws are slow."""
 
     BLOCK = 4096
@@ -133,7 +133,7 @@ class Draws:
         self._replicas = replicas
         self._rng = rng
         self._drawn: list[int] = []
-        self._substitutes = Substitutes(replicas, rng)
+        self._substitutes = OpenReplicaDraws(replicas, rng)
 
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 if none is open."""
@@ -162,12 +162,12 @@ class PowerOfTwo(Spec):
 
     policy: Literal["power_of_two"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Pairs":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RequestPairs":
         """The running router over replicas of these *pools*, one name a replica."""
-        return Pairs(len(pools), rng)
+        return RequestPairs(len(pools), rng)
 
 
-class Pairs:
+class RequestPairs:
     """Outstanding requests by replica, and pairs drawn in blocks."""
 
     BLOCK = 4096
@@ -176,7 +176,7 @@ class Pairs:
         self._count = [0] * replicas
         self._rng = rng
         self._drawn: list[list[int]] = []
-        self._substitutes = Substitutes(replicas, rng)
+        self._substitutes = OpenReplicaDraws(replicas, rng)
 
     def choose(self, request: Request) -> int:
         """Index of the replica for *request*; -1 if none is open."""
@@ -223,17 +223,17 @@ class PowerOfTwoKv(Spec):
 
     policy: Literal["power_of_two_kv"]
 
-    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "KvPairs":
+    def start(self, pools: Sequence[str], rng: np.random.Generator) -> "TokenPairs":
         """The running router over replicas of these *pools*, one name a replica."""
-        return KvPairs(len(pools), rng)
+        return TokenPairs(len(pools), rng)
 
 
-class KvPairs(Pairs):
+class TokenPairs(RequestPairs):
     """Pairs that are compared by tokens."""
 
     def __init__(self, replicas: int, rng: np.random.Generator) -> None:
         super().__init__(replicas, rng)
-        self._loads = Loads(replicas)
+        self._loads = OutstandingLoads(replicas)
         self._count = self._loads.kv_tokens
 
     def joined(self, replica: int, request: Request) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from sim.records import Request
-from sim.routing.least_loaded import Loads
+from sim.routing.least_loaded import OutstandingLoads
 from sim.spec import NonNegative, Spec
 
 WAITING = 4
@@ -41,7 +41,7 @@ class VllmLoadBalancer(Spec):
         return Balancer(len(pools), self.statistics_interval_s, self.score == "in_flight")
 
 
-class Balancer(Loads):
+class Balancer(OutstandingLoads):
     """The running policy."""
 
     def __init__(self, replicas: int, interval_s: float, counts_in_flight: bool = True) -> None:

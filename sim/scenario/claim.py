@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint, did_you_mean
+from sim.scenario.reading.errors import ValidationIssue, did_you_mean
 from sim.scenario.sections import Everything, Section
 from sim.spec import Number, Positive, Spec
 
@@ -23,7 +23,7 @@ Values = dict[Label, Any]
 """Dotted path in the scenario -> value that it has for this figure."""
 
 
-class Catalogued(Spec):
+class CatalogueFigure(Spec):
     """A value of the catalogue."""
 
     kind: Literal["catalogue"]
@@ -37,7 +37,7 @@ class Catalogued(Spec):
     """The figure where the catalogue knows that there is none (a card without NVLink); left out: an error."""
 
 
-class Arithmetic(Spec):
+class FormulaFigure(Spec):
     """A formula of sim/claims/formulas.py."""
 
     kind: Literal["arithmetic"]
@@ -46,7 +46,7 @@ class Arithmetic(Spec):
     """Its arguments, in order or by name: numbers, or names of other figures."""
 
 
-class Weights(Spec):
+class WeightsFigure(Spec):
     """Bytes of a language model's weights in some format, all GPUs together."""
 
     kind: Literal["weights"]
@@ -57,7 +57,7 @@ class Weights(Spec):
     """What the bytes are divided by: 1e9 for GB, 1073741824 for GiB."""
 
 
-class Memory(Spec):
+class MemoryFigure(Spec):
     """How a fleet's first pool lies in memory; nothing is simulated."""
 
     kind: Literal["memory"]
@@ -68,7 +68,7 @@ class Memory(Spec):
     set: Values = Field(default_factory=dict)
 
 
-class Run(Spec):
+class SummaryFigure(Spec):
     """A column of summary.csv for one fleet, at one point."""
 
     kind: Literal["run"]
@@ -77,7 +77,7 @@ class Run(Spec):
     set: Values = Field(default_factory=dict)
 
 
-class LedgerLine(Spec):
+class LedgerFigure(Spec):
     """What one component of the bill costs per hour [USD], for one fleet at one point."""
 
     kind: Literal["ledger"]
@@ -87,7 +87,7 @@ class LedgerLine(Spec):
     set: Values = Field(default_factory=dict)
 
 
-class Capacity(Spec):
+class CapacityFigure(Spec):
     """A column of capacity.csv for one fleet: what it does at the highest load within the service level."""
 
     kind: Literal["capacity"]
@@ -99,7 +99,7 @@ class Capacity(Spec):
     """Width of the last bracket of the search."""
 
 
-class Cheapest(Spec):
+class CheapestFigure(Spec):
     """What the cheapest fleet that `size` finds costs per month; of one kind of GPU, or of all."""
 
     kind: Literal["size"]
@@ -110,7 +110,14 @@ class Cheapest(Spec):
 
 
 FigureSpec = Annotated[
-    Catalogued | Arithmetic | Weights | Memory | Run | LedgerLine | Capacity | Cheapest,
+    CatalogueFigure
+    | FormulaFigure
+    | WeightsFigure
+    | MemoryFigure
+    | SummaryFigure
+    | LedgerFigure
+    | CapacityFigure
+    | CheapestFigure,
     Field(discriminator="kind"),
 ]
 
@@ -129,7 +136,7 @@ class HasName(Protocol):
         """In the outputs."""
 
 
-class Rule(Spec):
+class ClaimRule(Spec):
     """What a figure has to be for its part of the claim to hold; exactly one key."""
 
     within: Positive | None = None
@@ -147,7 +154,7 @@ class Rule(Spec):
         return self
 
 
-class Part(Spec):
+class ClaimPart(Spec):
     """One thing that the claim says, and the figure that shows whether it is so."""
 
     says: Text
@@ -159,7 +166,7 @@ class Part(Spec):
     """The article's own number, in `unit`; left out: it names none."""
     unit: str = ""
     """Of the figure; `yes/no` for one that is 1 or 0."""
-    holds: Rule
+    holds: ClaimRule
     own_arithmetic: bool = False
     """The figure is the article's own formula with the article's own inputs: where it fails, the article has
     miscalculated."""
@@ -185,7 +192,7 @@ class Claim(Spec):
     statement: Text
     """What the article says, in our words."""
     figures: Annotated[dict[Name, FigureSpec], Field(min_length=1)]
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[tuple[ClaimPart, ...], Field(min_length=1)]
     reason: Text
     """One sentence that explains the verdict, with `{figure}` where a figure stands."""
     notes: tuple[Text, ...] = ()
@@ -198,54 +205,54 @@ class Claim(Spec):
 
 def needs(spec: Any) -> list[str]:
     """Names of the figures that a figure is computed from."""
-    if not isinstance(spec, Arithmetic):
+    if not isinstance(spec, FormulaFigure):
         return []
     arguments = spec.of.values() if isinstance(spec.of, dict) else spec.of
     return [one for one in arguments if isinstance(one, str)]
 
 
-def claim_complaints(claim: Claim) -> Iterator[Complaint]:
+def claim_complaints(claim: Claim) -> Iterator[ValidationIssue]:
     """Names of figures that are not there, circles, and placeholders without a figure."""
     known = claim.figures
     for name, spec in known.items():
         for other in needs(spec):
             if other not in known:
-                yield Complaint(("claim", "figures", name, "of"), _unknown(other, known))
+                yield ValidationIssue(("claim", "figures", name, "of"), _unknown(other, known))
     for index, part in enumerate(claim.parts):
         for name in part.named.values():
             if name not in known:
-                yield Complaint(("claim", "parts", index), _unknown(name, known))
+                yield ValidationIssue(("claim", "parts", index), _unknown(name, known))
     texts: list[tuple[tuple[str | int, ...], str]] = [(("claim", "reason"), claim.reason)]
     texts += [(("claim", "notes", index), note) for index, note in enumerate(claim.notes)]
     for place, text in texts:
         for found in PLACEHOLDER.finditer(text):
             if found[1] not in known:
-                yield Complaint(place, _unknown(found[1], known))
+                yield ValidationIssue(place, _unknown(found[1], known))
     try:
         claim.order()
     except CycleError as error:
-        yield Complaint(("claim", "figures"), f"figures rest on each other: {' on '.join(error.args[1])}")
+        yield ValidationIssue(("claim", "figures"), f"figures rest on each other: {' on '.join(error.args[1])}")
 
 
 def _unknown(name: str, known: Any) -> str:
     return f"there is no figure {name!r}{did_you_mean(name, known)}"
 
 
-def fleet_complaints(claim: Claim, fleets: Iterable[HasName]) -> Iterator[Complaint]:
+def fleet_complaints(claim: Claim, fleets: Iterable[HasName]) -> Iterator[ValidationIssue]:
     """Figures of fleets that the scenario does not have."""
     names = [fleet.name for fleet in fleets]
     for name, spec in claim.figures.items():
         fleet = getattr(spec, "fleet", None)
         if fleet is not None and fleet not in names:
             place = ("claim", "figures", name, "fleet")
-            yield Complaint(place, f"there is no fleet {fleet!r}{did_you_mean(fleet, names)}")
+            yield ValidationIssue(place, f"there is no fleet {fleet!r}{did_you_mean(fleet, names)}")
 
 
-def _check(claim: Claim, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+def _check(claim: Claim, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     yield from fleet_complaints(claim, scenario.fleets)
 
 
-def _check_terms(claim: Claim, _: Experiment, __: Catalog) -> Iterator[Complaint]:
+def _check_terms(claim: Claim, _: Experiment, __: Catalog) -> Iterator[ValidationIssue]:
     yield from claim_complaints(claim)
 
 

@@ -17,14 +17,14 @@ from sim.batchtime.one_pass import AffineBatch, OnePass
 from sim.catalogue.quantization import KvCacheDtype
 from sim.coldstart import ColdStart
 from sim.cost.carbon import Carbon
-from sim.cost.clock import Clock, Moment
+from sim.cost.clock import Moment, SiteClock
 from sim.cost.cost_plan import Cost
 from sim.cost.finance import Finance
 from sim.cost.operations import Operations
 from sim.cost.site import Site
 from sim.cost.token_api import Api
-from sim.failures import Failures, Spot
-from sim.memory.lora import Lora
+from sim.failures import FailureSpec, SpotInterruptions
+from sim.memory.lora import LoraAdapters
 from sim.memory.weights import KvTier
 from sim.power import Power
 from sim.registry import Registry
@@ -36,7 +36,7 @@ from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 from sim.steptime.affine import Affine, RegisteredStepTime
 from sim.steptime.collective import NetworkSpec
 from sim.steptime.options import Roofline
-from sim.workload import Together, Workload
+from sim.workload import MergedWorkload, Workload
 from sim.workload.client import Client
 from sim.workload.tenants import RateLimit
 from sim.yamlio import MOST_CHARACTERS
@@ -78,12 +78,12 @@ class ReplicasByDay(Spec):
         reached = [at for at in times if 60 * at <= second_of_day]
         return self.replicas[reached[-1] if reached else times[-1]]
 
-    def switches_s(self, clock: Clock, until_s: float) -> list[float]:
+    def switches_s(self, clock: SiteClock, until_s: float) -> list[float]:
         """Simulated times in (0, *until_s*) at which the number may change."""
         return [at_s for at_s in clock.shows_s(self.replicas, until_s) if at_s > 0]
 
 
-class Schedule(ReplicasByDay):
+class ReplicaSchedule(ReplicasByDay):
     """Replicas switched on and off every day at the same times; before the first of them the last one holds."""
 
     starting_s: NonNegative | None = None
@@ -135,7 +135,7 @@ PoolStepTime = Annotated[
 """Of steps of tokens, or of batches that are answered in one pass."""
 
 
-class Choices(Spec):
+class InheritedKeys(Spec):
     """What may stand at the top, in a fleet or in a pool: the nearest wins."""
 
     model: str | None = None
@@ -156,7 +156,7 @@ class Choices(Spec):
     """How power is computed; left out: from how busy the GPUs are."""
 
 
-class Service(Choices):
+class Service(InheritedKeys):
     """One of several services of a scenario: what it runs, what it is asked to do and how fast."""
 
     name: Name
@@ -175,7 +175,7 @@ class Service(Choices):
     """Requests over it are refused; left out: none."""
 
 
-class Pool(Choices):
+class Pool(InheritedKeys):
     """Identical replicas of one model on one kind of GPU."""
 
     name: Name | None = None
@@ -204,7 +204,7 @@ class Pool(Choices):
     """Spread the experts over all GPUs of the replica; its data-parallel ranks then step together."""
     kv_tiers: tuple[KvTier, ...] = ()
     """Where KV goes that has left the GPU, the nearest tier first; left out: it is lost."""
-    lora: Lora | None = None
+    lora: LoraAdapters | None = None
     """Slots for LoRA adapters; left out: requests ask for the model itself."""
     cpu_offload_gb: NonNegative | None = None
     """Weights per GPU that stay in host memory, as vLLM's option says [GiB]."""
@@ -212,15 +212,15 @@ class Pool(Choices):
     """Layers on the GPU, as llama.cpp counts them (the LM head is one more); the CPU computes the others."""
     n_cpu_moe: WholeNumber | None = None
     """Leading layers whose routed experts the CPU computes from host memory, as llama.cpp's option says."""
-    schedule: Schedule | None = None
+    schedule: ReplicaSchedule | None = None
     """When the replicas run, by the time of day; left out: always."""
     autoscaling: Autoscaling | None = None
     """Who decides how many replicas run; `replicas` serve at first, left out: `min_replicas`, and one at least."""
     cold_start: ColdStart | None = None
     """What a replica goes through when it is switched on."""
-    failures: Failures | None = None
+    failures: FailureSpec | None = None
     """What breaks, how often and for how long, and what stands by; left out: nothing ever breaks."""
-    spot: Spot | None = None
+    spot: SpotInterruptions | None = None
     """How the landlord interrupts these replicas, which are rented as spot instances; left out: never."""
     server: str | None = None
     """Id in data/servers. Left out: GPUs without a chassis to buy or to power."""
@@ -255,7 +255,7 @@ class Pool(Choices):
         return max(1, self.autoscaling.min_replicas)
 
 
-class Fleet(Choices):
+class Fleet(InheritedKeys):
     """One candidate to compare: pools behind one router, and what they cost."""
 
     name: Name
@@ -296,7 +296,7 @@ class Fleet(Choices):
         return any(pool.cost is not None for pool in self.pools)
 
 
-class Experiment(Choices):
+class Experiment(InheritedKeys):
     """Fleets x sweep points x replications, all under the same workload: what every scenario says."""
 
     name: Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_readable)]
@@ -356,12 +356,14 @@ class Experiment(Choices):
     @model_validator(mode="after")
     def _something_to_do(self) -> Self:
         if self.services:
-            if self.workload is not None and not isinstance(self.workload, Together):
+            if self.workload is not None and not isinstance(self.workload, MergedWorkload):
                 raise ValueError("each of the services has its own workload: remove workload")
             if known := [service.name for service in self.services if service.workload.sent_before]:
                 raise ValueError(f"services: {known[0]}: sent_before is for a fleet with one service: remove it")
             parts = {service.name: service.workload for service in self.services}
-            object.__setattr__(self, "workload", Together.of(parts))  # the model is frozen; the dump has the services
+            object.__setattr__(
+                self, "workload", MergedWorkload.of(parts)
+            )  # the model is frozen; the dump has the services
         elif self.workload is None:
             raise ValueError("workload: is missing")
         return self
@@ -378,5 +380,5 @@ def nearest(*levels: T | None) -> T | None:
 
 
 _OF_BOTH = (name for name in Fleet.model_fields if name in Experiment.model_fields)
-TERMS = tuple(name for name in _OF_BOTH if name not in ("name", *Choices.model_fields))
+TERMS = tuple(name for name in _OF_BOTH if name not in ("name", *InheritedKeys.model_fields))
 """Sections of prices and terms: the fleet's own, else the scenario's."""

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from sim.cost.multi_year import MultiYear
 from sim.scenario.claim import CLAIM, Claim
-from sim.scenario.experiment import LONGEST_NAME, TERMS, Choices, Experiment, Fleet, Pool, nearest
-from sim.scenario.reading.distribution import Futures
+from sim.scenario.experiment import LONGEST_NAME, TERMS, Experiment, Fleet, InheritedKeys, Pool, nearest
+from sim.scenario.reading.distribution import MonteCarloDraws
 from sim.scenario.sections import Section, sections_of
 from sim.scenario.sections.comparison import BREAKEVEN, COMPARE, PLAN, Breakeven, Compare
 from sim.scenario.sections.load_profile import LOAD_PROFILE, LoadProfile
-from sim.scenario.sections.precision import LIMITS, PRECISION, Limits, Precision
+from sim.scenario.sections.precision import LIMITS, PRECISION, Precision, ScenarioLimits
 from sim.scenario.sections.sensitivity import FUTURES, SENSITIVITY, Sensitivity
 from sim.scenario.sections.size import SIZE, Size
 
-__all__ = ["LONGEST_NAME", "SECTIONS", "TERMS", "Choices", "Fleet", "Pool", "Scenario", "nearest"]
+__all__ = ["LONGEST_NAME", "SECTIONS", "TERMS", "Fleet", "InheritedKeys", "Pool", "Scenario", "nearest"]
 
 
 class Scenario(Experiment):
@@ -42,10 +42,10 @@ class Scenario(Experiment):
     """The fleets among which `gpufleet size` looks for the cheapest; nothing else reads it."""
     claim: Annotated[Claim | None, CLAIM] = None
     """What somebody has stated and how `gpufleet claims` checks it; nothing else reads it."""
-    futures: Annotated[Futures | None, FUTURES] = None
+    futures: Annotated[MonteCarloDraws | None, FUTURES] = None
     """How values that are distributions, {triangular: [low, mode, high]}, are drawn. Prices and terms may be ones, and
     the load between simulated loads."""
-    limits: Annotated[Limits, LIMITS] = Limits()
+    limits: Annotated[ScenarioLimits, LIMITS] = ScenarioLimits()
     """How large a run may become."""
 
 

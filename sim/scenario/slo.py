@@ -74,7 +74,7 @@ class PercentileLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class SloGoal:
     """So large a share of the requests keeps to all of these limits."""
 
     share: float
@@ -84,7 +84,7 @@ class Goal:
     """What the goal says in other words; None: of the limits of each request."""
 
 
-class Level(Spec):
+class ServiceLevel(Spec):
     """Limits of some requests, and how many of them must keep to these."""
 
     ttft_s: Limit | None = None
@@ -114,13 +114,13 @@ class Level(Spec):
         )
 
     @property
-    def goals(self) -> tuple[Goal, ...]:
+    def goals(self) -> tuple[SloGoal, ...]:
         """All of it as shares of requests: a percentile is within its limit if that share of the requests is."""
-        whole = (Goal(self.attainment, self.per_request),) if self.per_request else ()
-        return (*whole, *(Goal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
+        whole = (SloGoal(self.attainment, self.per_request),) if self.per_request else ()
+        return (*whole, *(SloGoal(one.percent / 100, {one.latency: one.limit_s}, one) for one in self.percentiles))
 
 
-class Slo(Level):
+class Slo(ServiceLevel):
     """Service level. A number is a limit of each request: a request is good when all such limits hold, and
     `attainment` is the share of requests that must be good. {p99: 2.0} is a limit on that percentile over all requests.
     """
@@ -128,7 +128,7 @@ class Slo(Level):
     availability: Share | None = None
     """The same share over years of failures, which `capacity` and `size` then ask for, too: 0.999. Left out: failures
     do not count there beyond those of the simulated window."""
-    tenants: dict[str, Level] | None = None
+    tenants: dict[str, ServiceLevel] | None = None
     """Tenant -> limits of its requests, in place of these; all must be kept. Left out: the same for everybody."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.reading.errors import Place, ValidationIssue
 from sim.scenario.reading.layers import place_of, put, value_at
 from sim.spec import Spec
 
@@ -163,7 +163,7 @@ def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:
     return scenario.workload.deterministic and not routed_at_random
 
 
-def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[Complaint]:
+def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[ValidationIssue]:
     """Whether the raw `sweep` is a mapping of lists or a list of mappings, over places that exist and are not sections
     that *never* vary.
     """
@@ -174,7 +174,7 @@ def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[Compl
         found = [_axis_complaint(("sweep", axis), values) for axis, values in sweep.items()]
         named: list[tuple[Place, Any]] = [(("sweep", axis), axis) for axis in sweep]
     elif sweep == []:
-        return [Complaint(("sweep",), "must not be empty")]
+        return [ValidationIssue(("sweep",), "must not be empty")]
     elif isinstance(sweep, list):
         twice = set(repeated(sweep))
         found = [_point_complaint(i, point, i in twice) for i, point in enumerate(sweep)]
@@ -182,12 +182,12 @@ def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[Compl
             (("sweep", i, axis), axis) for i, point in enumerate(sweep) if isinstance(point, dict) for axis in point
         ]
     else:
-        return [Complaint(("sweep",), "a mapping of dotted paths to lists, or a list of points, is needed")]
+        return [ValidationIssue(("sweep",), "a mapping of dotted paths to lists, or a list of points, is needed")]
     found += [_path_complaint(data, place, axis, never) for place, axis in named]
     return [complaint for complaint in found if complaint is not None]
 
 
-def sound_axes(sweep: Any, broken: Sequence[Complaint]) -> Any:
+def sound_axes(sweep: Any, broken: Sequence[ValidationIssue]) -> Any:
     """What is left of the raw *sweep* without the axes and points that are *broken*; None where nothing is."""
     wrong = {one.place[1:] for one in broken}
     if isinstance(sweep, dict):
@@ -197,13 +197,13 @@ def sound_axes(sweep: Any, broken: Sequence[Complaint]) -> Any:
     return [point for point in left if point] or None
 
 
-def _axis_complaint(place: Place, values: Any) -> Complaint | None:
+def _axis_complaint(place: Place, values: Any) -> ValidationIssue | None:
     if not isinstance(values, list):
-        return Complaint(place, "a list of values is needed")
+        return ValidationIssue(place, "a list of values is needed")
     if not values:
-        return Complaint(place, "must not be empty")
+        return ValidationIssue(place, "must not be empty")
     twice = repeated(values)
-    return Complaint(place, f"the value {values[twice[0]]!r} stands twice") if twice else None
+    return ValidationIssue(place, f"the value {values[twice[0]]!r} stands twice") if twice else None
 
 
 def repeated(values: Sequence[Any]) -> list[int]:
@@ -227,17 +227,17 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def _point_complaint(index: int, point: Any, stands_twice: bool) -> Complaint | None:
+def _point_complaint(index: int, point: Any, stands_twice: bool) -> ValidationIssue | None:
     if not isinstance(point, dict) or not point:
-        return Complaint(("sweep", index), "a mapping of dotted paths to values is needed")
-    return Complaint(("sweep", index), "the point stands twice") if stands_twice else None
+        return ValidationIssue(("sweep", index), "a mapping of dotted paths to values is needed")
+    return ValidationIssue(("sweep", index), "the point stands twice") if stands_twice else None
 
 
-def _path_complaint(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> Complaint | None:
+def _path_complaint(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> ValidationIssue | None:
     if str(axis) in BOOKKEEPING or str(axis) in never:
-        return Complaint(place, f"{axis} cannot be swept")
+        return ValidationIssue(place, f"{axis} cannot be swept")
     try:
         place_of(data, str(axis))
     except LookupError as error:
-        return Complaint(place, str(error.args[0]))
+        return ValidationIssue(place, str(error.args[0]))
     return None

@@ -11,19 +11,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
-from sim.deliver.folder import StoredQuestion, manifest_of, question_of
+from sim.answers.folder import StoredQuestion, manifest_of, question_of
 from sim.infile import opened
 from sim.report.words.money import showing, shown
 from sim.report.words.text import name_told
 from sim.scenario.reading.layers import options
-from sim.serve.finished_runs import HeldRuns
-from sim.serve.jobs import Queue, question_text
-from sim.serve.knobs import knobs
+from sim.serve.adjustable_inputs import knobs
+from sim.serve.finished_runs import LoadedRuns
+from sim.serve.jobs import CommandQueue, question_text
 from sim.serve.page_data import WorkAnswer
 from sim.serve.parameters import asked_for, values_of
-from sim.serve.refusals import Refused
-from sim.serve.scenario_checks import CHECKS, Wanted
-from sim.study.loaded_runs import SLO, Answer
+from sim.serve.refusals import RefusedRequest
+from sim.serve.scenario_checks import CHECKS, CheckRequest
+from sim.study.loaded_runs import SLO, RunAnswer
 from sim.study.reprice import SCENARIO_FILE
 
 COMMAND = "sensitivity"
@@ -32,19 +32,19 @@ BESIDE = frozenset({COMMAND, SLO})
 """Parts of a scenario that a gap does not rest on."""
 
 
-class Asked(NamedTuple):
+class CostGapRequest(NamedTuple):
     """A question about two fleets of a run, under other prices or its own."""
 
     run: str
     values: dict[str, Any]
     between: tuple[str, str]
-    found: Answer
+    found: RunAnswer
 
 
 class CauseRoutes:
     """Routes of the difference between two fleets."""
 
-    def __init__(self, runs: HeldRuns, queue: Queue) -> None:
+    def __init__(self, runs: LoadedRuns, queue: CommandQueue) -> None:
         self.runs, self.queue = runs, queue
 
     def routes(self) -> list[BaseRoute]:
@@ -73,30 +73,30 @@ class CauseRoutes:
         file = f"{asked.run}/{SCENARIO_FILE}"
         workspace, scenario = self.runs.workspace, asked.found.scenario
         told = question_text(question_of(COMMAND, scenario), sets)
-        found = CHECKS.ask(Wanted(workspace.root, workspace.file(file), None, sets))
+        found = CHECKS.ask(CheckRequest(workspace.root, workspace.file(file), None, sets))
         if found.errors:
             return JSONResponse({"errors": found.errors}, 422)
         job = self.queue.add(file, f"{scenario.name}-{COMMAND}", told, sets, 0, found.frozen, COMMAND)
         return JSONResponse({"job": job.as_data()})
 
-    def _cheapest_input(self, asked: Asked) -> dict[str, Any] | None:
+    def _cheapest_input(self, asked: CostGapRequest) -> dict[str, Any] | None:
         """An input that costs no simulation: the gap is what is asked for."""
         moved = knobs(asked.found.scenario, self.runs.catalog, {})
         path = next((one.path for one in moved if not one.path.startswith(SLO)), None)
         return {path: {"relative": 0.1}} if path else None
 
-    def _asked(self, request: Request) -> Asked:
+    def _asked(self, request: Request) -> CostGapRequest:
         run, between = asked_for(request, "run"), request.query_params.getlist("between")
         values = {path: value for path, value in values_of(request).items() if path.partition(".")[0] != SLO}
         found = self.runs.answer(run, values)
         if isinstance(found, WorkAnswer):
-            raise Refused(400, "a job's cost is not divided among causes")
+            raise RefusedRequest(400, "a job's cost is not divided among causes")
         known = {fleet.name for fleet in found.scenario.fleets}
         if len(set(between)) != 2 or not known >= set(between):
-            raise Refused(400, "the address needs two different fleets of the run: between=...&between=...")
-        return Asked(run, values, (between[0], between[1]), found)
+            raise RefusedRequest(400, "the address needs two different fleets of the run: between=...&between=...")
+        return CostGapRequest(run, values, (between[0], between[1]), found)
 
-    def _gaps(self, asked: Asked) -> list[dict[str, Any]]:
+    def _gaps(self, asked: CostGapRequest) -> list[dict[str, Any]]:
         """Return the gaps of the newest answer to the same question, about the two fleets in any order."""
         wanted = question_of(COMMAND, asked.found.scenario)
         for one in self.runs.workspace.listed().runs:

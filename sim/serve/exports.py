@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from sim.answers.export import BILLED, exported, why_no_export
+from sim.answers.folder import is_finished, manifest_of
+from sim.answers.jobs import run_work
+from sim.answers.questions import QUESTIONS
+from sim.answers.run import price_run
 from sim.catalogue.catalog import Catalog
-from sim.deliver.export import BILLED, exported, why_no_export
-from sim.deliver.folder import is_finished, manifest_of
-from sim.deliver.jobs import run_work
-from sim.deliver.questions import QUESTIONS
-from sim.deliver.run import price_run
 from sim.infile import confined_also, opened
 from sim.language import N_, _
 from sim.report.charts.panels import Panel
@@ -34,13 +34,13 @@ from sim.report.words.text import question_of
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.layers import options
 from sim.scenario.sweep import as_data
-from sim.serve.finished_runs import HeldRuns
+from sim.serve.finished_runs import LoadedRuns
 from sim.serve.page_data import WorkAnswer
 from sim.serve.parameters import asked_for, values_of
-from sim.serve.refusals import Refused
+from sim.serve.refusals import RefusedRequest
 from sim.study.comparison import differences, of_one_model
 from sim.study.execution.cases import resolved_plans
-from sim.study.loaded_runs import SLO, Answer, Judged
+from sim.study.loaded_runs import SLO, RejudgedCase, RunAnswer
 from sim.study.points import sweep_of
 from sim.study.year import year_of
 from sim.yamlio import dump
@@ -51,7 +51,7 @@ LEFT_OUT = "The Monte Carlo draws are left out of this page: gpufleet price writ
 
 
 def write_file(
-    form: str, file: Path, run: Path, found: Answer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
+    form: str, file: Path, run: Path, found: RunAnswer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
 ) -> None:
     """Writes *file*, the answer *found* of *run* under *values* in a form of export. Raises Refused."""
     if form == "yaml":
@@ -64,7 +64,9 @@ def write_file(
         _write_run(form, file, found, values, catalog)
 
 
-def _billed(folder: Path, run: Path, found: Answer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog) -> Path:
+def _billed(
+    folder: Path, run: Path, found: RunAnswer | WorkAnswer, values: Mapping[str, Any], catalog: Catalog
+) -> Path:
     """*folder* with the whole answer, as a command leaves it."""
     command = [*COMMAND, *(word for one in options(values) for word in ("--set", one))]
     if isinstance(found, WorkAnswer):
@@ -73,7 +75,7 @@ def _billed(folder: Path, run: Path, found: Answer | WorkAnswer, values: Mapping
     cases = price_run(run, found.scenario, catalog, folder, report=False, command=command)
     if any(path.partition(".")[0] == SLO for path in values):
         write_summary(folder / "summary.csv", found.points, found.axes)
-        judged = [Judged.of(case, found.scenario.slo) for case in cases]
+        judged = [RejudgedCase.of(case, found.scenario.slo) for case in cases]
         write_requests(folder, judged, found.axes, found.scenario.requests)
     return folder
 
@@ -82,14 +84,14 @@ def _write_work(form: str, file: Path, found: WorkAnswer, catalog: Catalog) -> N
     kind, scenario, rows = found.kind, found.scenario, found.rows
     if form in PICTURES:
         if not kind.panels(rows):
-            raise Refused(404, "no fleet can do the work, and there is no picture of it")
+            raise RefusedRequest(404, "no fleet can do the work, and there is no picture of it")
         kind.figure(scenario, rows).save(file)
         return
     kind.write(file.parent, scenario, rows, kind.described(rows, catalog), form == "html")
     (file.parent / {"csv": "summary.csv", "html": "report.html"}[form]).replace(file)
 
 
-def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], catalog: Catalog) -> None:
+def _write_run(form: str, file: Path, found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> None:
     if form == "csv":
         write_summary(file, found.points, found.axes)
         return
@@ -102,14 +104,14 @@ def _write_run(form: str, file: Path, found: Answer, values: Mapping[str, Any], 
         curves(panels, sweep, question_of(found.scenario), told.headline, told.chart_note).save(file)
 
 
-def _notes(found: Answer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
+def _notes(found: RunAnswer, values: Mapping[str, Any], catalog: Catalog) -> list[str]:
     changed = ", ".join(f"{path}={value}" for path, value in values.items())
     moved = [f"Moved since the run: {changed}."] if changed else []
     beyond = [LEFT_OUT] if found.scenario.futures else []
     return [*moved, *beyond, *precision_notes(found.scenario, found.cases), *hostless_notes(found.scenario, catalog)]
 
 
-def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -> str:
+def _page(found: RunAnswer, panels: list[Panel], told: Verdict, catalog: Catalog) -> str:
     scenario, points, axes, slo = found.scenario, found.points, found.axes, found.slo
     plans = resolved_plans(scenario, catalog)
     compared = blocks(of_one_model(differences(points), told.models), axes, slo)
@@ -123,7 +125,7 @@ def _page(found: Answer, panels: list[Panel], told: Verdict, catalog: Catalog) -
 LOCKED = "sandbox; default-src 'none'"
 
 
-class Kind(NamedTuple):
+class ExportFormat(NamedTuple):
     """Form of an export."""
 
     name: str
@@ -134,13 +136,13 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "xlsx": Kind(N_("Workbook"), ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-    "csv": Kind(N_("Table, CSV"), ".csv", "text/csv; charset=utf-8", "summary.csv"),
-    "focus": Kind(N_("FOCUS rows, CSV"), "-focus.csv", "text/csv; charset=utf-8"),
-    "png": Kind(N_("Picture, PNG"), ".png", "image/png", "curves.png"),
-    "svg": Kind(N_("Picture, SVG"), ".svg", "image/svg+xml"),
-    "html": Kind(N_("Page, HTML"), ".html", "text/html; charset=utf-8", "report.html"),
-    "yaml": Kind(N_("Scenario, YAML"), ".yaml", "application/yaml; charset=utf-8", "scenario.yaml"),
+    "xlsx": ExportFormat(N_("Workbook"), ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    "csv": ExportFormat(N_("Table, CSV"), ".csv", "text/csv; charset=utf-8", "summary.csv"),
+    "focus": ExportFormat(N_("FOCUS rows, CSV"), "-focus.csv", "text/csv; charset=utf-8"),
+    "png": ExportFormat(N_("Picture, PNG"), ".png", "image/png", "curves.png"),
+    "svg": ExportFormat(N_("Picture, SVG"), ".svg", "image/svg+xml"),
+    "html": ExportFormat(N_("Page, HTML"), ".html", "text/html; charset=utf-8", "report.html"),
+    "yaml": ExportFormat(N_("Scenario, YAML"), ".yaml", "application/yaml; charset=utf-8", "scenario.yaml"),
 }
 OF_BILLS = ("xlsx", "focus")
 
@@ -148,7 +150,7 @@ OF_BILLS = ("xlsx", "focus")
 class ExportRoutes:
     """Routes of the exports of answers."""
 
-    def __init__(self, runs: HeldRuns) -> None:
+    def __init__(self, runs: LoadedRuns) -> None:
         self.runs = runs
 
     def routes(self) -> list[BaseRoute]:
@@ -165,9 +167,9 @@ class ExportRoutes:
         """Return one file under the values `set`. Raises Refused where the answer has no such form; ScenarioErrors."""
         folder, form, values = self._answer(request), asked_for(request, "format"), values_of(request)
         if form not in KINDS:
-            raise Refused(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
+            raise RefusedRequest(400, f"{form[:40]!r} is no form of export: {', '.join(KINDS)} are")
         if reason := _why_not(folder, form):
-            raise Refused(404, reason)
+            raise RefusedRequest(404, reason)
         kind, stored = KINDS[form], folder / _stored(folder, form)
         as_it_was = stored.is_file() and not values
         if as_it_was:
@@ -197,7 +199,7 @@ class ExportRoutes:
         name = asked_for(request, "run")
         folder = self.runs.workspace.folder(name)
         if not is_finished(folder):
-            raise Refused(404, f"{name}: has not finished yet")
+            raise RefusedRequest(404, f"{name}: has not finished yet")
         return folder
 
 

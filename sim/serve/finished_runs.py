@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from sim.answers.folder import is_finished
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import is_finished
 from sim.language import _
 from sim.report.diff import diff_document, in_words
 from sim.report.json_document import as_json
@@ -31,12 +31,12 @@ from sim.serve.page_data import (
     work_verdict,
 )
 from sim.serve.parameters import asked_for, values_of
-from sim.serve.refusals import Refused
+from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
 from sim.study.confidence import MARKS
 from sim.study.diff import StoredRun, compare
 from sim.study.execution.cases import MANIFEST
-from sim.study.loaded_runs import Answer, Answers
+from sim.study.loaded_runs import RunAnswer, RunAnswers
 from sim.study.points import sweep_of
 from sim.study.reprice import SCENARIO_FILE
 
@@ -49,15 +49,15 @@ LONGEST_WAIT_S = 60
 """Time that a request waits for its turn [s]."""
 
 
-class HeldRuns:
+class LoadedRuns:
     """Answers of one workspace."""
 
     def __init__(self, workspace: Workspace, catalog: Catalog) -> None:
         self.workspace, self.catalog = workspace, catalog
-        self._held: OrderedDict[tuple[Path, int], Answers | WorkAnswers] = OrderedDict()
+        self._held: OrderedDict[tuple[Path, int], RunAnswers | WorkAnswers] = OrderedDict()
         self._one_at_a_time, self._waiting = Lock(), Semaphore(MOST_WAITING)
 
-    def answer(self, run: str, values: Mapping[str, Any]) -> Answer | WorkAnswer:
+    def answer(self, run: str, values: Mapping[str, Any]) -> RunAnswer | WorkAnswer:
         """Return the answer of the finished run in the folder *run* under *values*.
 
         Raises Refused where there is no finished run any more, or where too many ask at once; ScenarioErrors.
@@ -68,7 +68,7 @@ class HeldRuns:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Wait until nothing else is computed in this process. Raises Refused where too many wait, or for too long."""
-        busy = Refused(503, "too many requests at once; ask again in a second")
+        busy = RefusedRequest(503, "too many requests at once; ask again in a second")
         if not self._waiting.acquire(blocking=False):
             raise busy
         try:
@@ -91,15 +91,15 @@ class HeldRuns:
         folder = self.workspace.path(run)
         if not is_finished(folder):
             text = "has not finished yet" if folder.is_dir() else "is gone; reload the page for what there is"
-            raise Refused(404, f"{run}: {text}")
+            raise RefusedRequest(404, f"{run}: {text}")
         return folder
 
-    def _answers(self, run: str) -> Answers | WorkAnswers:
+    def _answers(self, run: str) -> RunAnswers | WorkAnswers:
         folder = self._finished(run)
         key = (folder, (folder / MANIFEST).stat().st_mtime_ns)
         if key not in self._held:
             self.workspace.folder(run)
-            read = WorkAnswers if has_job(folder / SCENARIO_FILE) else Answers
+            read = WorkAnswers if has_job(folder / SCENARIO_FILE) else RunAnswers
             self._held[key] = read(folder, self.catalog)
         self._held.move_to_end(key)
         while len(self._held) > MOST_HELD:
@@ -110,7 +110,7 @@ class HeldRuns:
 class AnswerRoutes:
     """Routes of the answers of runs."""
 
-    def __init__(self, runs: HeldRuns) -> None:
+    def __init__(self, runs: LoadedRuns) -> None:
         self.runs = runs
 
     def routes(self) -> list[BaseRoute]:
@@ -170,14 +170,14 @@ class AnswerRoutes:
             document = diff_document(runs[0], runs[1], compare(runs[0], runs[1]))
             return Response(as_json(in_words(document)), media_type="application/json")
 
-    def _verdict(self, found: Answer) -> dict[str, Any]:
+    def _verdict(self, found: RunAnswer) -> dict[str, Any]:
         told = verdict_of(found.scenario, self.runs.catalog, found.points, disputes=found.disputes)
         return {"headline": told.headline, "findings": list(told.findings)}
 
     def _answered(
         self,
         request: Request,
-        shape: Callable[[Answer], dict[str, Any]],
+        shape: Callable[[RunAnswer], dict[str, Any]],
         of_work: Callable[[WorkAnswer], dict[str, Any]],
     ) -> JSONResponse:
         found = self.runs.answer(asked_for(request, "run"), values_of(request))
@@ -185,7 +185,7 @@ class AnswerRoutes:
             return JSONResponse(of_work(found) if isinstance(found, WorkAnswer) else shape(found))
 
 
-def _capacity(found: Answer) -> dict[str, Any]:
+def _capacity(found: RunAnswer) -> dict[str, Any]:
     sweep = sweep_of(found.points, found.axes)
     lines = sweep.lines if sweep.numeric else ()
     return {"capacity": [capacity_data(line, sweep, found.scenario.slo) for line in lines]}

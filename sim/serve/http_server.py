@@ -27,18 +27,18 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sim.answers.folder import FolderBusy, manifest_of
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.folder import FolderBusy, manifest_of
 from sim.infile import confined
 from sim.language import ENGLISH, LANGUAGES, N_, _, current
 from sim.report.page.template import words_of
 from sim.scenario.reading.shipped import scenario_file
 from sim.serve.cost_gap import CauseRoutes
 from sim.serve.exports import ExportRoutes
-from sim.serve.finished_runs import AnswerRoutes, HeldRuns
+from sim.serve.finished_runs import AnswerRoutes, LoadedRuns
 from sim.serve.guard import HEALTH, Access, Guard
-from sim.serve.jobs import JobRoutes, Limits, Queue
-from sim.serve.refusals import WRONG_INPUT, Refused, broken, refused
+from sim.serve.jobs import CommandQueue, JobLimits, JobRoutes
+from sim.serve.refusals import WRONG_INPUT, RefusedRequest, broken, refused
 from sim.serve.scenarios import ScenarioRoutes
 from sim.serve.workspace import Workspace, program_folders
 
@@ -50,10 +50,10 @@ TEXTS = (N_("Answers, scenarios, templates"), N_("Workspace"))
 class App:
     """State that the requests of one server share."""
 
-    def __init__(self, workspace: Workspace, access: Access, limits: Limits) -> None:
+    def __init__(self, workspace: Workspace, access: Access, limits: JobLimits) -> None:
         self.workspace, self.access = workspace, access
         self.catalog = load_catalog()
-        self.runs, self.queue = HeldRuns(workspace, self.catalog), Queue(workspace, limits)
+        self.runs, self.queue = LoadedRuns(workspace, self.catalog), CommandQueue(workspace, limits)
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes of the server."""
@@ -109,16 +109,16 @@ async def healthy(_request: Request) -> PlainTextResponse:
     return PlainTextResponse("ok\n")
 
 
-def application(workspace: Workspace, access: Access, limits: Limits | None = None) -> ASGIApp:
+def application(workspace: Workspace, access: Access, limits: JobLimits | None = None) -> ASGIApp:
     """Return the server of *workspace* behind its guard; it reads the workspace and what came with the program only."""
-    handlers = dict.fromkeys((Refused, FolderBusy, *WRONG_INPUT), refused) | {Exception: broken}
-    shared = App(workspace, access, limits or Limits())
-    within = Middleware(Within, (workspace.root, *program_folders()))
+    handlers = dict.fromkeys((RefusedRequest, FolderBusy, *WRONG_INPUT), refused) | {Exception: broken}
+    shared = App(workspace, access, limits or JobLimits())
+    within = Middleware(ConfinedApp, (workspace.root, *program_folders()))
     routes, lifespan = shared.routes(), shared.lifespan
     return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[within]), access)
 
 
-class Within:
+class ConfinedApp:
     """Wraps the application: no request reads a file outside of *folders*."""
 
     def __init__(self, app: ASGIApp, folders: Sequence[Path]) -> None:
@@ -235,7 +235,7 @@ def opened(target: Path | None, workspace: Path | None) -> tuple[Workspace, dict
     try:
         name = found.name_of(file.resolve())
         found.path(name)
-    except Refused as error:
+    except RefusedRequest as error:
         raise CannotServe(f"{target}: {error}") from None
     return found, {"run" if is_run else "scenario": name}
 
@@ -265,7 +265,7 @@ def serve(
     opens: bool,
     say: Callable[[str], None],
     is_open: bool = False,
-    limits: Limits | None = None,
+    limits: JobLimits | None = None,
 ) -> None:
     """Serve *workspace* until it is interrupted; without a token where it *is_open*. *say* gets the address."""
     waiting = listening(host, port)

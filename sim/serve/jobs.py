@@ -29,13 +29,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from sim.deliver.folder import is_finished
+from sim.answers.folder import is_finished
 from sim.infile import ROOTS, confined
 from sim.language import current, retold
 from sim.language.catalogue import OWN
-from sim.serve.refusals import Refused
-from sim.serve.scenario_checks import CHECKS, Wanted
-from sim.serve.scenarios import Sent, sent_scenario
+from sim.serve.refusals import RefusedRequest
+from sim.serve.scenario_checks import CHECKS, CheckRequest
+from sim.serve.scenarios import SentScenario, sent_scenario
 from sim.serve.workspace import Workspace, program_folders
 from sim.study.execution.cases import POINTS
 from sim.study.execution.durable import write_whole
@@ -70,7 +70,7 @@ STOPPED = "finished points are kept; the same run goes on from them"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JobLimits:
     """Limits of a run's time and memory."""
 
     hours: float = 24.0
@@ -80,7 +80,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Job:
+class QueuedCommand:
     """Run of a gpufleet command in the queue."""
 
     id: str
@@ -105,16 +105,16 @@ class Job:
         return data | {"message": retold(self.message), "again": self.state in AGAIN}
 
 
-class Queue:
+class CommandQueue:
     """The jobs of one workspace. `version` grows with every change."""
 
-    def __init__(self, workspace: Workspace, limits: Limits) -> None:
+    def __init__(self, workspace: Workspace, limits: JobLimits) -> None:
         self.workspace, self.limits = workspace, limits
         self.root, self.kept = workspace.root, workspace.root / KEPT
         self.language = current()
         """Language of the messages of runs: that of the page."""
         self.version = 0
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._jobs: OrderedDict[str, QueuedCommand] = OrderedDict()
         self._changed = threading.Condition(threading.RLock())
         self._ends = False
         self._mine: int | None = None
@@ -123,7 +123,7 @@ class Queue:
 
     def resume(self) -> None:
         """Go on with the jobs that an earlier server has left, unless another server does."""
-        with suppress(Refused, OSError):
+        with suppress(RefusedRequest, OSError):
             if self.kept.is_dir():
                 self._claim()
 
@@ -136,7 +136,7 @@ class Queue:
         cases: int,
         frozen: str,
         command: str = "run",
-    ) -> Job:
+    ) -> QueuedCommand:
         """Return the job that gives the text *frozen* to the *command*: a new one, unless it waits or runs already.
 
         *name* and *question* name its folder: another question never meets the results of this one. *scenario* and
@@ -151,7 +151,7 @@ class Queue:
                     return job
             self._refuse_crowd()
             shown = [one[:LONGEST_SHOWN] for one in sets]
-            job = Job(f"{time.time_ns()}-{os.urandom(3).hex()}", scenario, shown, folder, cases, command)
+            job = QueuedCommand(f"{time.time_ns()}-{os.urandom(3).hex()}", scenario, shown, folder, cases, command)
             self._place(job).mkdir(mode=0o700)
             write_whole(self._place(job) / SCENARIO, frozen)
             self._keep(job)
@@ -160,18 +160,18 @@ class Queue:
             self._tell()
         return job
 
-    def again(self, name: str) -> Job:
+    def again(self, name: str) -> QueuedCommand:
         """Put the job *name*, which did not end well, into the queue again. Raises Refused where there is none."""
         with self._changed:
             job = self._job(name)
             if job.state in AGAIN:
                 if any(one.folder == job.folder and one.state in OPEN for one in self._jobs.values()):
-                    raise Refused(409, "the same run is in the queue already")
+                    raise RefusedRequest(409, "the same run is in the queue already")
                 self._refuse_crowd()
                 self._set(job, WAITING, "")
         return job
 
-    def cancel(self, name: str) -> Job:
+    def cancel(self, name: str) -> QueuedCommand:
         """Stop the job *name*; what it has finished is kept. Raises Refused where there is none."""
         with self._changed:
             job = self._job(name)
@@ -200,15 +200,15 @@ class Queue:
             os.close(self._mine)
             self._mine = None
 
-    def _job(self, name: str) -> Job:
+    def _job(self, name: str) -> QueuedCommand:
         job = self._jobs.get(name)
         if job is None:
-            raise Refused(404, "there is no such run in the queue any more")
+            raise RefusedRequest(404, "there is no such run in the queue any more")
         return job
 
     def _refuse_crowd(self) -> None:
         if sum(job.state == WAITING for job in self._jobs.values()) >= MOST_WAITING:
-            raise Refused(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
+            raise RefusedRequest(503, f"{MOST_WAITING} runs are waiting already; cancel one, or come back later")
 
     def _claim(self) -> None:
         """Become the server that works on the queue, and find its jobs. Raises Refused where another one does."""
@@ -216,11 +216,11 @@ class Queue:
             return
         for folder in (self.kept.parent, self.kept):
             if folder.is_symlink():
-                raise Refused(403, f"{KEPT}: is a link, or lies behind one, and links are not followed")
+                raise RefusedRequest(403, f"{KEPT}: is a link, or lies behind one, and links are not followed")
             folder.mkdir(mode=0o700, exist_ok=True)
         lock = _locked(self.kept / LOCK)
         if lock is None:
-            raise Refused(409, "another gpufleet serve works on the runs of this folder: start them there")
+            raise RefusedRequest(409, "another gpufleet serve works on the runs of this folder: start them there")
         self._mine = lock
         for folder in sorted(path for path in self.kept.iterdir() if path.is_dir()):
             if (found := _read(folder)) is not None:
@@ -246,7 +246,7 @@ class Queue:
                 self._set(job, RUNNING, "", time.time())
             self._guarded(job, True)
 
-    def _guarded(self, job: Job, starts: bool) -> None:
+    def _guarded(self, job: QueuedCommand, starts: bool) -> None:
         """Follow *job* to its end, started first; whatever fails is said in the job, and the queue goes on."""
         try:
             with confined(self.root, *program_folders()):
@@ -259,17 +259,17 @@ class Queue:
             with self._changed:
                 self._set(job, FAILED, f"it could not be started: {str(reason)[:LONGEST_SHOWN]}")
 
-    def _next(self) -> Job | None:
+    def _next(self) -> QueuedCommand | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
 
-    def _started(self, job: Job) -> "subprocess.Popen[bytes]":
+    def _started(self, job: QueuedCommand) -> "subprocess.Popen[bytes]":
         self.workspace.path(job.folder)  # the folder may have become a link
         place, workers = self._place(job), str(os.cpu_count() or 1)
         roots = json.dumps([str(folder.resolve()) for folder in (self.root, place, *program_folders())])
         command = [*COMMAND, job.command, *OPTIONS, str(place / SCENARIO), "--out", job.folder, "--workers", workers]
         lock = _locked(place / LOCK)
         if lock is None:
-            raise Refused(409, "its process still runs")
+            raise RefusedRequest(409, "its process still runs")
         try:
             with (place / SAID).open("wb") as said:
                 return subprocess.Popen(
@@ -280,7 +280,7 @@ class Queue:
         finally:
             os.close(lock)
 
-    def _follow(self, job: Job) -> None:
+    def _follow(self, job: QueuedCommand) -> None:
         """Watch *job* until its process has ended, whichever server has started it."""
         place, told_at, why = self._place(job), 0.0, ""
         while _is_locked(place / LOCK):
@@ -315,7 +315,7 @@ class Queue:
             else:
                 self._set(job, FAILED, _said(place) or "it ended before it was done")
 
-    def _exceeded(self, job: Job, pid: int) -> str:
+    def _exceeded(self, job: QueuedCommand, pid: int) -> str:
         """Return the limit that the processes of *job* exceed, as a message; empty where none."""
         if time.time() - job.began > 3600 * self.limits.hours:
             return f"it ran for longer than {self.limits.hours:g} h (--run-hours) and was stopped"
@@ -323,10 +323,10 @@ class Queue:
             return f"it needed more than {self.limits.gigabytes:g} GB of memory (--run-gb) and was stopped"
         return ""
 
-    def _place(self, job: Job) -> Path:
+    def _place(self, job: QueuedCommand) -> Path:
         return self.kept / job.id
 
-    def _set(self, job: Job, state: str, message: str, began: float | None = None) -> None:
+    def _set(self, job: QueuedCommand, state: str, message: str, began: float | None = None) -> None:
         """Change the state of *job*, on the disk, too."""
         job.state, job.message = state, message
         if began is not None:
@@ -335,7 +335,7 @@ class Queue:
             self._keep(job)
         self._tell()
 
-    def _keep(self, job: Job) -> None:
+    def _keep(self, job: QueuedCommand) -> None:
         write_whole(self._place(job) / JOB, json.dumps(asdict(job)))
 
     def _forget(self) -> None:
@@ -354,11 +354,11 @@ def question_text(data: Any, sets: Sequence[str]) -> str:
     return json.dumps([data, sorted(sets)], sort_keys=True, default=str)
 
 
-def _read(folder: Path) -> Job | None:
+def _read(folder: Path) -> QueuedCommand | None:
     """Return the job in *folder*; None where it holds none, as after a crash while it was written."""
     try:
         told = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        job = Job(**{one.name: told[one.name] for one in fields(Job)})
+        job = QueuedCommand(**{one.name: told[one.name] for one in fields(QueuedCommand)})
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return job if job.id == folder.name and (folder / SCENARIO).is_file() else None
@@ -451,7 +451,7 @@ BEATS = 60
 class JobRoutes:
     """Routes of the queue."""
 
-    def __init__(self, workspace: Workspace, queue: Queue) -> None:
+    def __init__(self, workspace: Workspace, queue: CommandQueue) -> None:
         self.workspace, self.queue = workspace, queue
         self._watchers = 0
 
@@ -473,9 +473,9 @@ class JobRoutes:
         """Start a run of the scenario file `path` with the values `set`; no run is in the queue twice."""
         return await run_in_threadpool(self._start, await sent_scenario(request))
 
-    def _start(self, sent: Sent) -> JSONResponse:
+    def _start(self, sent: SentScenario) -> JSONResponse:
         path = self.workspace.file(sent.path)
-        found = CHECKS.ask(Wanted(self.workspace.root, path, None, sent.sets))
+        found = CHECKS.ask(CheckRequest(self.workspace.root, path, None, sent.sets))
         if found.errors:
             return JSONResponse({"errors": found.errors}, 422)
         question = question_text(found.data, sent.sets)
@@ -493,7 +493,7 @@ class JobRoutes:
     async def events(self, request: Request) -> StreamingResponse:
         """Return all jobs, now and whenever one of them changes, as server-sent events."""
         if self._watchers >= MOST_WATCHERS:
-            raise Refused(503, "too many pages watch the queue; close some")
+            raise RefusedRequest(503, "too many pages watch the queue; close some")
         return StreamingResponse(self._news(request), media_type="text/event-stream")
 
     async def _news(self, request: Request) -> AsyncIterator[str]:

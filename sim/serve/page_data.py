@@ -16,7 +16,7 @@ from sim.language import N_, _, retold
 from sim.report.charts.panels import GLYPHS, Panel, style
 from sim.report.charts.sweep_panels import LATENCIES, key_of, panels_of
 from sim.report.charts.vega_lite import on_black
-from sim.report.page.page import Table
+from sim.report.page.page import PageTable
 from sim.report.run.key_figures import columns_for, figure, interval, limited_by, standing
 from sim.report.run.verdict import verdict_of
 from sim.report.words.money import cash, in_code, money_mark, shown
@@ -24,9 +24,9 @@ from sim.report.words.service_level import percentiles_shown
 from sim.report.words.text import axis_label, name_told, place, places, question_of, short
 from sim.scenario.reading.layers import options
 from sim.scenario.slo import Slo
-from sim.serve.knobs import Knob, knobs
-from sim.study.loaded_runs import Answer
-from sim.study.points import Line, Point, Sweep, sweep_of
+from sim.serve.adjustable_inputs import AdjustableInput, knobs
+from sim.study.loaded_runs import RunAnswer
+from sim.study.points import FleetLine, Point, Sweep, sweep_of
 from sim.study.reprice import load_repriced_work
 from sim.training.schema import JobScenario
 from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
@@ -44,7 +44,7 @@ READINGS = (
 """Column of summary.csv, what the page calls it, unit."""
 
 
-def answer_data(answer: Answer, catalog: Catalog) -> dict[str, Any]:
+def answer_data(answer: RunAnswer, catalog: Catalog) -> dict[str, Any]:
     """Verdict, charts, table, gap and what can be moved."""
     scenario, points = answer.scenario, answer.points
     told, sweep = verdict_of(scenario, catalog, points, disputes=answer.disputes), sweep_of(points, answer.axes)
@@ -110,7 +110,7 @@ def chart_data(panel: Panel) -> dict[str, Any]:
     }
 
 
-def _ways(answer: Answer, panels: Sequence[Panel]) -> list[dict[str, Any] | None]:
+def _ways(answer: RunAnswer, panels: Sequence[Panel]) -> list[dict[str, Any] | None]:
     """For every panel what its limit line sets when it is dragged; None where it has none.
 
     Panels of one kind stand in the order of the percentiles that are shown.
@@ -140,7 +140,7 @@ def _ways(answer: Answer, panels: Sequence[Panel]) -> list[dict[str, Any] | None
     return found
 
 
-def table_data(answer: Answer) -> dict[str, Any]:
+def table_data(answer: RunAnswer) -> dict[str, Any]:
     """The key figures of every point, as text."""
     columns = columns_for(answer.points, answer.slo, brief=True)
     heads = [
@@ -161,7 +161,7 @@ def table_data(answer: Answer) -> dict[str, Any]:
     return {"heads": heads, "rows": rows}
 
 
-def capacity_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
+def capacity_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
     """Return the capacity of a fleet: the highest load within the SLO below the first load beyond it, both simulated.
 
     `about` is where attainment crosses the target on the straight line between the two.
@@ -199,7 +199,7 @@ def _capacity_text(axis: str, met: float | None, missed: float | None, about: fl
     return _("{between}, about {about} (interpolated)", between=between, about=place(axis, float(f"{about:.3g}")))
 
 
-def reading_data(line: Line, sweep: Sweep, slo: Slo) -> dict[str, Any]:
+def reading_data(line: FleetLine, sweep: Sweep, slo: Slo) -> dict[str, Any]:
     """Figures of a fleet along the axis, for what lies between the simulated loads; None where there is no figure.
 
     Utilisation is the load over `capacity`, the highest load within the SLO; None where the fleet meets it nowhere.
@@ -260,7 +260,7 @@ def _parts(point: Point) -> dict[str, float]:
     return found
 
 
-def knob_data(knob: Knob) -> dict[str, Any]:
+def knob_data(knob: AdjustableInput) -> dict[str, Any]:
     """As the page takes it."""
     return asdict(knob)
 
@@ -347,5 +347,5 @@ def work_gap(answer: WorkAnswer) -> list[dict[str, Any]]:
     ]
 
 
-def _table(table: Table) -> dict[str, Any]:
+def _table(table: PageTable) -> dict[str, Any]:
     return {"heads": list(table.heads), "rows": [list(row) for row in table.rows]}

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.serve.refusals import Refused
+from sim.serve.refusals import RefusedRequest
 from sim.yamlio import YamlError, parse
 
 MOST_VALUES = 60
@@ -16,7 +16,7 @@ def asked_for(request: Request, name: str) -> str:
     """The value of *name* in the address. Raises Refused without one."""
     given = request.query_params.getlist(name)
     if len(given) != 1 or not given[0]:
-        raise Refused(400, f"the address needs {name}=..., once")
+        raise RefusedRequest(400, f"the address needs {name}=..., once")
     return given[0]
 
 
@@ -24,7 +24,7 @@ def values_of(request: Request) -> dict[str, Any]:
     """The overrides in the address: `set=site.pue=1.2`, as often as needed. Raises Refused, ScenarioErrors."""
     given = request.query_params.getlist("set")
     if len(given) > MOST_VALUES:
-        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
+        raise RefusedRequest(400, f"at most {MOST_VALUES} values can be set at once")
     found: dict[str, Any] = {}
     for item in given:
         path, equals, text = item.partition("=")

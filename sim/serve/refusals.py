@@ -6,10 +6,10 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from sim.answers.folder import FolderBusy, FolderRefused
 from sim.catalogue.data_folder import CatalogError, UnknownId
 from sim.cost.prices import CostError
-from sim.deliver.folder import FolderBusy, FolderRefused
-from sim.infile import Outside
+from sim.infile import OutsideFolders
 from sim.language import retold
 from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.yamlio import YamlError
@@ -18,7 +18,7 @@ WRONG_INPUT = (ScenarioErrors, UnknownId, CatalogError, YamlError, CostError, Fo
 """Mistakes that the caller can mend: status 422."""
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """An answer other than a result: *status*, and a sentence for each thing that is wrong."""
 
     def __init__(self, status: int, *texts: str) -> None:
@@ -28,12 +28,12 @@ class Refused(Exception):
 
 async def refused(_: Request, error: Exception) -> JSONResponse:
     """What is wrong, as `{"errors": [{"message": ..., "line": ..., "where": ...}]}`."""
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedRequest):
         again = {"retry-after": "1"} if error.status == 503 else None
         return JSONResponse({"errors": [{"message": retold(text)} for text in error.texts]}, error.status, again)
     if isinstance(error, FolderBusy):
         return JSONResponse({"errors": [{"message": retold(str(error))}]}, 409)
-    return JSONResponse({"errors": told(error)}, 403 if isinstance(error, Outside) else 422)
+    return JSONResponse({"errors": told(error)}, 403 if isinstance(error, OutsideFolders) else 422)
 
 
 async def broken(_: Request, error: Exception) -> JSONResponse:

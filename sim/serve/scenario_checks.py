@@ -25,7 +25,7 @@ from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import has_job, load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
-from sim.serve.refusals import WRONG_INPUT, Refused, told
+from sim.serve.refusals import WRONG_INPUT, RefusedRequest, told
 from sim.serve.workspace import program_folders
 from sim.yamlio import Document, YamlError, dump, read_text
 
@@ -104,7 +104,7 @@ TOO_LARGE = f"the check needs more than {MOST_BYTES >> 30} GB of memory: name a 
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CheckRequest:
     """A scenario to check."""
 
     root: Path
@@ -118,7 +118,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckAnswer:
     """Answer of a check."""
 
     errors: list[dict[str, str | int]] = field(default_factory=list)
@@ -147,7 +147,7 @@ def document_of(text: str, path: Path) -> Document:
     return document
 
 
-def checked(wanted: Wanted, catalog: Catalog) -> Checked:
+def checked(wanted: CheckRequest, catalog: Catalog) -> CheckAnswer:
     """The answer to *wanted*, computed in this process."""
     fields: list[dict[str, Any]] = []
     try:
@@ -158,17 +158,17 @@ def checked(wanted: Wanted, catalog: Catalog) -> Checked:
         read_as = load_job if has_job(given) else load
         scenario: Any = read_as(given, wanted.sets, catalog=catalog)
     except WRONG_INPUT as error:
-        return Checked(told(error), fields)
+        return CheckAnswer(told(error), fields)
     except MemoryError:
-        return Checked([{"message": TOO_LARGE}], fields)
+        return CheckAnswer([{"message": TOO_LARGE}], fields)
     except Exception as error:
         text = f"the check failed ({type(error).__name__}): a file may have changed meanwhile; check again"
-        return Checked([{"message": retold(text)}], fields)
+        return CheckAnswer([{"message": retold(text)}], fields)
     count = len(cases(scenario)) if isinstance(scenario, Scenario) else 0
-    return Checked([], fields, count, scenario.name, as_data(scenario))
+    return CheckAnswer([], fields, count, scenario.name, as_data(scenario))
 
 
-class Checks:
+class CheckProcesses:
     """Processes that check scenarios, started when they are needed and kept for the next check."""
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
@@ -177,26 +177,26 @@ class Checks:
         self._places, self._turns = BoundedSemaphore(MOST_AT_ONCE + MOST_WAITING), BoundedSemaphore(MOST_AT_ONCE)
         self._free: list[tuple[Any, Connection]] = []
 
-    def ask(self, wanted: Wanted) -> Checked:
+    def ask(self, wanted: CheckRequest) -> CheckAnswer:
         """The answer to *wanted*. Raises Refused where the check takes too long, or where too many wait."""
         if not self._places.acquire(blocking=False):
-            raise Refused(503, "too many requests at once; ask again in a second")
+            raise RefusedRequest(503, "too many requests at once; ask again in a second")
         try:
             with self._turns:
                 return self._answer(wanted)
         finally:
             self._places.release()
 
-    def _answer(self, wanted: Wanted) -> Checked:
+    def _answer(self, wanted: CheckRequest) -> CheckAnswer:
         process, pipe = self._worker()
         try:
             pipe.send(wanted)
             if not pipe.poll(self.longest_s):
-                raise Refused(422, TOO_LONG)
-            answer: Checked = pipe.recv()
+                raise RefusedRequest(422, TOO_LONG)
+            answer: CheckAnswer = pipe.recv()
         except (OSError, EOFError):
             _end(process, pipe)
-            raise Refused(422, TOO_LARGE) from None
+            raise RefusedRequest(422, TOO_LARGE) from None
         except BaseException:
             _end(process, pipe)
             raise
@@ -217,7 +217,7 @@ class Checks:
         return process, ours
 
 
-CHECKS = Checks()
+CHECKS = CheckProcesses()
 """The processes of this server."""
 
 
@@ -235,7 +235,7 @@ def _work(pipe: Connection, longest_s: float) -> None:
     catalog = load_catalog()
     with suppress(EOFError, OSError):
         while True:
-            wanted: Wanted = pipe.recv()
+            wanted: CheckRequest = pipe.recv()
             signal.alarm(int(longest_s) + 5)
             os.chdir(wanted.root)
             with speaking(wanted.language), confined(wanted.root, *program_folders()):

@@ -17,8 +17,8 @@ from sim.scenario.reading.shipped import shipped_folder
 from sim.scenario.template import schema_text, template
 from sim.serve.guard import MOST_BODY_BYTES
 from sim.serve.parameters import MOST_VALUES, asked_for
-from sim.serve.refusals import Refused
-from sim.serve.scenario_checks import CHECKS, Wanted
+from sim.serve.refusals import RefusedRequest
+from sim.serve.scenario_checks import CHECKS, CheckRequest
 from sim.serve.workspace import SCENARIOS, Workspace
 
 NEW = "new"
@@ -51,7 +51,7 @@ def template_text(name: str) -> str:
         return template("scenario")
     files = _files()
     if name not in files:
-        raise Refused(404, f"{name[:60]!r} is no template: {', '.join(one['name'] for one in templates())} are")
+        raise RefusedRequest(404, f"{name[:60]!r} is no template: {', '.join(one['name'] for one in templates())} are")
     return files[name].read_text(encoding="utf-8")
 
 
@@ -59,7 +59,7 @@ def _files() -> dict[str, Path]:
     return {path.stem: path for folder in (STARTS, shipped_folder()) for path in sorted(folder.glob("*.yaml"))}
 
 
-class Sent(NamedTuple):
+class SentScenario(NamedTuple):
     """A scenario as the page sends it."""
 
     path: str
@@ -100,11 +100,13 @@ class ScenarioRoutes:
         sent = await sent_scenario(request)
         return await run_in_threadpool(self._save, sent)
 
-    def _save(self, sent: Sent) -> JSONResponse:
+    def _save(self, sent: SentScenario) -> JSONResponse:
         path = self.workspace.path(self._scenario(sent.path))
         now = _digest(text_of(path)) if path.exists() else ""
         if now not in (sent.digest, _digest(sent.text)):
-            raise Refused(409, f"{sent.path}: has been changed elsewhere; save under another name, or reload the page")
+            raise RefusedRequest(
+                409, f"{sent.path}: has been changed elsewhere; save under another name, or reload the page"
+            )
         write_below(self.workspace.root, path, sent.text)
         return JSONResponse({"path": sent.path, "digest": _digest(sent.text)})
 
@@ -113,9 +115,9 @@ class ScenarioRoutes:
         sent = await sent_scenario(request)
         return await run_in_threadpool(self._check, sent)
 
-    def _check(self, sent: Sent) -> JSONResponse:
+    def _check(self, sent: SentScenario) -> JSONResponse:
         path = self.workspace.path(sent.path or "scenario.yaml")
-        found = CHECKS.ask(Wanted(self.workspace.root, path, sent.text, sent.sets))
+        found = CHECKS.ask(CheckRequest(self.workspace.root, path, sent.text, sent.sets))
         return JSONResponse({"errors": found.errors, "fields": found.fields, "cases": found.cases})
 
     async def json_schema(self, _: Request) -> Response:
@@ -130,24 +132,24 @@ class ScenarioRoutes:
 
     def _scenario(self, name: str) -> str:
         if not name.endswith(SCENARIOS):
-            raise Refused(400, f"{name[:60]!r} is no name of a scenario: it ends in .yaml")
+            raise RefusedRequest(400, f"{name[:60]!r} is no name of a scenario: it ends in .yaml")
         return name
 
 
-async def sent_scenario(request: Request) -> Sent:
+async def sent_scenario(request: Request) -> SentScenario:
     """Return the scenario that the page has sent. Raises Refused."""
     data = await json_body(request)
     texts = {name: data.get(name, "") for name in ("path", "text", "digest")}
     sets = data.get("set", [])
     if not all(isinstance(one, str) for one in (*texts.values(), *(sets if isinstance(sets, list) else [None]))):
-        raise Refused(400, "path, text and digest are texts, and set is a list of texts")
+        raise RefusedRequest(400, "path, text and digest are texts, and set is a list of texts")
     if len(sets) > MOST_VALUES:
-        raise Refused(400, f"at most {MOST_VALUES} values can be set at once")
+        raise RefusedRequest(400, f"at most {MOST_VALUES} values can be set at once")
     try:
         "".join([*texts.values(), *sets]).encode()
     except UnicodeEncodeError:
-        raise Refused(400, "what was sent is no UTF-8 text") from None
-    return Sent(texts["path"], texts["text"], sets, texts["digest"])
+        raise RefusedRequest(400, "what was sent is no UTF-8 text") from None
+    return SentScenario(texts["path"], texts["text"], sets, texts["digest"])
 
 
 async def json_body(request: Request) -> dict[str, Any]:
@@ -155,9 +157,9 @@ async def json_body(request: Request) -> dict[str, Any]:
     try:
         data = json.loads(await request.body())
     except (ValueError, RecursionError):
-        raise Refused(400, "what was sent is no JSON") from None
+        raise RefusedRequest(400, "what was sent is no JSON") from None
     if not isinstance(data, dict):
-        raise Refused(400, "a JSON object is needed")
+        raise RefusedRequest(400, "a JSON object is needed")
     return data
 
 
@@ -167,11 +169,11 @@ def text_of(path: Path) -> str:
         with opened(path) as file:
             held = file.read(MOST_BODY_BYTES + 1)
         if len(held) > MOST_BODY_BYTES:
-            raise Refused(413, f"{path.name}: is larger than {MOST_BODY_BYTES / 1e6:g} MB")
+            raise RefusedRequest(413, f"{path.name}: is larger than {MOST_BODY_BYTES / 1e6:g} MB")
         text: str = held.decode("utf-8-sig")
         return text
     except UnicodeDecodeError:
-        raise Refused(422, f"{path.name}: is no UTF-8 text") from None
+        raise RefusedRequest(422, f"{path.name}: is no UTF-8 text") from None
 
 
 def _digest(text: str) -> str:

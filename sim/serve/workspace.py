@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sim.answers.folder import is_finished, manifest_of
+from sim.answers.questions import QUESTIONS
 from sim.catalogue.data_folder import data_root
-from sim.deliver.folder import is_finished, manifest_of
-from sim.deliver.questions import QUESTIONS
 from sim.scenario.reading.shipped import shipped_folder
-from sim.serve.refusals import Refused
+from sim.serve.refusals import RefusedRequest
 from sim.study.execution.cases import MANIFEST
 
 DEEPEST = 4
@@ -29,7 +29,7 @@ def program_folders() -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class WorkspaceFiles:
     """Files of the workspace that can be opened."""
 
     scenarios: list[str]
@@ -51,7 +51,9 @@ class Workspace:
         """
         steps = name.split("/")
         if not name or len(name) > LONGEST_PATH or any(_is_odd(step) for step in steps):
-            raise Refused(400, f"{name[:60]!r} is no path inside the workspace: folders and names, separated by /")
+            raise RefusedRequest(
+                400, f"{name[:60]!r} is no path inside the workspace: folders and names, separated by /"
+            )
         found = self.root
         for step in steps:
             found /= step
@@ -60,25 +62,25 @@ class Workspace:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise Refused(400, f"{name[:60]}: {(error.strerror or str(error)).lower()}") from None
+                raise RefusedRequest(400, f"{name[:60]}: {(error.strerror or str(error)).lower()}") from None
             if stat.S_ISLNK(mode):
-                raise Refused(403, f"{name}: is a link, or lies behind one, and links are not followed")
+                raise RefusedRequest(403, f"{name}: is a link, or lies behind one, and links are not followed")
         return found
 
     def folder(self, name: str) -> Path:
         """The folder *name*, which has no links inside. Raises Refused where there is none."""
         found = self.path(name)
         if not found.is_dir():
-            raise Refused(404, f"{name}: there is no such folder any more; reload the page for what there is")
+            raise RefusedRequest(404, f"{name}: there is no such folder any more; reload the page for what there is")
         for link in _links(found):
-            raise Refused(403, f"{name}: holds a link ({link.name}), and links are not followed")
+            raise RefusedRequest(403, f"{name}: holds a link ({link.name}), and links are not followed")
         return found
 
     def file(self, name: str) -> Path:
         """The file *name*. Raises Refused where there is none."""
         found = self.path(name)
         if not found.is_file():
-            raise Refused(404, f"{name}: there is no such file any more; reload the page for what there is")
+            raise RefusedRequest(404, f"{name}: there is no such file any more; reload the page for what there is")
         return found
 
     def name_of(self, path: Path) -> str:
@@ -86,9 +88,9 @@ class Workspace:
         try:
             return path.absolute().relative_to(self.root).as_posix()
         except ValueError:
-            raise Refused(403, f"{path.name} lies outside the workspace {self.root}") from None
+            raise RefusedRequest(403, f"{path.name} lies outside the workspace {self.root}") from None
 
-    def listed(self) -> Listed:
+    def listed(self) -> WorkspaceFiles:
         """Scenario files and answers, by name; newest answers first."""
         scenarios: list[str] = []
         runs: list[dict[str, Any]] = []
@@ -105,7 +107,7 @@ class Workspace:
             if depth < DEEPEST:
                 waiting += [(Path(one), depth + 1) for one in entries if _is_searched(one)]
         runs.sort(key=lambda one: one["started_at"], reverse=True)
-        return Listed(sorted(scenarios), runs, left > 0)
+        return WorkspaceFiles(sorted(scenarios), runs, left > 0)
 
     def _answer(self, folder: Path) -> Iterator[dict[str, Any]]:
         told = manifest_of(folder)

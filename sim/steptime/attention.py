@@ -10,10 +10,11 @@ The cache of a rank holds its share of the KV heads, at least one; MLA's latent 
 arXiv 2405.04434: decoding absorbs the up-projections, so scores and values are taken in the latent space; prefill
 does not).
 
-Decoding sequences that share one FlashAttention-2 call with prompts (vLLM's V1 engine) take longer (`OneCall`).
-FlashAttention 2 packs the query heads of a KV head, and splits a long cache, only in a call in which every sequence
-has one new token (vLLM's pull request 58013). Where one has more, each query head of each sequence is a thread block
-of its own, which works through a tile of 64 rows for its single one and reads the cache of its KV head by itself:
+Decoding sequences that share one FlashAttention-2 call with prompts (vLLM's V1 engine) take longer
+(`FullAttentionCall`). FlashAttention 2 packs the query heads of a KV head, and splits a long cache, only in a call in
+which every sequence has one new token (vLLM's pull request 58013). Where one has more, each query head of each
+sequence is a thread block of its own, which works through a tile of 64 rows for its single one and reads the cache of
+its KV head by itself:
 
     t = max(arithmetic of the tiles, cache read * rereads, the packed call)
     rereads = 1 while a KV head's cache of all sequences fits into L2; beyond, query heads of a KV head over those of
@@ -67,7 +68,7 @@ from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime.coefficients import OneCallAttention
 from sim.steptime.gemm import together
-from sim.steptime.inputs import ACTIVATION_BYTES, FLOP_PER_WEIGHT, Rates, RooflineInputs, peak_flops
+from sim.steptime.inputs import ACTIVATION_BYTES, FLOP_PER_WEIGHT, GpuRates, RooflineInputs, peak_flops
 
 SMALL_HEAD = 64
 """Numbers of a small head."""
@@ -90,7 +91,7 @@ class LayerAttention:
     """Part of `read_s` in which the GPU reads its own memory."""
 
     @classmethod
-    def of(cls, rates: Rates, whole: bool = False) -> "LayerAttention":
+    def of(cls, rates: GpuRates, whole: bool = False) -> "LayerAttention":
         """From the model's heads and the GPU's rates; *whole*: of a layer that sees all tokens, where others do not."""
         inputs, coefficients = rates.inputs, rates.inputs.coefficients
         peak = peak_flops(inputs.gpu, "fp16")
@@ -155,7 +156,7 @@ def decodes_read(inputs: RooflineInputs) -> Value | None:
     return inputs.coefficients.attention.cache_reading_factor(inputs.engine.id, inputs.gpu)
 
 
-def _read_rate(rates: Rates, decodes: bool) -> float:
+def _read_rate(rates: GpuRates, decodes: bool) -> float:
     """Cache bytes per second: the weights' rate over the engine's factors, at most the memory's bandwidth."""
     overheads, bandwidth = rates.overheads, rates.inputs.gpu.memory_bytes_per_s.value
     of_card = decodes_read(rates.inputs) if decodes else None
@@ -171,7 +172,7 @@ MOST_HEAD_DIM = 256
 
 
 @dataclass(frozen=True, slots=True)
-class OneCall:
+class FullAttentionCall:
     """Costs of all layers of a stage that see the whole context, on one tensor-parallel rank."""
 
     packed_s: float
@@ -195,7 +196,7 @@ class OneCall:
     l2_bytes: float
 
     @classmethod
-    def of(cls, rates: Rates, whole: LayerAttention, layers: float) -> "OneCall | None":
+    def of(cls, rates: GpuRates, whole: LayerAttention, layers: float) -> "FullAttentionCall | None":
         """Where *whole* are the *layers* that see the whole context; None: decodes have a call of their own."""
         inputs, stated = rates.inputs, one_call(rates.inputs)
         if stated is None:
@@ -271,7 +272,7 @@ MAMBA_SCAN_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class StateAttention:
     """Costs of all such layers of a stage on one tensor-parallel rank [s]."""
 
     move_s: float
@@ -282,7 +283,7 @@ class States:
     """At the dense peak."""
 
     @classmethod
-    def of(cls, rates: Rates, linear: LinearAttention, layers: float) -> "States":
+    def of(cls, rates: GpuRates, linear: LinearAttention, layers: float) -> "StateAttention":
         """Of so many *layers*; heads are split over the ranks."""
         inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
         share = layers / inputs.tensor_parallel_size
@@ -316,7 +317,7 @@ SCORE_BYTES = 4
 """A score is a 32-bit number."""
 
 
-def indexing(rates: Rates, indexer: Indexer) -> LayerAttention:
+def indexing(rates: GpuRates, indexer: Indexer) -> LayerAttention:
     """What one indexer adds, per context token and per query-key pair."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     model = inputs.model
@@ -340,7 +341,7 @@ def indexing(rates: Rates, indexer: Indexer) -> LayerAttention:
     )
 
 
-def chosen(rates: Rates, layer: LayerAttention) -> LayerAttention:
+def chosen(rates: GpuRates, layer: LayerAttention) -> LayerAttention:
     """*layer* where each query of a prompt reads tokens of its own."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     if inputs.model.mla is None and inputs.model.compressed is None:
@@ -354,7 +355,7 @@ def chosen(rates: Rates, layer: LayerAttention) -> LayerAttention:
 
 
 @dataclass(frozen=True, slots=True)
-class NearTokens:
+class WindowAttention:
     """The window and the streams of all layers of a stage on one tensor-parallel rank [s]."""
 
     decode_s: float
@@ -369,7 +370,9 @@ class NearTokens:
     """Streams of a step, however many tokens it has."""
 
     @classmethod
-    def of(cls, rates: Rates, compressed: CompressedAttention, entry: LayerAttention, layers: float) -> "NearTokens":
+    def of(
+        cls, rates: GpuRates, compressed: CompressedAttention, entry: LayerAttention, layers: float
+    ) -> "WindowAttention":
         """Of so many *layers* whose window has entries like *entry*."""
         inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
         window, streams = compressed.window * layers, compressed.streams if compressed.streams > 1 else 0
@@ -398,14 +401,14 @@ class Attention:
     windowed: LayerAttention
     """Of what grows with the context up to `window`."""
     window: int | None
-    beside: States | NearTokens | None
+    beside: StateAttention | WindowAttention | None
     """Of what does not grow with the context."""
     peak_per_pair: float
     """Arithmetic at the dense peak over that which prompts take."""
     stream_per_read: float
 
     @classmethod
-    def of(cls, rates: Rates, layer: LayerAttention, seeing_all: LayerAttention, layers_share: float) -> "Attention":
+    def of(cls, rates: GpuRates, layer: LayerAttention, seeing_all: LayerAttention, layers_share: float) -> "Attention":
         """Where *layer* is the mean layer with heads, *seeing_all* that of layers without a window, and a stage has
         *layers_share* of all layers.
         """
@@ -419,7 +422,7 @@ class Attention:
             whole = whole.plus(indexing(rates, model.indexer).scaled(model.indexer.indexing_layers * layers_share))
         states = None
         if model.linear_attention is not None:
-            states = States.of(rates, model.linear_attention, model.linear_attention_layers * layers_share)
+            states = StateAttention.of(rates, model.linear_attention, model.linear_attention_layers * layers_share)
         return cls(
             whole=whole,
             windowed=inside.scaled(windowed_layers),
@@ -431,7 +434,7 @@ class Attention:
 
     @classmethod
     def _compressed(
-        cls, rates: Rates, compressed: CompressedAttention, indexer: Indexer, layer: LayerAttention, share: float
+        cls, rates: GpuRates, compressed: CompressedAttention, indexer: Indexer, layer: LayerAttention, share: float
     ) -> "Attention":
         entry = chosen(rates, layer)
         coarse = entry.scaled(compressed.coarse_layers / compressed.coarse_ratio * share)
@@ -439,7 +442,7 @@ class Attention:
             whole=coarse.plus(indexing(rates, indexer).scaled(indexer.indexing_layers * share)),
             windowed=entry.scaled(compressed.fine_layers / compressed.fine_ratio * share),
             window=indexer.best_tokens,
-            beside=NearTokens.of(rates, compressed, entry, rates.inputs.model.layers * share),
+            beside=WindowAttention.of(rates, compressed, entry, rates.inputs.model.layers * share),
             peak_per_pair=entry.pair_peak_s / entry.pair_s,
             stream_per_read=layer.stream_s / layer.read_s,
         )
@@ -462,19 +465,19 @@ def window_of(model: Model) -> int | None:
     return model.sliding_window if model.sliding_window_layers else None
 
 
-def seen_by_query(rates: Rates) -> float:
+def seen_by_query(rates: GpuRates) -> float:
     """Tokens that a query of a long prompt costs in a layer that sees a part of it: a window's tiles are larger."""
     margin = attention_values(rates).get("window_margin_tokens")
     return (window_of(rates.inputs.model) or 0) + (margin.value if margin is not None else 0.0)
 
 
-def least_pairs(rates: Rates) -> float:
+def least_pairs(rates: GpuRates) -> float:
     """Query-key pairs that each token of a prompt costs at least in layers that see the best tokens alone."""
     places = attention_values(rates).get("sparse_least_places")
     return places.value * (window_of(rates.inputs.model) or 0) if places is not None else 0.0
 
 
-def attention_values(rates: Rates) -> dict[str, Value]:
+def attention_values(rates: GpuRates) -> dict[str, Value]:
     """The coefficients that attention other than heads over a cache rests on, by their name in data/attention.yaml."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     values: dict[str, Value] = {}

@@ -10,7 +10,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.value import Value
 from sim.spec import Count, NonNegative, Positive, Spec
-from sim.steptime.coefficients import Coefficients, Efficiency
+from sim.steptime.coefficients import Efficiency, StepTimeCoefficients
 from sim.steptime.inputs import RooflineInputs
 
 STEP_OVERHEADS = ("per_layer_s", "per_step_s")
@@ -128,7 +128,7 @@ class Calibration(Spec):
             }
         )
 
-    def coefficients(self, coefficients: Coefficients, gpu: Gpu) -> Coefficients:
+    def coefficients(self, coefficients: StepTimeCoefficients, gpu: Gpu) -> StepTimeCoefficients:
         """*coefficients* with the card's own efficiencies, which stay at most 1."""
         usual = coefficients.efficiency(gpu)
         own = Efficiency(

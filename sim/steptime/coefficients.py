@@ -156,7 +156,7 @@ class AllReduceFactor(Spec):
         return (not self.links or link.id in self.links) and (not self.gpus or gpu.id in self.gpus)
 
 
-class Coefficients(Spec):
+class StepTimeCoefficients(Spec):
     """The constants of the roofline step time, all of them measured or fitted."""
 
     gpus: dict[str, Efficiency]
@@ -251,9 +251,11 @@ class Coefficients(Spec):
         return next(rule.factor for rule in self.allreduce_time_factors if rule.applies(gpu, link))
 
 
-def load_coefficients(path: Path) -> Coefficients:
+def load_coefficients(path: Path) -> StepTimeCoefficients:
     """Read data/steptime.yaml, at *path*, and data/attention.yaml beside it.
 
     Raises pydantic.ValidationError or sim.yamlio.YamlError if a file is not what it should be.
     """
-    return Coefficients.model_validate({**read(path).data, "attention": read(path.with_name("attention.yaml")).data})
+    return StepTimeCoefficients.model_validate(
+        {**read(path).data, "attention": read(path.with_name("attention.yaml")).data}
+    )

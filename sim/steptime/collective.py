@@ -43,14 +43,14 @@ def ring_traffic(ranks: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class CollectiveCurve:
     """A measured curve: log-log between its points, flat before the first, proportional to bytes after the last."""
 
     log_bytes: tuple[float, ...]
     log_s: tuple[float, ...]
 
     @classmethod
-    def of(cls, message_bytes: tuple[float, ...], time_s: tuple[float, ...]) -> "Curve":
+    def of(cls, message_bytes: tuple[float, ...], time_s: tuple[float, ...]) -> "CollectiveCurve":
         """From points in rising order of bytes. Noise in them never makes a larger message faster."""
         return cls(tuple(map(log, message_bytes)), tuple(map(log, accumulate(time_s, max))))
 
@@ -78,7 +78,7 @@ class AllReduce:
 
     ranks: int
     factor: float
-    curve: Curve | None
+    curve: CollectiveCurve | None
     latency_s: float
     seconds_per_byte: float
     stretch: float = 1.0
@@ -113,7 +113,7 @@ class AllReduce:
         return cls(
             ranks,
             factor,
-            Curve.of(table.bytes, table.time_s) if table else None,
+            CollectiveCurve.of(table.bytes, table.time_s) if table else None,
             latency_s,
             ring_traffic(ranks) / bus_bytes_per_s,
             stretch,
@@ -173,7 +173,7 @@ class NetworkSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ReplicaNetwork:
     """Adapters between servers that a replica fills."""
 
     link: Link

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sim.catalogue.value import Value
 from sim.records import Batch, Leap
-from sim.steptime.inputs import SIXTEEN_BIT_BYTES, Rates, peak_flops
+from sim.steptime.inputs import SIXTEEN_BIT_BYTES, GpuRates, peak_flops
 from sim.steptime.roofline import RooflineStepTime
 
 
@@ -110,7 +110,7 @@ class Adapted:
         self.inputs = target.inputs
         self.exchanges = target.exchanges
         self.values = target.values | {"adapter_projection_s": work.projection_s}
-        rates = Rates.of(target.inputs)
+        rates = GpuRates.of(target.inputs)
         self._fixed_s = work.projections * work.projection_s.value
         self._adapter_s = work.parameters * SIXTEEN_BIT_BYTES / rates.bytes_per_s
         self._token_s = work.activations * SIXTEEN_BIT_BYTES / rates.bytes_per_s

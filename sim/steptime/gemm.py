@@ -12,10 +12,10 @@ many and compute, one after the other: the sum misses 128 tables of measured ker
 10.8 % (benchmarks/fit/kernels.py).
 
 Tensor parallelism divides K or N; KV heads are replicated once there are more ranks than heads. Every expert of a
-mixture that is touched is read once: E(1 - (1 - k/E)^(1 + d(m - 1))) of E experts, k per token. d is 1 where tokens are
-routed at random and less where their choices are alike (`Coefficients.routing_diversity`). Where GPUs hold whole
-experts, all wait for the one that reads most: of R GPUs with n experts each, of which a share p is touched,
-p + z sqrt(p (1 - p) / n), z the expected largest of R normal numbers.
+mixture that is touched is read once: E(1 - (1 - k/E)^(1 + d(m - 1))) of E experts, k per token. d is 1 where tokens
+are routed at random and less where their choices are alike (`StepTimeCoefficients.routing_diversity`). Where GPUs hold
+whole experts, all wait for the one that reads most: of R GPUs with n experts each, of which a share p is touched, p +
+z sqrt(p (1 - p) / n), z the expected largest of R normal numbers.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ from statistics import NormalDist
 
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import covers
-from sim.steptime.inputs import ACTIVATION_BYTES, FLOP_PER_WEIGHT, Rates
+from sim.steptime.inputs import ACTIVATION_BYTES, FLOP_PER_WEIGHT, GpuRates
 
 ADDED = 1.0
 """Exponent of the p-norm that adds arithmetic and reading."""
 
 
 @dataclass(slots=True)
-class Times:
+class GemmTimes:
     """Seconds of matrix products: by cause, of the arithmetic alone at the dense peak, of the memory traffic alone.
 
     Nobody changes one; it is not frozen because so many are made, and freezing takes longer than the arithmetic.
@@ -43,17 +43,17 @@ class Times:
     peak_s: float = 0.0
     stream_s: float = 0.0
 
-    def __add__(self, other: "Times") -> "Times":
-        return Times(
+    def __add__(self, other: "GemmTimes") -> "GemmTimes":
+        return GemmTimes(
             self.compute_s + other.compute_s,
             self.memory_s + other.memory_s,
             self.peak_s + other.peak_s,
             self.stream_s + other.stream_s,
         )
 
-    def scaled(self, factor: float) -> "Times":
+    def scaled(self, factor: float) -> "GemmTimes":
         """All parts times *factor*."""
-        return Times(self.compute_s * factor, self.memory_s * factor, self.peak_s * factor, self.stream_s * factor)
+        return GemmTimes(self.compute_s * factor, self.memory_s * factor, self.peak_s * factor, self.stream_s * factor)
 
 
 def together(compute_s: float, memory_s: float, exponent: float) -> float:
@@ -62,7 +62,7 @@ def together(compute_s: float, memory_s: float, exponent: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TokenStepCost:
     """What a step costs for a number of tokens, whatever their contexts [s]."""
 
     total_s: float
@@ -77,7 +77,9 @@ class Step:
     """Part of it in which the GPU waits for the host."""
 
     @classmethod
-    def of(cls, products: Times, link_s: float, overhead_s: float, host_s: float = 0.0, still_s: float = 0.0) -> "Step":
+    def of(
+        cls, products: GemmTimes, link_s: float, overhead_s: float, host_s: float = 0.0, still_s: float = 0.0
+    ) -> "TokenStepCost":
         """All parts with their total; *still_s* is part of *overhead_s*, and the GPU waits for *host_s* too."""
         total_s = products.compute_s + products.memory_s + link_s + overhead_s + host_s
         computed = products.compute_s, products.memory_s
@@ -86,7 +88,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """`count` equal matrix products on one rank. The weight is read whole, or by experts touched."""
 
     count: float
@@ -120,14 +122,14 @@ class Product:
             return touched
         return min(1.0, touched + self.fullest_rank * sqrt(touched * (1.0 - touched)))
 
-    def times(self, tokens: int, replica_tokens: int = 0) -> Times:
+    def times(self, tokens: int, replica_tokens: int = 0) -> GemmTimes:
         """For a batch of *tokens* on this rank, *replica_tokens* on all ranks that share experts (0: equal batches)."""
         tokens_here = replica_tokens if self.expert and replica_tokens else tokens * self.tokens_factor
         compute_s = self.compute_s_per_token * (max(tokens_here, self.least_computed) if tokens_here else 0.0)
         memory_s = self.weight_s * self.touched(tokens_here) + self.activation_s_per_token * tokens_here
         total_s = together(compute_s, memory_s, self.exponent)
         compute_share = (compute_s / total_s) ** self.exponent if total_s else 0.0
-        return Times(
+        return GemmTimes(
             self.count * total_s * compute_share,
             self.count * total_s * (1 - compute_share),
             self.count * self.peak_s_per_token * tokens_here,
@@ -135,7 +137,7 @@ class Product:
         )
 
 
-def total(products: Iterable[Product], tokens: int, replica_tokens: int = 0) -> Times:
+def total(products: Iterable[MatrixProduct], tokens: int, replica_tokens: int = 0) -> GemmTimes:
     """All of *products* for such a batch; as numbers, for a search asks for many batches."""
     compute_s = memory_s = peak_s = stream_s = 0.0
     for product in products:
@@ -144,20 +146,20 @@ def total(products: Iterable[Product], tokens: int, replica_tokens: int = 0) -> 
         memory_s += one.memory_s
         peak_s += one.peak_s
         stream_s += one.stream_s
-    return Times(compute_s, memory_s, peak_s, stream_s)
+    return GemmTimes(compute_s, memory_s, peak_s, stream_s)
 
 
-def product_of(matrix: Matrix, rates: Rates) -> Product:
+def product_of(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
     """All copies of *matrix* in the layers, or the LM head, on one rank."""
     return _expert_product(matrix, rates) if matrix.role == "expert" else _dense_product(matrix, rates)
 
 
-def _dense_product(matrix: Matrix, rates: Rates) -> Product:
+def _dense_product(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
     """An ordinary matrix, split over the tensor-parallel ranks."""
     rows, columns = split_shape(matrix, rates.inputs.model, rates.inputs.tensor_parallel_size)
     share = rows * columns / (matrix.inputs * matrix.outputs)
     peak_s = FLOP_PER_WEIGHT * rows * columns / rates.peak_flops(matrix)
-    return Product(
+    return MatrixProduct(
         count=matrix.count,
         compute_s_per_token=peak_s / rates.compute_efficiency * rates.compute_time_factor(matrix),
         peak_s_per_token=peak_s,
@@ -169,7 +171,7 @@ def _dense_product(matrix: Matrix, rates: Rates) -> Product:
     )
 
 
-def _expert_product(matrix: Matrix, rates: Rates) -> Product:
+def _expert_product(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
     """The routed experts of every layer, one grouped product a layer, spread evenly over the ranks.
 
     With expert parallelism tokens come from all data-parallel ranks; where the batch does not say how many, the others
@@ -182,7 +184,7 @@ def _expert_product(matrix: Matrix, rates: Rates) -> Product:
     peak_s = moe.experts_per_token * FLOP_PER_WEIGHT * weights / rates.peak_flops(matrix) / ranks
     weight_s = moe.experts * rates.weight_bytes(matrix) / ranks / rates.bytes_per_s
     activations = moe.experts_per_token * (matrix.inputs + matrix.outputs) / ranks
-    return Product(
+    return MatrixProduct(
         count=matrix.count / moe.experts,
         compute_s_per_token=peak_s / rates.compute_efficiency * rates.compute_time_factor(matrix),
         peak_s_per_token=peak_s,

@@ -1,6 +1,7 @@
 """What the roofline is built from, and the rates that follow from it: those of the GPU, the links and the host.
 
-`Host` has the rates of the host's memory, of its processors and of its link to the GPU, for weights that lie there.
+`HostOffload` has the rates of the host's memory, of its processors and of its link to the GPU, for weights that lie
+there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +24,8 @@ from sim.catalogue.link import Link
 from sim.catalogue.model import Matrix, Model
 from sim.catalogue.quantization import ComputeType, Quantization, arithmetic, bits, covers
 from sim.catalogue.value import Value
-from sim.steptime.coefficients import Coefficients
-from sim.steptime.collective import Network
+from sim.steptime.coefficients import StepTimeCoefficients
+from sim.steptime.collective import ReplicaNetwork
 from sim.units import BITS_PER_BYTE
 
 FLOP_PER_WEIGHT = 2
@@ -36,7 +37,7 @@ ACTIVATION_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostOffload:
     """Which weights lie in host memory, how the engine works with them, and how fast the host is."""
 
     weights: HostWeights
@@ -110,7 +111,7 @@ class RooflineInputs:
     kernel: Kernel
     engine: Engine
     link: Link
-    coefficients: Coefficients
+    coefficients: StepTimeCoefficients
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
@@ -125,13 +126,13 @@ class RooflineInputs:
     of reading memory, its tokens a second, and the shares in which the GPU does not wait for the host, and in which it
     waits for other GPUs; None: busy GPUs draw their limit."""
 
-    host: Host | None = None
+    host: HostOffload | None = None
     """Where some weights lie in host memory."""
     forms_ahead: bool = False
     """The engine forms a step while one runs, so that the host works beside the GPU."""
     lanes_stretch: float = 1.0
     """Rate of the link over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
-    network: Network | None = None
+    network: ReplicaNetwork | None = None
     """Between the servers that a replica fills; None: `link` joins all of its GPUs."""
 
     @property
@@ -273,7 +274,7 @@ def _rate(gpu: Gpu, compute: ComputeType) -> Value | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class GpuRates:
     """What one GPU reaches, and what quantised kernels and grouped products do to it."""
 
     inputs: RooflineInputs
@@ -284,7 +285,7 @@ class Rates:
     """Rate at which weights are read."""
 
     @classmethod
-    def of(cls, inputs: RooflineInputs) -> "Rates":
+    def of(cls, inputs: RooflineInputs) -> "GpuRates":
         """Of the GPU, inside the engine. Raises ValueError if the engine's overheads are unknown."""
         efficiency = inputs.coefficients.efficiency(inputs.gpu)
         return cls(

@@ -7,7 +7,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.model import Model
 from sim.catalogue.value import Value
 from sim.spec import Count, Positive, Spec
-from sim.steptime.coefficients import Coefficients
+from sim.steptime.coefficients import StepTimeCoefficients
 from sim.steptime.inputs import known_overheads
 
 
@@ -32,7 +32,7 @@ class Roofline(Spec):
     """Tokens of a sequence that the engine hands to its API server at once, after the first: SGLang's and vLLM's
     --stream-interval, TensorRT-LLM's stream_interval."""
 
-    def values(self, coefficients: Coefficients) -> dict[str, Value]:
+    def values(self, coefficients: StepTimeCoefficients) -> dict[str, Value]:
         """What the options that are chosen rest on, by name in data/steptime.yaml."""
         chosen = {
             "one_process_host_time_factor": self.one_process and not self.in_process,

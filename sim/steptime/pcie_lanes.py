@@ -16,7 +16,7 @@ Ring = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class LaneGroup:
     """Lanes, or the link of a CPU to the others."""
 
     bytes_per_s: float
@@ -37,13 +37,13 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class PcieLanes:
     """The edges of a server whose slots are known."""
 
-    edges: tuple[Edge, ...]
+    edges: tuple[LaneGroup, ...]
 
     @classmethod
-    def of(cls, server: Server, x16_bytes_per_s: Callable[[int], float]) -> "Lanes":
+    def of(cls, server: Server, x16_bytes_per_s: Callable[[int], float]) -> "PcieLanes":
         """*x16_bytes_per_s* gives the rate of sixteen lanes of a generation, each way."""
         return cls(tuple(_edges(server, x16_bytes_per_s)))
 
@@ -62,7 +62,7 @@ class Lanes:
         return min((edge.bytes_per_s / here for edge, here in used if here), default=inf)
 
 
-def _edges(server: Server, x16_bytes_per_s: Callable[[int], float]) -> Iterator[Edge]:
+def _edges(server: Server, x16_bytes_per_s: Callable[[int], float]) -> Iterator[LaneGroup]:
     first, by_cpu = 0, dict[int, frozenset[int]]()
     for group in server.pcie:
         slots = frozenset(range(first, first + group.slots))
@@ -71,11 +71,11 @@ def _edges(server: Server, x16_bytes_per_s: Callable[[int], float]) -> Iterator[
         yield from _of_group(group, slots, x16_bytes_per_s(group.generation) / 16)
     if server.socket_bytes_per_s is not None and len(by_cpu) > 1:
         for slots in by_cpu.values():
-            yield Edge(server.socket_bytes_per_s.value, slots, to_host=False)
+            yield LaneGroup(server.socket_bytes_per_s.value, slots, to_host=False)
 
 
-def _of_group(group: PcieSlots, slots: frozenset[int], lane_bytes_per_s: float) -> Iterator[Edge]:
+def _of_group(group: PcieSlots, slots: frozenset[int], lane_bytes_per_s: float) -> Iterator[LaneGroup]:
     for slot in slots:
-        yield Edge(lane_bytes_per_s * group.lanes, frozenset([slot]))
+        yield LaneGroup(lane_bytes_per_s * group.lanes, frozenset([slot]))
     if group.uplink_lanes is not None:
-        yield Edge(lane_bytes_per_s * group.uplink_lanes, slots)
+        yield LaneGroup(lane_bytes_per_s * group.uplink_lanes, slots)

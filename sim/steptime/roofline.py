@@ -41,8 +41,8 @@ from sim.catalogue.value import Value
 from sim.records import Batch, Leap
 from sim.steptime.attention import (
     Attention,
+    FullAttentionCall,
     LayerAttention,
-    OneCall,
     attention_flop,
     attention_values,
     cache_bytes,
@@ -51,8 +51,8 @@ from sim.steptime.attention import (
     whole_layers,
     window_of,
 )
-from sim.steptime.gemm import Product, Step, Times, product_of, together, total
-from sim.steptime.inputs import Host, Rates, RooflineInputs, known_overheads
+from sim.steptime.gemm import GemmTimes, MatrixProduct, TokenStepCost, product_of, together, total
+from sim.steptime.inputs import GpuRates, HostOffload, RooflineInputs, known_overheads
 from sim.steptime.links import Exchange, exchanges_of, links_of, others_turns_load, stage_shares
 from sim.steptime.options import Roofline
 
@@ -146,32 +146,34 @@ def layer_overheads_s(inputs: RooflineInputs) -> float:
 class HostProduct:
     """The copies of one kind of matrix that lie in host memory."""
 
-    host: Host
-    on_gpu: Product
+    host: HostOffload
+    on_gpu: MatrixProduct
     """As the GPU multiplies them once it has them."""
-    on_cpu: Product
-    over_link: Product
+    on_cpu: MatrixProduct
+    over_link: MatrixProduct
     """With the link's time in place of the memory's; copied weights meet no arithmetic there."""
 
-    def times(self, tokens: int) -> tuple[Times, float]:
+    def times(self, tokens: int) -> tuple[GemmTimes, float]:
         """(what the GPU does, what it waits for host and link [s]) in a step of *tokens* new tokens."""
         if not self.host.streams(tokens):
             cpu = self.on_cpu.times(tokens)
-            return Times(), cpu.compute_s + cpu.memory_s
+            return GemmTimes(), cpu.compute_s + cpu.memory_s
         if self.host.use.streaming == "in_place":
             both = self.over_link.times(tokens)
-            return Times(compute_s=both.compute_s, peak_s=both.peak_s), both.memory_s
+            return GemmTimes(compute_s=both.compute_s, peak_s=both.peak_s), both.memory_s
         most = self.host.use.micro_batch_tokens
         at_once = tokens if most is None else min(tokens, int(most.value))
         return self.on_gpu.times(tokens), -(-tokens // at_once) * self.over_link.times(at_once).memory_s
 
 
-def products_of(inputs: RooflineInputs) -> tuple[list[Product], Product, list[HostProduct], list[HostProduct]]:
+def products_of(
+    inputs: RooflineInputs,
+) -> tuple[list[MatrixProduct], MatrixProduct, list[HostProduct], list[HostProduct]]:
     """(products of the layers, the LM head; of both, what lies in host memory).
 
     The embedding is looked up, not multiplied, unless it is also the head.
     """
-    rates = Rates.of(inputs)
+    rates = GpuRates.of(inputs)
     weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
     head_name = "embed_tokens" if inputs.model.tie_embeddings else "lm_head"
     head = next(matrix for matrix in weights if matrix.name == head_name)
@@ -182,7 +184,7 @@ def products_of(inputs: RooflineInputs) -> tuple[list[Product], Product, list[Ho
     return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []
 
 
-def placed(product: Product, matrix: Matrix, rates: Rates) -> tuple[Product, HostProduct | None]:
+def placed(product: MatrixProduct, matrix: Matrix, rates: GpuRates) -> tuple[MatrixProduct, HostProduct | None]:
     """The copies of *matrix* on the GPU, and those in host memory; *product* is the work of all on the GPU."""
     host = rates.inputs.host
     share = host.weights.share(matrix, rates.inputs.model) if host is not None else 0.0
@@ -202,13 +204,13 @@ def placed(product: Product, matrix: Matrix, rates: Rates) -> tuple[Product, Hos
     return replace(product, count=product.count * (1 - share)), HostProduct(host, there, cpu, link)
 
 
-def all_times(products: list[HostProduct], tokens: int) -> tuple[Times, float]:
+def all_times(products: list[HostProduct], tokens: int) -> tuple[GemmTimes, float]:
     """(what the GPU does, what it waits [s]) for all of *products*."""
     parts = [product.times(tokens) for product in products]
-    return sum((gpu for gpu, _ in parts), Times()), sum(waits_s for _, waits_s in parts)
+    return sum((gpu for gpu, _ in parts), GemmTimes()), sum(waits_s for _, waits_s in parts)
 
 
-def host_attention(host: Host, rates: Rates, whole: bool = False) -> LayerAttention:
+def host_attention(host: HostOffload, rates: GpuRates, whole: bool = False) -> LayerAttention:
     """Attention of one layer that the CPU computes, its KV cache in the host's memory.
 
     The CPU works on all query-key pairs, also on those that a causal mask drops: twice the arithmetic.
@@ -227,7 +229,7 @@ def host_attention(host: Host, rates: Rates, whole: bool = False) -> LayerAttent
     )
 
 
-def mean_layer(rates: Rates, whole: bool = False) -> LayerAttention:
+def mean_layer(rates: GpuRates, whole: bool = False) -> LayerAttention:
     """Attention of a layer, averaged over those of the GPU and those of the CPU."""
     layer, host = LayerAttention.of(rates, whole), rates.inputs.host
     if host is None or host.weights.layers == 0:
@@ -255,7 +257,7 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
     values |= inputs.kernel_values
     if inputs.pipeline_parallel_size > 1:
         values["pipeline_time_factor_per_doubling"] = coefficients.pipeline_time_factor_per_doubling
-    values |= attention_values(Rates.of(inputs))
+    values |= attention_values(GpuRates.of(inputs))
     return values | (dict(inputs.host.values()) if inputs.host else {})
 
 
@@ -271,20 +273,20 @@ class RooflineStepTime:
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = products_of(inputs)
         self._allreduce, self._exchange, self._send = links_of(inputs)
-        self._by_tokens: dict[tuple[int, int], Step] = {}
-        self._by_samples: dict[tuple[int, int], Step] = {}
+        self._by_tokens: dict[tuple[int, int], TokenStepCost] = {}
+        self._by_samples: dict[tuple[int, int], TokenStepCost] = {}
         self._layers_share, self._even_share, self._alone_stages = stage_shares(inputs)
         self._launches = Launches.of(inputs, spec.host_factor, self._layers_share, spec.cuda_graphs)
         reading = None if spec.in_process else self._overheads.per_prompt_token_s
         self._prompt_token_s = reading.value * spec.host_factor * self._even_share if reading else 0.0
-        rates = Rates.of(inputs)
+        rates = GpuRates.of(inputs)
         sorting = inputs.coefficients.sorting_bytes_per_logit if spec.sorts_logits else None
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
         self._least_pairs, self._seen_tokens = least_pairs(rates), seen_by_query(rates)
         attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
-        self._one_call = OneCall.of(rates, attention.whole, whole_layers(inputs.model) * self._layers_share)
+        self._one_call = FullAttentionCall.of(rates, attention.whole, whole_layers(inputs.model) * self._layers_share)
         self._set_attention(attention)
 
     def _set_attention(self, attention: Attention) -> None:
@@ -438,7 +440,7 @@ class RooflineStepTime:
             return 0.0
         return sum(self._one_call.parts(batch, prompts_s)) - self._decode_s * batch.kv_tokens
 
-    def _layers(self, tokens: int, replica_tokens: int) -> Step:
+    def _layers(self, tokens: int, replica_tokens: int) -> TokenStepCost:
         """What follows from the tokens in the step: layers, all-reduces, the send, the host's time per step."""
         known = self._by_tokens.get((tokens, replica_tokens))
         if known is not None:
@@ -451,21 +453,21 @@ class RooflineStepTime:
         if self.inputs.host is not None:
             there, host_s = all_times(self._in_host, tokens)
             products += there
-        step = self._by_tokens[tokens, replica_tokens] = Step.of(products, link_s, overhead_s, host_s, still_s)
+        step = self._by_tokens[tokens, replica_tokens] = TokenStepCost.of(products, link_s, overhead_s, host_s, still_s)
         return step
 
-    def _sampling(self, batch: Batch) -> Step:
+    def _sampling(self, batch: Batch) -> TokenStepCost:
         """The LM head for all tokens that may be kept, and the host's work for the sequences that yield one."""
         sequences, rows = batch.sampled_seqs, batch.sampled_seqs + batch.draft_tokens
         known = self._by_samples.get((sequences, batch.draft_tokens))
         if known is not None:
             return known
-        head = self._head.times(rows).scaled(self._even_share) if rows else Times()
-        there, waits_s = all_times(self._head_in_host, rows) if rows else (Times(), 0.0)
+        head = self._head.times(rows).scaled(self._even_share) if rows else GemmTimes()
+        there, waits_s = all_times(self._head_in_host, rows) if rows else (GemmTimes(), 0.0)
         host_s = sum(self.sequence_parts_s)
-        head += Times(memory_s=sequences * self._sort_s * self._even_share)
+        head += GemmTimes(memory_s=sequences * self._sort_s * self._even_share)
         still_s = sequences * host_s * self._even_share
-        step = Step.of(head + there, 0.0, still_s, waits_s, still_s)
+        step = TokenStepCost.of(head + there, 0.0, still_s, waits_s, still_s)
         self._by_samples[sequences, batch.draft_tokens] = step
         return step
 

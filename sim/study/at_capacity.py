@@ -8,9 +8,9 @@ from typing import Any
 
 from sim.scenario.slo import Slo
 from sim.study.availability import OverFailures
-from sim.study.capacity import Capacity
+from sim.study.capacity import FleetCapacity
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.averages import Usual, numbers
+from sim.study.metrics.averages import Mode, numbers
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import mean, paired_difference, ratio
 
@@ -22,7 +22,7 @@ LATENCIES = ("ttft_s_p95", "tpot_s_p95", "e2e_s_p95")
 class AtCapacity:
     """One fleet at its capacity; the columns of capacity.csv."""
 
-    capacity: Capacity
+    capacity: FleetCapacity
     limited_by: str
     """What limits most of the replications."""
     latencies_s: Mapping[str, float | None]
@@ -57,13 +57,13 @@ class AtCapacity:
         }
 
 
-def at_capacity(one: Capacity, slo: Slo) -> AtCapacity:
+def at_capacity(one: FleetCapacity, slo: Slo) -> AtCapacity:
     """Means over the replications that found a load, and cost per token as a ratio of sums."""
     cases = [found.at.metrics for found in one.found if found.at is not None and found.at.status == "ok"]
     columns = dict.fromkeys([*LATENCIES, *(limit.column for limit in slo.percentiles)])
     return AtCapacity(
         one,
-        Usual().of("limited_by", cases).value if cases else "",
+        Mode().of("limited_by", cases).value if cases else "",
         {name: _mean(cases, name) for name in columns},
         _mean(cases, "output_tokens_per_s"),
         _mean(cases, "gpu_busy_fraction"),
@@ -71,7 +71,7 @@ def at_capacity(one: Capacity, slo: Slo) -> AtCapacity:
     )
 
 
-def _why_none(one: Capacity, axis: LoadAxis) -> str:
+def _why_none(one: FleetCapacity, axis: LoadAxis) -> str:
     """Why a fleet that can run meets the service level at no load; empty if it does at some."""
     tried = [load for found in one.found for load in found.tried]
     if one.mean or one.reason or not tried:
@@ -137,7 +137,7 @@ class CapacityDifference:
         return abs(self.load) > self.half_width
 
 
-def capacity_differences(found: Sequence[Capacity]) -> Iterator[CapacityDifference]:
+def capacity_differences(found: Sequence[FleetCapacity]) -> Iterator[CapacityDifference]:
     """Of every two fleets whose capacities were all found, where there are two replications or more."""
     usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
     for first, second in combinations(usable, 2):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sim.cost.operations import Operations
-from sim.failures import Failures
+from sim.failures import FailureSpec
 from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.experiment import Fleet, Pool
@@ -220,7 +220,7 @@ def _serving(pool: Pool, count: int) -> Pool:
     spares = pool.failures.spares if pool.failures is not None else None
     changed: dict[str, Any] = {"failures": None, "spot": None, "cold_start": None, "replicas": count}
     if spares is not None and spares.kind != "hot" and count == pool.replicas - spares.count:
-        changed |= {"failures": Failures(spares=spares), "replicas": pool.replicas}
+        changed |= {"failures": FailureSpec(spares=spares), "replicas": pool.replicas}
     return pool.model_copy(update=changed)
 
 

@@ -17,8 +17,8 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sections.comparison import Breakeven, models_of
 from sim.scenario.sweep import as_data
 from sim.study.booked_inputs import INPUTS, in_stated_currency, number_of
-from sim.study.breakeven_costs import Candidate, Cost, Ledgers, Month, months
-from sim.study.capacity import Capacity
+from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, CumulativeCost, months
+from sim.study.capacity import FleetCapacity
 
 API = token_api.NAME
 SPAN = 20.0
@@ -33,7 +33,7 @@ REFINEMENTS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Tipping:
+class TippingPoints:
     """Tipping points of one input."""
 
     name: str
@@ -66,7 +66,7 @@ class TippingInput:
     costs: Costs
 
 
-def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
+def costs_at(ledgers: CandidateLedgers, load: float, overrides: dict[str, Any] | None = None) -> dict[str, float]:
     """Return the cost of *load* with every candidate that serves it, and with the API where there is one [USD/h]."""
     able = [one for one in ledgers.candidates if ledgers.carries(one, load)]
     found = {one.name: ledgers.cost(one, load, overrides) for one in able}
@@ -74,7 +74,7 @@ def costs_at(ledgers: Ledgers, load: float, overrides: dict[str, Any] | None = N
     return {name: cost.usd_per_h for name, cost in found.items()} | ({API: api.usd_per_h} if api is not None else {})
 
 
-def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]:
+def tipping_points(ledgers: CandidateLedgers, with_api: bool = True) -> Iterator[TippingPoints]:
     """Yield the tipping points of one input after the other, at the scenario's load, the other inputs unchanged.
 
     Without the API the machines are compared among themselves.
@@ -85,7 +85,7 @@ def tipping_points(ledgers: Ledgers, with_api: bool = True) -> Iterator[Tipping]
             yield _simulated(ledgers, one, found, with_api) if one.name == LOAD else found
 
 
-def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
+def _inputs(ledgers: CandidateLedgers) -> Iterator[TippingInput]:
     data = as_data(ledgers.scenario)
     for usual, (name, unit, low, high) in INPUTS.items():
         found = number_of(data, usual)
@@ -107,7 +107,7 @@ def _inputs(ledgers: Ledgers) -> Iterator[TippingInput]:
     yield TippingInput(LOAD, ledgers.axis.label, ledgers.load, (0.0, most), lambda load: costs_at(ledgers, load))
 
 
-def _by_override(ledgers: Ledgers, path: str) -> Costs:
+def _by_override(ledgers: CandidateLedgers, path: str) -> Costs:
     def costs(value: float) -> dict[str, float]:
         try:
             return costs_at(ledgers, ledgers.load, {path: value})
@@ -125,7 +125,7 @@ def _scaled(now: dict[str, float], one: Candidate, paid: float, part_usd_per_h: 
     return lambda price: now | {one.name: now[one.name] + part_usd_per_h * (price / paid - 1)}
 
 
-def _tipping(one: TippingInput, with_api: bool) -> Tipping:
+def _tipping(one: TippingInput, with_api: bool) -> TippingPoints:
     def costs(value: float) -> dict[str, float]:
         return {name: usd for name, usd in one.costs(value).items() if with_api or name != API}
 
@@ -135,10 +135,10 @@ def _tipping(one: TippingInput, with_api: bool) -> Tipping:
     high = max(one.now, min(one.allowed[1], one.now * SPAN))
     below, then_below = _tips(one.now, low, winner, costs)
     above, then_above = _tips(one.now, high, winner, costs)
-    return Tipping(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
+    return TippingPoints(one.name, one.unit, one.now, below, above, (low, high), then_below, then_above)
 
 
-def _simulated(ledgers: Ledgers, one: TippingInput, found: Tipping, with_api: bool) -> Tipping:
+def _simulated(ledgers: CandidateLedgers, one: TippingInput, found: TippingPoints, with_api: bool) -> TippingPoints:
     """Return *found*, the tipping of the load *one*, where all fleets are simulated at the loads that tip."""
     for _ in range(REFINEMENTS):
         new = [ledgers.simulate_at(load) for load in (found.below, found.above) if load is not None]
@@ -184,7 +184,7 @@ class BreakevenAnswer:
 
     axis: str
     load: float
-    capacities: Sequence[Capacity]
+    capacities: Sequence[FleetCapacity]
     candidates: Sequence[Candidate]
     curves: Mapping[str, Sequence[tuple[float, Cost]]]
     """Candidate -> (utilisation, cost of one unit)."""
@@ -195,7 +195,7 @@ class BreakevenAnswer:
     at_load: Mapping[str, Cost]
     usd_per_h: Mapping[str, float]
     """Candidate, or API -> cost of the load."""
-    cash: Mapping[str, Sequence[Month]]
+    cash: Mapping[str, Sequence[CumulativeCost]]
     """Candidate, or API -> months from delivery on, to the end of the horizon and of `breakeven.months`."""
     shown_months: int
     """`breakeven.months`."""
@@ -203,9 +203,9 @@ class BreakevenAnswer:
     """Horizon over which net present costs are compared: the life of the hardware."""
     api: Cost | None
     """The API at the load; None without one."""
-    tipping: Sequence[Tipping]
+    tipping: Sequence[TippingPoints]
     """Input values at which another candidate, or the API, becomes the cheapest."""
-    tipping_of_machines: Sequence[Tipping]
+    tipping_of_machines: Sequence[TippingPoints]
     """Input values at which another machine becomes the cheapest machine, where the API is cheaper than all."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
@@ -219,7 +219,7 @@ class BreakevenAnswer:
         return self.api.usd_per_million_output_tokens if self.api is not None else None
 
     @property
-    def months(self) -> Mapping[str, Sequence[Month]]:
+    def months(self) -> Mapping[str, Sequence[CumulativeCost]]:
         """The months that are shown."""
         return {name: path[: self.shown_months + 1] for name, path in self.cash.items()}
 
@@ -241,7 +241,7 @@ class BreakevenAnswer:
         return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
 
 
-def decide(scenario: Scenario, ledgers: Ledgers, found: Sequence[Capacity]) -> BreakevenAnswer:
+def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetCapacity]) -> BreakevenAnswer:
     """Costs, months and tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
     rate, span = ledgers.horizon.discount_rate, max(terms.months, ceil(ledgers.horizon.months))
@@ -288,7 +288,7 @@ def _models(scenario: Scenario, candidates: Sequence[Candidate], api: bool) -> d
     return found | ({API: of_fleet[candidates[0].fleet]} if api else {})
 
 
-def _by_load(ledgers: Ledgers) -> dict[str, list[tuple[float, float]]]:
+def _by_load(ledgers: CandidateLedgers) -> dict[str, list[tuple[float, float]]]:
     """Costs from a thirtieth of the verdict's load, or of the least capacity, to twice the greater of them."""
     if not ledgers.candidates:
         return {}

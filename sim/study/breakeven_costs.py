@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from sim.catalogue.catalog import Catalog
 from sim.cost import token_api
-from sim.cost.cash_flow import Flows
+from sim.cost.cash_flow import CashFlows
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
 from sim.cost.time_value import Horizon, discount_factor, price_in
@@ -39,9 +39,9 @@ from sim.scenario.year import (
     peak_to_mean,
     usual_load,
 )
-from sim.study.capacity import Capacity
+from sim.study.capacity import FleetCapacity
 from sim.study.discounting import horizon_of, levelised
-from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
+from sim.study.execution.cases import CaseJob, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import held_tokens_per_s, mean_tokens, rate_per_load
@@ -75,7 +75,7 @@ class Cost:
 
     load: float
     units: int
-    flows: Flows
+    flows: CashFlows
     """Flows of all units."""
     finance: Annuity | StraightLine | None
     horizon: Horizon
@@ -125,7 +125,7 @@ class Tokens(NamedTuple):
 Overrides = Mapping[str, Any]
 
 
-class Ledgers:
+class CandidateLedgers:
     """Costs of all candidates at any load, under any prices, from one set of simulations."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Ledgers:
         catalog: Catalog,
         out: Path,
         workplace: Workplace,
-        found: Sequence[Capacity],
+        found: Sequence[FleetCapacity],
         progress: Progress = lambda *_: None,
     ) -> None:
         """Simulate the points that are not yet in *out*/points."""
@@ -279,7 +279,7 @@ class Ledgers:
             if cost.api_usd_per_h is not None and cost.output_tokens_per_h:
                 of_first = cost.api_usd_per_h / cost.output_tokens_per_h * costs[0].output_tokens_per_h
                 line = {API: of_first}
-                flows = Flows(booked_usd_per_h=line, monthly_usd_per_h=line)
+                flows = CashFlows(booked_usd_per_h=line, monthly_usd_per_h=line)
                 return Cost(cost.load, 1, flows, cost.finance, cost.horizon, costs[0].output_tokens_per_h, None)
         return None
 
@@ -299,7 +299,7 @@ def _held_per_h(scenario: Scenario) -> tuple[float, float] | None:
     return None if held is None else (SECONDS_PER_HOUR * held[0], SECONDS_PER_HOUR * held[1])
 
 
-def _candidates(scenario: Scenario, found: Sequence[Capacity]) -> Iterator[Candidate]:
+def _candidates(scenario: Scenario, found: Sequence[FleetCapacity]) -> Iterator[Candidate]:
     also = (scenario.breakeven or Breakeven()).also
     for position, fleet in enumerate(scenario.fleets):
         capacity = next(one.at_least for one in found if one.fleet == fleet.name)
@@ -325,7 +325,7 @@ def _simulated(
 ) -> dict[tuple[str, float], list[tuple[Case, StoredCase]]]:
     """Return the cases of every fleet at its loads, taken from *out* where they are finished."""
     plain = scenario.model_copy(update={"sweep": None})
-    found: dict[tuple[str, float], list[Job]] = {}
+    found: dict[tuple[str, float], list[CaseJob]] = {}
     for fleet, values in loads.items():
         for load in values:
             value = axis.value(load)
@@ -370,7 +370,7 @@ LONGEST_MONTHS = 1200
 
 
 @dataclass(frozen=True, slots=True)
-class Month:
+class CumulativeCost:
     """Cash and net present cost of a candidate after a number of months."""
 
     months: int
@@ -389,7 +389,7 @@ class Month:
     """Paid after it where the candidate goes on: new hardware less what the old one brings."""
 
 
-def opex_usd(flows: Flows, finance: Finance, month: int) -> float:
+def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
     """Operating cost of *month*, counted from 1."""
     total = 0.0
     for name, usd_per_h in flows.monthly_usd_per_h.items():
@@ -398,12 +398,12 @@ def opex_usd(flows: Flows, finance: Finance, month: int) -> float:
     return total
 
 
-def months(flows: Flows, finance: Finance, discount_rate: float, count: int) -> list[Month]:
+def months(flows: CashFlows, finance: Finance, discount_rate: float, count: int) -> list[CumulativeCost]:
     """Cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life."""
     life = max(1, round(finance.life_months)) if finance is not None else count
     cash, present = flows.capex_usd, flows.capex_usd
     brings = _brings(flows, finance, 0)
-    found = [Month(0, cash, present - brings, purchase_usd=flows.capex_usd, brings_usd=brings)]
+    found = [CumulativeCost(0, cash, present - brings, purchase_usd=flows.capex_usd, brings_usd=brings)]
     for month in range(1, count + 1):
         discount = discount_factor(discount_rate, month)
         age = (month - 1) % life + 1
@@ -412,13 +412,15 @@ def months(flows: Flows, finance: Finance, discount_rate: float, count: int) -> 
         brings = _brings(flows, finance, age)
         renewed = flows.capex_usd - brings if age == life else 0.0
         found.append(
-            Month(month, cash, present - brings * discount, 0.0, paid, brings, renewed if month < count else 0.0)
+            CumulativeCost(
+                month, cash, present - brings * discount, 0.0, paid, brings, renewed if month < count else 0.0
+            )
         )
         cash, present = cash + renewed, present + renewed * discount
     return found
 
 
-def _brings(flows: Flows, finance: Finance, age_months: int) -> float:
+def _brings(flows: CashFlows, finance: Finance, age_months: int) -> float:
     """What the machines bring when they go at that age."""
     value = finance.value_fraction(age_months / 12) if finance is not None else 0.0
     return flows.resold_usd * value - flows.removal_usd

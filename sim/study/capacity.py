@@ -36,7 +36,7 @@ from sim.study.availability import (
     serving_states,
     why_no_availability,
 )
-from sim.study.execution.cases import POINTS, Job, Progress, Workplace, jobs_of, together
+from sim.study.execution.cases import POINTS, CaseJob, Progress, Workplace, jobs_of, together
 from sim.study.execution.precision import replications_next
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
@@ -62,7 +62,7 @@ def precision_of(scenario: Scenario, relative: float) -> Precision:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class CapacityGoal:
     """Service level, and the fleet that has to meet it."""
 
     slo: Slo
@@ -71,7 +71,7 @@ class Goal:
     """States of the fleet under failures; None where failures are not part of the service level."""
 
     @classmethod
-    def of(cls, scenario: Scenario, fleet: Fleet, catalog: Catalog) -> "Goal":
+    def of(cls, scenario: Scenario, fleet: Fleet, catalog: Catalog) -> "CapacityGoal":
         """Return the goal of *fleet*. With `slo.availability`, its states under failures are found from its plan."""
         if scenario.slo.availability is None:
             return cls(scenario.slo, fleet)
@@ -246,7 +246,7 @@ NEAR_STEP = 1.15
 
 
 @dataclass(frozen=True, slots=True)
-class TriedLoad:
+class SimulatedLoad:
     """Simulated load of a search."""
 
     load: float
@@ -260,7 +260,7 @@ class TriedLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReplicationCapacity:
     """Capacity of one fleet in one replication."""
 
     fleet: str
@@ -273,7 +273,7 @@ class Found:
     """Simulated case at the load `met`, or a case that cannot run; None if no load met the service level."""
     simulated: int
     """Number of loads tried."""
-    tried: tuple[TriedLoad, ...] = ()
+    tried: tuple[SimulatedLoad, ...] = ()
     """Loads simulated during the search, in ascending order."""
     met: float = 0.0
     """Highest load tried that met the service level."""
@@ -282,14 +282,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class FleetCapacity:
     """Capacity of one fleet over replications."""
 
     fleet: str
     mean: float
     half_width: float | None
     """Half of the 95 % interval, plus the bias left by the finite horizon; None below three replications."""
-    found: tuple[Found, ...]
+    found: tuple[ReplicationCapacity, ...]
     reason: str = ""
     """Reason why the fleet cannot run; empty if it can."""
     random: bool = True
@@ -368,9 +368,9 @@ def _sees_whole_days(scenario: Scenario) -> bool:
     return measured_s > 0 and measured_s % SECONDS_PER_DAY == 0
 
 
-FoundByFleet = dict[str, list[Found]]
+FoundByFleet = dict[str, list[ReplicationCapacity]]
 """Fleet -> capacity in every replication, in order."""
-Steps = Generator[Case, StoredCase, Found]
+Steps = Generator[Case, StoredCase, ReplicationCapacity]
 """Search that yields a case to simulate and is sent the finished case."""
 
 
@@ -382,7 +382,7 @@ def capacities(
     relative: float,
     progress: Progress = lambda *_: None,
     precision: Precision | None = None,
-) -> list[Capacity]:
+) -> list[FleetCapacity]:
     """Return the capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
 
     The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
@@ -404,7 +404,7 @@ def capacities(
         discard_unfinished(out / POINTS)
 
 
-def _next_target(precision: Precision | None, known: Sequence[Capacity], have: int) -> int:
+def _next_target(precision: Precision | None, known: Sequence[FleetCapacity], have: int) -> int:
     # further replications do not improve a capacity whose horizon is too short
     relatives = [one.relative if one.stands else None for one in known]
     if precision is None or all(one is None for one in relatives):
@@ -432,11 +432,13 @@ class _Search:
         # a bracket wider than the change with the horizon would hide that change, or look like one
         self._bracket = min(relative, FINEST) if can_be_lengthened(scenario) else relative
         self._axis = LoadAxis.of(scenario)
-        self._goals = {fleet.name: Goal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
+        self._goals = {fleet.name: CapacityGoal.of(scenario, fleet, catalog) for fleet in scenario.fleets}
         self._random = {fleet.name: not is_deterministic(scenario, fleet) for fleet in scenario.fleets}
         self._done = self._total = 0
 
-    def run(self, at: Scenario, replications: Iterable[int], near: Mapping[str, Sequence[Found]]) -> FoundByFleet:
+    def run(
+        self, at: Scenario, replications: Iterable[int], near: Mapping[str, Sequence[ReplicationCapacity]]
+    ) -> FoundByFleet:
         """Search in *replications* of *at*; the search of a fleet begins at the capacities found before, *near*."""
         self.at = at
         members = [(name, one) for one in replications for name in self._random if one == 0 or self._random[name]]
@@ -476,7 +478,7 @@ class _Search:
                 return found, checks
             at = at_horizon(scenario, longer_s)
 
-    def _check(self, fleet: str, runs: Sequence[HorizonRuns], found: Sequence[Found]) -> HorizonCheck:
+    def _check(self, fleet: str, runs: Sequence[HorizonRuns], found: Sequence[ReplicationCapacity]) -> HorizonCheck:
         precision = self._precision
         tolerance = precision.relative if precision else max(Precision().relative, self._relative)
         requests = [one.at.metrics["requests"] for one in found if one.at is not None and one.at.status == "ok"]
@@ -494,17 +496,17 @@ class _Search:
         factor = longest_s(self._scenario, self._precision, horizon_s, most) / horizon_s
         return horizon_s * min(max(one.stride for one in short), 2 ** int(log2(factor))) if factor >= 2 else None
 
-    def capacity(self, fleet: str, found: Sequence[Found], check: HorizonCheck | None) -> Capacity:
+    def capacity(self, fleet: str, found: Sequence[ReplicationCapacity], check: HorizonCheck | None) -> FleetCapacity:
         """Return mean and interval of the capacity over the replications *found*."""
         reasons = [one.at.reason for one in found if one.at is not None and one.at.status != "ok"]
         random, horizon_s = self._random[fleet], self.at.horizon_s
         if reasons:
-            return Capacity(fleet, 0.0, None, tuple(found), reasons[0], random, None, horizon_s)
+            return FleetCapacity(fleet, 0.0, None, tuple(found), reasons[0], random, None, horizon_s)
         values = [one.capacity for one in found]
         half = half_width(values)
         if half is not None and check is not None and isfinite(check.bias):
             half += check.bias * mean(values)
-        return Capacity(fleet, mean(values), half, tuple(found), "", random, check, horizon_s)
+        return FleetCapacity(fleet, mean(values), half, tuple(found), "", random, check, horizon_s)
 
 
 def _middle(capacities: Sequence[float]) -> float | None:
@@ -515,12 +517,12 @@ def _middle(capacities: Sequence[float]) -> float | None:
 
 def _side_by_side(
     searches: Iterable[Steps], scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace
-) -> Iterator[Found]:
+) -> Iterator[ReplicationCapacity]:
     """Yield the results of the *searches*, in any order. Each search continues as soon as its case is simulated."""
     waiting: dict[Path, Steps] = {}
-    found: list[Found] = []
+    found: list[ReplicationCapacity] = []
 
-    def go_on(search: Steps, stored: StoredCase | None) -> Iterator[Job]:
+    def go_on(search: Steps, stored: StoredCase | None) -> Iterator[CaseJob]:
         """Yield the next job that *search* waits for, if any."""
         while True:
             try:
@@ -548,13 +550,13 @@ def _side_by_side(
 
 
 def _search(
-    axis: LoadAxis, goal: Goal, fleet: str, replication: int, relative: float, near: float | None = None
+    axis: LoadAxis, goal: CapacityGoal, fleet: str, replication: int, relative: float, near: float | None = None
 ) -> Steps:
     """Double or halve the load until the capacity is bracketed, then bisect on the logarithm of the load.
 
     The first steps are small where the capacity is expected *near* a load.
     """
-    tried: dict[float, TriedLoad] = {}
+    tried: dict[float, SimulatedLoad] = {}
     over: dict[float, OverFailures] = {}
     slo = goal.slo
 
@@ -573,7 +575,7 @@ def _search(
             met = stored.metrics
             named = {one.column: met[one.column] for one in slo.percentiles}
             attained, overloaded = met["slo_attainment"] or 0.0, met["overloaded"]
-            tried[value] = TriedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
+            tried[value] = SimulatedLoad(value, attained, overloaded, meets(stored), named, _idle(stored))
         return stored
 
     # the grid of loads does not depend on the scenario's own load, so neither does the capacity
@@ -581,7 +583,7 @@ def _search(
     start = (near or STEP ** round(log2(axis.start))) * step ** _offset(replication)
     best = yield from attempt(start)
     if best.status != "ok":
-        return Found(fleet, replication, 0.0, best, 1)
+        return ReplicationCapacity(fleet, replication, 0.0, best, 1)
     low, high, kept = yield from _bracket(axis, start, step, attempt, meets, best)
     while low and high < inf and _apart(axis, low, high, relative):
         middle = sqrt(low * high)
@@ -594,7 +596,7 @@ def _search(
         low, kept = 0.0, None
     ordered = tuple(sorted(tried.values(), key=lambda one: one.load))
     found = over.get(kept.axes[axis.label] if kept is not None else min(over, default=0.0))
-    return Found(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low, found)
+    return ReplicationCapacity(fleet, replication, _between(axis, low, high), kept, len(tried), ordered, low, found)
 
 
 def _offset(replication: int) -> float:

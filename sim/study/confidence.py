@@ -56,7 +56,7 @@ TEXTS = ("gpu", "architecture", "family", "kind", "kernel", "engine", "link")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MeasuredSetup:
     """Measured rows that differ in their load only."""
 
     gpu: str
@@ -96,14 +96,14 @@ COLUMNS: tuple[str, ...] = (*TEXTS, "params_billion", *LAYOUT, *RANGES, "rows", 
 
 
 @cache
-def read_index(path: Path) -> tuple[Entry, ...]:
+def read_index(path: Path) -> tuple[MeasuredSetup, ...]:
     """All entries of the index in the file *path*."""
     with path.open(newline="", encoding="utf-8") as file:
         return tuple(_entry(line) for line in csv.DictReader(file))
 
 
-def _entry(line: dict[str, str]) -> Entry:
-    return Entry(
+def _entry(line: dict[str, str]) -> MeasuredSetup:
+    return MeasuredSetup(
         **{name: line[name] for name in TEXTS},  # type: ignore[arg-type]
         **{name: int(line[name]) for name in (*LAYOUT, "rows", "campaigns")},  # type: ignore[arg-type]
         **{name: float(line[name]) for name in (*RANGES, "params_billion")},  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ Finding = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PredictedSetting:
     """What is predicted, in the terms of the index."""
 
     gpu: str
@@ -224,7 +224,7 @@ def link_class(link: Link | None, gpus: int) -> str:
     return "PCIe" if link.peer_to_peer else "PCIe without peer-to-peer"
 
 
-def mark_of(setting: Setting, index: Sequence[Entry]) -> tuple[Mark, tuple[str, ...]]:
+def mark_of(setting: PredictedSetting, index: Sequence[MeasuredSetup]) -> tuple[Mark, tuple[str, ...]]:
     """(the mark of *setting*, why: a phrase for each direction in which nothing near was measured, or own runs)."""
     if setting.measured_by_its_owner:
         return MARKS[0], ("it is calibrated on your own runs of this server",)
@@ -239,7 +239,7 @@ def mark_of(setting: Setting, index: Sequence[Entry]) -> tuple[Mark, tuple[str, 
     return MARKS[worst], tuple(why for place, why in findings if place == worst)
 
 
-def _gpu(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:
+def _gpu(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
     if here or setting.calibrated:
         return 0, ""
     if any(entry.architecture == setting.architecture for entry in index):
@@ -247,7 +247,7 @@ def _gpu(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Fin
     return 2, "no GPU of its architecture was measured"
 
 
-def _model(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:
+def _model(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
     if any(_same_model(setting, entry) for entry in here):
         return 0, ""
     sizes = [entry.params_billion for entry in index if entry.kind == setting.kind]
@@ -266,7 +266,7 @@ def _billions(count: float) -> str:
     return f"{count:,.0f}e9" if count >= 100 else f"{count:.3g}e9"
 
 
-def _format(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:
+def _format(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
     if any(entry.kernel == setting.kernel for entry in here):
         return 0, ""
     if any(entry.kernel == setting.kernel for entry in index):
@@ -274,7 +274,7 @@ def _format(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> 
     return 2, f"weights in this format ({setting.kernel}) were not measured"
 
 
-def _layout(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:
+def _layout(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
     if any(_same_layout(setting, entry) for entry in here):
         return 0, ""
     most = max((entry.gpus for entry in index if entry.link == setting.link), default=0)
@@ -283,7 +283,7 @@ def _layout(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> 
     return 1, "this parallel layout was not measured on this GPU"
 
 
-def _engine(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:
+def _engine(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
     if any(entry.engine == setting.engine for entry in here):
         return 0, ""
     if any(entry.engine == setting.engine for entry in index):
@@ -291,7 +291,7 @@ def _engine(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> 
     return 2, f"the engine {setting.engine} was not measured"
 
 
-def _load(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Finding:
+def _load(setting: PredictedSetting, here: Sequence[MeasuredSetup], index: Sequence[MeasuredSetup]) -> Finding:
     wanted = tuple(_loads(setting))
     if all(any(_near_range(value, *span(entry)) for entry in here) for _, value, span in wanted):
         return 0, ""
@@ -299,7 +299,7 @@ def _load(setting: Setting, here: Sequence[Entry], index: Sequence[Entry]) -> Fi
     return (2, f"{far[0]} outside of all that was measured") if far else (1, "this load was not measured on this GPU")
 
 
-DIRECTIONS: tuple[Callable[[Setting, Sequence[Entry], Sequence[Entry]], Finding], ...] = (
+DIRECTIONS: tuple[Callable[[PredictedSetting, Sequence[MeasuredSetup], Sequence[MeasuredSetup]], Finding], ...] = (
     _model,
     _format,
     _layout,
@@ -308,7 +308,7 @@ DIRECTIONS: tuple[Callable[[Setting, Sequence[Entry], Sequence[Entry]], Finding]
 )
 
 
-def _loads(setting: Setting) -> Iterator[tuple[str, float, Callable[[Entry], tuple[float, float]]]]:
+def _loads(setting: PredictedSetting) -> Iterator[tuple[str, float, Callable[[MeasuredSetup], tuple[float, float]]]]:
     """(what it is, how much, range in an entry) of what is known of the load."""
     if setting.sequences is not None:
         yield "sequences in flight", setting.sequences, lambda entry: (entry.sequences_low, entry.sequences_high)
@@ -320,17 +320,17 @@ def _near_range(value: float, low: float, high: float) -> bool:
     return low / NEAR_LOAD <= value <= high * NEAR_LOAD
 
 
-def _same_model(setting: Setting, entry: Entry) -> bool:
+def _same_model(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
     sizes = sorted((setting.params_billion, entry.params_billion))
     same = (entry.family, entry.kind) == (setting.family, setting.kind)
     return same and sizes[1] <= SAME_SIZE * sizes[0]
 
 
-def _same_layout(setting: Setting, entry: Entry) -> bool:
+def _same_layout(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
     return (entry.tp, entry.pp, entry.dp, entry.link) == (setting.tp, setting.pp, setting.dp, setting.link)
 
 
-def _together(setting: Setting, entry: Entry) -> bool:
+def _together(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
     """Whether *entry* is near in every direction at once, the engine's apart."""
     near_load = all(_near_range(value, *span(entry)) for _, value, span in _loads(setting))
     same = entry.kernel == setting.kernel and _same_model(setting, entry) and _same_layout(setting, entry)
@@ -343,7 +343,7 @@ COVERED = 0.8
 Factors = tuple[float, float]
 
 
-class Interval(Spec):
+class PredictionInterval(Spec):
     """Measured over predicted: 10th and 90th percentile, pairs of GPU and model family weighing the same."""
 
     low: Positive
@@ -354,27 +354,27 @@ class Interval(Spec):
     pairs: Count
 
 
-class Intervals(Sourced):
+class PredictionIntervals(Sourced):
     """All intervals of data/fidelity/intervals.yaml."""
 
-    metrics: dict[str, dict[Mark, Interval]]
+    metrics: dict[str, dict[Mark, PredictionInterval]]
     """By metric of METRICS; a mark is left out where too little was measured."""
-    calibrated: dict[str, Interval]
+    calibrated: dict[str, PredictionInterval]
     """By metric: other loads of servers that were calibrated on two."""
 
-    def of(self, metric: str, mark: Mark) -> Interval | None:
+    def of(self, metric: str, mark: Mark) -> PredictionInterval | None:
         """None where too little was measured."""
         return self.metrics.get(metric, {}).get(mark)
 
 
 @cache
-def read_intervals(path: Path) -> Intervals:
+def read_intervals(path: Path) -> PredictionIntervals:
     """Read data/fidelity/intervals.yaml. Raises pydantic.ValidationError or sim.yamlio.YamlError."""
-    return Intervals.model_validate(read(path).data)
+    return PredictionIntervals.model_validate(read(path).data)
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class PredictionConfidence:
     """What the predictions of one setting are worth."""
 
     mark: Mark
@@ -402,16 +402,16 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Bid:
+class MeetingFleet:
     """A fleet that meets the service level, or is taken to."""
 
     usd_per_h: float
     replicas: int
-    worth: Worth
+    worth: PredictionConfidence
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class WinProbability:
     """How often the winner stays cheaper than its rival."""
 
     rival: str
@@ -421,7 +421,7 @@ class Chance:
     """The rival was not simulated: it is taken to cost what it costs at the least."""
 
 
-def chance_cheaper(one: Bid, other: Bid, seed: int) -> float | None:
+def chance_cheaper(one: MeetingFleet, other: MeetingFleet, seed: int) -> float | None:
     """Share of draws in which *one* is cheaper than *other*, of those in which they cost the same half; None where no
     interval of throughput is known.
     """
@@ -433,7 +433,7 @@ def chance_cheaper(one: Bid, other: Bid, seed: int) -> float | None:
     return float(np.mean(first < second) + np.mean(first == second) / 2)
 
 
-def _usd_per_h(bid: Bid, common: Floats, draws: np.random.Generator) -> Floats:
+def _usd_per_h(bid: MeetingFleet, common: Floats, draws: np.random.Generator) -> Floats:
     low, high = (np.log(end) / TENTH_PERCENTILE for end in bid.worth.factors["throughput"])
     spread = (high - low) / 2
     shared = min(1.0, bid.worth.common_sd / spread) if spread > 0 else 0.0
@@ -450,7 +450,9 @@ Load = tuple[float | None, float | None]
 UNKNOWN: Load = (None, None)
 
 
-def fleet_worth(scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load = UNKNOWN) -> Worth | None:
+def fleet_worth(
+    scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load = UNKNOWN
+) -> PredictionConfidence | None:
     """What predictions for *fleet* are worth: those of the pool that is farthest from what was measured.
 
     None where no pool's step time is computed: it is given, or the pools serve networks that answer in one pass.
@@ -468,7 +470,7 @@ def _usual_prompt(scenario: Experiment) -> float | None:
         return None
 
 
-def worth_of(setting: Setting, catalog: Catalog) -> Worth:
+def worth_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConfidence:
     """Mark, reasons and factors of one setting."""
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
@@ -476,31 +478,33 @@ def worth_of(setting: Setting, catalog: Catalog) -> Worth:
     found = {metric: own.get(metric) or intervals.of(metric, mark) for metric in METRICS}
     speed = found["throughput"]
     factors = {metric: (one.low, one.high) for metric, one in found.items() if one is not None}
-    return Worth(mark, why, factors, speed.common_sd if speed is not None else 0.0)
+    return PredictionConfidence(mark, why, factors, speed.common_sd if speed is not None else 0.0)
 
 
-def worst(worths: Iterable[Worth | None]) -> Worth | None:
+def worst(worths: Iterable[PredictionConfidence | None]) -> PredictionConfidence | None:
     """The one that is farthest from what was measured; the first of several. None where there is none."""
     return max((one for one in worths if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
 
 
-def point_worths(scenario: Scenario, points: Sequence[Point], catalog: Catalog) -> list[Worth | None]:
+def point_worths(scenario: Scenario, points: Sequence[Point], catalog: Catalog) -> list[PredictionConfidence | None]:
     """What the predictions at each of *points* of the scenario's sweep are worth, under the load that it had there.
 
     Fleets are looked up as the scenario has them at the point, so that a sweep of GPUs or layouts is marked rightly.
     None where a point is not of the scenario's sweep, did not run, or has a step time that is not computed.
     """
     asked = _askable(scenario, catalog)
-    found: list[Worth | None] = []
+    found: list[PredictionConfidence | None] = []
     for point in points:
         ask = asked.get((point.fleet, _axes_key(point.axes)))
         found.append(ask(_load_of(point.row)) if ask is not None and point.ok else None)
     return found
 
 
-def _askable(scenario: Scenario, catalog: Catalog) -> dict[tuple[str, str], Callable[[Load], Worth | None]]:
+def _askable(
+    scenario: Scenario, catalog: Catalog
+) -> dict[tuple[str, str], Callable[[Load], PredictionConfidence | None]]:
     """(fleet, its axes) -> what answers for the fleet there under a load."""
-    found: dict[tuple[str, str], Callable[[Load], Worth | None]] = {}
+    found: dict[tuple[str, str], Callable[[Load], PredictionConfidence | None]] = {}
     scenarios: dict[str, Scenario] = {}
     places = {fleet.name: place for place, fleet in enumerate(scenario.fleets)}
     for case in cases(scenario):
@@ -527,13 +531,13 @@ def _load_of(row: Mapping[str, Any]) -> Load:
     return sequences or None, prompt or None
 
 
-def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> Setting | None:
+def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> PredictedSetting | None:
     """*pool* in the terms of the index; None where its step time is not computed from GPU and model."""
     bound = bind(scenario, fleet, pool, catalog)
     gpu, model, layout = bound.gpu, bound.model, bound.layout
     if gpu is None or model is None or bound.kernel is None or not isinstance(bound.steptime, Roofline):
         return None
-    return Setting(
+    return PredictedSetting(
         gpu=gpu.id,
         architecture=gpu.architecture,
         family=model.family or model.id,
@@ -568,6 +572,16 @@ def _beyond(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
 
 
 __all__ = [
-    "MARKS", "METRICS", "Bid", "Chance", "Mark", "Setting", "Worth", "chance_cheaper", "fleet_worth", "point_worths",
-    "setting_of", "worst",
+    "MARKS",
+    "METRICS",
+    "Mark",
+    "MeetingFleet",
+    "PredictedSetting",
+    "PredictionConfidence",
+    "WinProbability",
+    "chance_cheaper",
+    "fleet_worth",
+    "point_worths",
+    "setting_of",
+    "worst",
 ]  # fmt: skip

@@ -32,7 +32,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.warmup import with_warmup
 from sim.power import LoadLaw, PoolPower
@@ -40,12 +40,12 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, is_deterministic
-from sim.steptime.coefficients import AllReduceFactor, CacheReading, Coefficients, Efficiency
+from sim.steptime.coefficients import AllReduceFactor, CacheReading, Efficiency, StepTimeCoefficients
 from sim.steptime.inputs import RooflineInputs
 from sim.steptime.roofline import RooflineStepTime
 from sim.study.execution.cases import Call, Progress, Workplace
 from sim.study.execution.digest import digest
-from sim.study.execution.durable import Damaged, read_sealed, warn_of, write_sealed
+from sim.study.execution.durable import DamagedFile, read_sealed, warn_of, write_sealed
 from sim.study.metrics.statistics import half_width
 from sim.workload import ClosedLoop
 
@@ -169,7 +169,7 @@ def _inputs(pools: dict[str, PoolPlan]) -> RooflineInputs:
     )
 
 
-def _coefficients(of: dict[str, RooflineInputs]) -> Coefficients:
+def _coefficients(of: dict[str, RooflineInputs]) -> StepTimeCoefficients:
     """What kernels and all-reduces reach goes with the hardware that they were measured on."""
     compute = of[COMPUTE].coefficients.efficiency(of[COMPUTE].gpu).compute
     memory = of[BANDWIDTH].coefficients.efficiency(of[BANDWIDTH].gpu).memory
@@ -212,7 +212,7 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
 def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
     """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
     log = RunningFleet(plan).run()
-    window = Window.of(log.intervals, *plan.window_s(log.end_s))
+    window = MeteredWindow.of(log.intervals, *plan.window_s(log.end_s))
     tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
     prices = (_prices(payer, plan.pools[0]) for payer in payers)
     first_usd, second_usd = (fsum(amount_usd(charge, window) for charge in costs.charges) for costs in prices)
@@ -239,7 +239,7 @@ Costs = dict[Chosen, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class CostGap:
     """The difference between two fleets at one load."""
 
     load: str
@@ -265,16 +265,16 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedGaps:
     """The gaps of two fleets."""
 
-    gaps: tuple[Gap, ...]
+    gaps: tuple[CostGap, ...]
     reason: str = ""
     """Why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Game:
+class AttributionGame:
     """Two fleets at one load in one replication, and where the costs of their hybrids are kept."""
 
     key: str
@@ -296,14 +296,14 @@ def explain(
     first: str,
     second: str,
     progress: Progress = lambda *_: None,
-) -> Explained:
+) -> ExplainedGaps:
     """The gap at the scenario's own load and, where requests are drawn, at full load.
 
     Hybrids are kept under `out/hybrids`, so that a second call simulates nothing; *progress* counts them.
     """
     for name in (first, second):
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
-            return Explained(
+            return ExplainedGaps(
                 (), f"The gap between {first} and {second} is not divided among causes, because of {name}: {reason}."
             )
     loads = [OWN] if scenario.workload.lengths is None else [OWN, FULL]
@@ -316,10 +316,12 @@ def explain(
         if all(found)
         else "At some load a hybrid fleet answers no request, so the gap cannot be divided among causes."
     )
-    return Explained(tuple(gap for gap in found if gap is not None), missing)
+    return ExplainedGaps(tuple(gap for gap in found if gap is not None), missing)
 
 
-def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str, str], load: str) -> Iterator[Game]:
+def _games(
+    scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str, str], load: str
+) -> Iterator[AttributionGame]:
     """One for each replication."""
     fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
     for replication in range(1 if fixed else scenario.replications):
@@ -328,7 +330,7 @@ def _games(scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str,
         same = alike(*(_at_load(one, clients) for one in plans))
         key = "".join(digest(scenario, case, catalog) for case in _cases(names, replication)) + load + "usd, tokens"
         paths = {one: folder / f"{_name(key, one)}.json" for one in coalitions(PHYSICAL) if not one & same}
-        yield Game(key, names, replication, clients, same, paths)
+        yield AttributionGame(key, names, replication, clients, same, paths)
 
 
 def _cases(names: tuple[str, str], replication: int) -> list[Case]:
@@ -343,7 +345,7 @@ def _plans(
     return _at_load(first, clients), _at_load(second, clients)
 
 
-def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress: Progress) -> None:
+def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace, progress: Progress) -> None:
     """The hybrids whose costs are not on disk yet."""
     known = {
         path: (game.key, game.names, game.replication, game.clients, chosen)
@@ -358,7 +360,7 @@ def _simulate(games: Sequence[Game], call: Call, workplace: Workplace, progress:
         progress(done, len(known), found)
 
 
-def _gap(load: str, games: Sequence[Game]) -> Gap | None:
+def _gap(load: str, games: Sequence[AttributionGame]) -> CostGap | None:
     """Shared among the groups; None where a hybrid answers nothing."""
     costs = [_worth(game) for game in games]
     tokens = {chosen: sum(one[chosen][1] for one in costs) for chosen in costs[0]}
@@ -374,7 +376,7 @@ def _gap(load: str, games: Sequence[Game]) -> Gap | None:
     halves = {group: half_width([one[group] for one in astray]) for group in GROUPS}
     half = half_width([one[everything] - one[nothing] for one in residuals])
     usd_of = (value[everything], value[nothing])
-    return Gap(load, games[-1].clients, *games[-1].names, *usd_of, _shares(value), halves, half)
+    return CostGap(load, games[-1].clients, *games[-1].names, *usd_of, _shares(value), halves, half)
 
 
 def _shares(value: Mapping[Chosen, float]) -> dict[str, float]:
@@ -402,7 +404,7 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
     )
 
 
-def _worth(game: Game) -> Costs:
+def _worth(game: AttributionGame) -> Costs:
     """v(S) for every S."""
     costs = {one: read_sealed(path) for one, path in game.paths.items()}
     found: Costs = {}
@@ -444,7 +446,7 @@ def _kept(path: Path) -> bool:
         return False
     try:
         read_sealed(path)
-    except Damaged as error:
+    except DamagedFile as error:
         warn_of(path, error)
         return False
     return True

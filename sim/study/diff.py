@@ -52,7 +52,7 @@ class StoredRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InputChange:
     """One input that differs."""
 
     path: str
@@ -62,17 +62,17 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RunDifferences:
     """What differs from the first run to the second."""
 
-    changes: list[Change]
+    changes: list[InputChange]
     differences: list[Difference]
     """First less second, replications paired; where both have the fleet and the point."""
     alone: tuple[list[Point], list[Point]]
     """Points that only one of them has."""
 
 
-def compare(first: StoredRun, second: StoredRun) -> Compared:
+def compare(first: StoredRun, second: StoredRun) -> RunDifferences:
     """All differences, fleets matched by name and points by their place in the sweep."""
     places = [{_place(point): point for point in run.points} for run in (first, second)]
     both = [place for place in places[0] if place in places[1]]
@@ -83,15 +83,15 @@ def compare(first: StoredRun, second: StoredRun) -> Compared:
         for one in between(places[0][place], places[1][place], COMPARED)
     ]
     alone = [[point for place, point in mine.items() if place not in both] for mine in places]
-    return Compared(list(changes(first.scenario, second.scenario)), found, (alone[0], alone[1]))
+    return RunDifferences(list(changes(first.scenario, second.scenario)), found, (alone[0], alone[1]))
 
 
-def changes(first: Scenario, second: Scenario) -> Iterator[Change]:
+def changes(first: Scenario, second: Scenario) -> Iterator[InputChange]:
     """Inputs that differ, fleets and pools by their names."""
     before, after = (dict(_leaves(_by_name(as_data(one)))) for one in (first, second))
     for path in dict.fromkeys((*before, *after)):
         if before.get(path) != after.get(path) and path not in NAMES:
-            yield Change(path, before.get(path), after.get(path))
+            yield InputChange(path, before.get(path), after.get(path))
 
 
 def _by_name(data: dict[str, Any]) -> dict[str, Any]:

@@ -14,19 +14,19 @@ from sim.engine.lora import AdapterSlots
 from sim.engine.protocol import KvTransit, ReplicaEngine
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.pool import IntakeEngine, rank_limits
-from sim.records import Hop, Meters, Progress, Request, Span
+from sim.records import Meters, ReplicaProgress, ReplicaVisit, Request, StepSpan
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.drafting import ComputedStepTime
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class RequestJournal:
     """A request and what its replicas did meanwhile."""
 
     plan: CasePlan
     request: Request
     """Its timestamps are as a client sees them."""
-    spans: list[tuple[int, Span]]
+    spans: list[tuple[int, StepSpan]]
     """(replica, steps), in order of their ends."""
     reached: list[tuple[int, float]]
     """(replica, when its engine got the request), behind the API server."""
@@ -42,24 +42,24 @@ class Journal:
     """Position of each replica's pool in the plan."""
 
     @property
-    def own(self) -> list[Span]:
+    def own(self) -> list[StepSpan]:
         """The steps that the request took part in."""
         return [span for _, span in self.spans if takes_part(span, self.request.index)]
 
 
-def takes_part(span: Span, index: int) -> bool:
+def takes_part(span: StepSpan, index: int) -> bool:
     """Whether request number *index* is in the batch of *span*."""
     return index in span.prompts or index in span.decoding
 
 
-class Watched:
+class RecordingEngine:
     """An engine whose steps are written down as they end."""
 
     def __init__(
         self,
         engine: ReplicaEngine,
         replica: int,
-        spans: list[tuple[int, Span]],
+        spans: list[tuple[int, StepSpan]],
         reached: list[tuple[int, float]],
         asked: int,
     ) -> None:
@@ -81,7 +81,7 @@ class Watched:
         """See `ReplicaEngine.kv_transit`."""
         return self._engine.kv_transit()
 
-    def evict(self, request: Request, now: float) -> Progress:
+    def evict(self, request: Request, now: float) -> ReplicaProgress:
         """See `ReplicaEngine.evict`."""
         self._note(request)
         return self._engine.evict(request, now)
@@ -108,7 +108,7 @@ class Watched:
         if request.index == self._asked:
             self._places = {span.start_s: span.place for span in self._engine.under_way(self._asked) if span.place}
 
-    def _under_way(self) -> list[Span]:
+    def _under_way(self) -> list[StepSpan]:
         spans, places = self._engine.under_way(self._asked), self._places
         return [replace(span, place=places.get(span.start_s, span.place)) for span in spans]
 
@@ -120,7 +120,7 @@ class Watched:
         """See `ReplicaEngine.share_time`."""
         self._engine.share_time(on, now)
 
-    def under_way(self, asked: int = -1) -> list[Span]:
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
         """See `ReplicaEngine.under_way`."""
         return self._engine.under_way(asked)
 
@@ -149,7 +149,7 @@ class NoSuchRequest(LookupError):
     """The run has fewer requests."""
 
 
-def journal_of(plan: CasePlan, index: int) -> Journal:
+def journal_of(plan: CasePlan, index: int) -> RequestJournal:
     """Request number *index* of *plan*. Raises NoSuchRequest.
 
     The run is simulated twice, which gives the same both times: first to see where the request goes.
@@ -159,16 +159,16 @@ def journal_of(plan: CasePlan, index: int) -> Journal:
         raise NoSuchRequest(f"the run has {len(log.requests)} requests, from 0 on")
     request = log.requests[index]
     replicas = {hop.replica for hop in request.hops}
-    spans: list[tuple[int, Span]] = []
+    spans: list[tuple[int, StepSpan]] = []
     reached: list[tuple[int, float]] = []
 
     def watch(engine: ReplicaEngine, replica: int) -> ReplicaEngine:
         if replica not in replicas:
             return engine
         if isinstance(engine, IntakeEngine):  # what the engine does is told from when it has a request
-            engine.engine = Watched(engine.engine, replica, spans, reached, index)
+            engine.engine = RecordingEngine(engine.engine, replica, spans, reached, index)
             return engine
-        return Watched(engine, replica, spans, reached, index)
+        return RecordingEngine(engine, replica, spans, reached, index)
 
     RunningFleet(plan, watch).run()
     own_s = [span.end_s for _, span in spans if takes_part(span, index)]
@@ -180,10 +180,12 @@ def journal_of(plan: CasePlan, index: int) -> Journal:
     spaced = any(one.options.prefill_schedule_interval > 1 for one in limits)
     held = any(one.options.batch_wait_timeout_iters > 0 for one in limits)
     in_batches = all(pool.batching.policy == "static" for pool in plan.pools)
-    return Journal(plan, request, seen, reached, len(log.requests), spaced, held, in_batches, log.pool_of_replica)
+    return RequestJournal(
+        plan, request, seen, reached, len(log.requests), spaced, held, in_batches, log.pool_of_replica
+    )
 
 
-def _there(request: Request, replica: int, span: Span) -> bool:
+def _there(request: Request, replica: int, span: StepSpan) -> bool:
     """Whether *request* was at *replica* during *span*: it may have come back after a failure."""
     visits = [hop for hop in request.hops if hop.replica == replica]
     return any(hop.came_s < span.end_s and not span.start_s >= hop.left_s for hop in visits)
@@ -193,7 +195,7 @@ TINY_S = 1e-9
 
 
 @dataclass(slots=True)
-class Stretch:
+class RequestPhase:
     """A time in which a request did one thing."""
 
     what: str
@@ -212,13 +214,13 @@ class Stretch:
     done: int = 0
     """Prompt tokens that are computed, these included."""
     steps: int = 0
-    spans: list[Span] = field(default_factory=list)
+    spans: list[StepSpan] = field(default_factory=list)
     """Of its replica meanwhile; none where it is at no replica."""
 
 
-def stretches(journal: Journal) -> Iterator[Stretch]:
+def stretches(journal: RequestJournal) -> Iterator[RequestPhase]:
     """The life of the request; what is alike and follows each other is one stretch, but each prompt chunk is."""
-    last: Stretch | None = None
+    last: RequestPhase | None = None
     for one in _single(journal):
         if last is not None and one.what not in ("prompt", "again") and _kind(one) == _kind(last):
             last.end_s, last.steps = one.end_s, last.steps + one.steps
@@ -231,17 +233,17 @@ def stretches(journal: Journal) -> Iterator[Stretch]:
         yield last
 
 
-def _kind(one: Stretch) -> tuple[str, str, bool]:
+def _kind(one: RequestPhase) -> tuple[str, str, bool]:
     return one.what, one.why, one.preempted
 
 
-def _single(journal: Journal) -> Iterator[Stretch]:
+def _single(journal: RequestJournal) -> Iterator[RequestPhase]:
     """One for each span."""
     request = journal.request
     since_s, seen, before = request.arrived_s, False, "unsent"
     for hop in request.hops:
         if hop.came_s > since_s + TINY_S:
-            yield Stretch(before, since_s, hop.came_s)
+            yield RequestPhase(before, since_s, hop.came_s)
         visit = _Visit(journal, hop, seen)
         yield from visit.stretches()
         seen = visit.seen
@@ -252,7 +254,7 @@ def _single(journal: Journal) -> Iterator[Stretch]:
 class _Visit:
     """A request at one replica."""
 
-    def __init__(self, journal: Journal, hop: Hop, seen: bool) -> None:
+    def __init__(self, journal: RequestJournal, hop: ReplicaVisit, seen: bool) -> None:
         """*seen*: another replica has computed something of it."""
         request = journal.request
         self._journal, self._index = journal, request.index
@@ -269,13 +271,13 @@ class _Visit:
         self._runs = self._preempted = False
         self._done = request.cached_tokens if self._came_s <= request.started_s < self._left_s else 0
 
-    def stretches(self) -> Iterator[Stretch]:
+    def stretches(self) -> Iterator[RequestPhase]:
         """One for each span that concerns it."""
         told_s, last = self._came_s, None
         if self._came_s > self._sent_s + TINY_S:
-            yield Stretch("waits", self._sent_s, self._came_s, "intake")
+            yield RequestPhase("waits", self._sent_s, self._came_s, "intake")
         for span in self._spans:
-            one: Stretch | None = None
+            one: RequestPhase | None = None
             idle = told_s == self._came_s  # its rank, while others step
             if self._takes_part(span):
                 one = self._took_part(span)
@@ -286,35 +288,35 @@ class _Visit:
             if one is not None:
                 late = one.start_s > told_s + TINY_S
                 if late and idle:
-                    yield Stretch("waits", told_s, one.start_s)
+                    yield RequestPhase("waits", told_s, one.start_s)
                 elif late and last is not None and last.what == "waits":  # batches that were formed before go first
-                    yield Stretch("waits", told_s, one.start_s, last.why, last.preempted)
+                    yield RequestPhase("waits", told_s, one.start_s, last.why, last.preempted)
                 told_s, last = max(told_s, one.end_s), one
                 yield one
 
-    def _joined_by(self, span: Span) -> bool:
+    def _joined_by(self, span: StepSpan) -> bool:
         """False where *span* began before: if the request is in it, then by an earlier visit that was broken off."""
         return span.start_s > self._came_s - TINY_S
 
-    def _takes_part(self, span: Span) -> bool:
+    def _takes_part(self, span: StepSpan) -> bool:
         return takes_part(span, self._index) and self._joined_by(span)
 
-    def _took_part(self, span: Span) -> Stretch:
+    def _took_part(self, span: StepSpan) -> RequestPhase:
         end_s = min(span.end_s, self._left_s)
         self._runs, self._preempted, self.seen = True, False, True
         tokens = span.prompts.get(self._index)
         if tokens is None:
-            return Stretch("decodes", span.start_s, end_s, steps=span.steps, spans=[span])
+            return RequestPhase("decodes", span.start_s, end_s, steps=span.steps, spans=[span])
         self._done += tokens
         done = min(self._done, self._journal.request.prompt_tokens)
         what = "again" if self._again else "prompt"
-        return Stretch(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
+        return RequestPhase(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
 
-    def _elsewhere(self, span: Span) -> bool:
+    def _elsewhere(self, span: StepSpan) -> bool:
         """Whether it was in another batch in flight."""
         return any(own.start_s < span.end_s and span.start_s < own.end_s for own in self._own)
 
-    def _stood(self, span: Span) -> Stretch:
+    def _stood(self, span: StepSpan) -> RequestPhase:
         mid_prompt = self._done < self._journal.request.prompt_tokens
         why = span.blocked_by
         if not span.batch.decode_seqs and not mid_prompt:
@@ -323,9 +325,9 @@ class _Visit:
             why = "spaced" if self._journal.spaced else "held"
         elif why != "kv":
             why = "budget"
-        return Stretch("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])
+        return RequestPhase("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])
 
-    def _waited(self, span: Span, told_s: float) -> Stretch | None:
+    def _waited(self, span: StepSpan, told_s: float) -> RequestPhase | None:
         """In the queue, up to its next step: batches of a pipeline overlap."""
         start_s = max(span.start_s, told_s)
         joins_s = min((own.start_s for own in self._own if own.end_s >= span.end_s), default=inf)
@@ -346,11 +348,11 @@ class _Visit:
         steps = span.steps
         if start_s > span.start_s:  # of steps that last about as long as each other
             steps = max(1, ceil(steps * (span.end_s - start_s) / (span.end_s - span.start_s) - TINY_S))
-        return Stretch("waits", start_s, end_s, why, self._preempted, steps=steps, spans=[span])
+        return RequestPhase("waits", start_s, end_s, why, self._preempted, steps=steps, spans=[span])
 
 
 @dataclass(slots=True)
-class Exchanged:
+class CollectiveTime:
     """Seconds of the steps that a request took part in."""
 
     steps_s: float = 0.0
@@ -360,9 +362,9 @@ class Exchanged:
     """Names of the links that it went over."""
 
 
-def exchanged(journal: Journal) -> Exchanged:
+def exchanged(journal: RequestJournal) -> CollectiveTime:
     """Of all stages of a pipeline together; nothing of step times that are given."""
-    found = Exchanged()
+    found = CollectiveTime()
     for replica, span in journal.spans:
         if not takes_part(span, journal.request.index):
             continue
@@ -379,4 +381,4 @@ def exchanged(journal: Journal) -> Exchanged:
     return found
 
 
-__all__ = ["Exchanged", "Journal", "NoSuchRequest", "Stretch", "exchanged", "journal_of", "stretches"]
+__all__ = ["CollectiveTime", "NoSuchRequest", "RequestJournal", "RequestPhase", "exchanged", "journal_of", "stretches"]

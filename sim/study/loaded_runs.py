@@ -29,16 +29,16 @@ from sim.study.execution.cases import limits
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.case_metrics import CaseMetrics, with_bill
-from sim.study.metrics.cohort import Cohort
 from sim.study.metrics.requests import goal_shares, percentiles_s, tenant_shares, thin_percentiles
-from sim.study.monte_carlo import Dispute, stored_disputes
+from sim.study.metrics.window_requests import WindowRequests
+from sim.study.monte_carlo import DisputedSetting, stored_disputes
 from sim.study.points import Point, summarize
 from sim.study.reprice import SCENARIO_FILE, measured, moved_schedules, read_repriced, refusal, refuse_other_meters
 from sim.yamlio import Document
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCase:
+class LoadedCase:
     """One case of the run."""
 
     case: Case
@@ -49,7 +49,7 @@ class HeldCase:
     """None where the fleet could not run."""
 
 
-class HeldRun:
+class LoadedRun:
     """A finished run. Raises ScenarioErrors where there is none, or where program or catalogue have changed since."""
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
@@ -84,15 +84,15 @@ class HeldRun:
             found.append(_billed(one, plans[key]))
         return scenario, found
 
-    def _hold(self, case: Case, stored: StoredCase) -> HeldCase:
+    def _hold(self, case: Case, stored: StoredCase) -> LoadedCase:
         key = _key(case)
         if key not in self._plans:
             self._plans[key] = resolve(self.scenario, case, self.catalog)
             self._machines[key] = fleet_of(self.scenario, case, self.catalog).machines
         plan = replace(self._plans[key], replication=case.replication)
         if stored.status != "ok":
-            return HeldCase(case, stored, plan, None)
-        return HeldCase(case, stored, *measured(plan, stored))
+            return LoadedCase(case, stored, plan, None)
+        return LoadedCase(case, stored, *measured(plan, stored))
 
     def _checked(self, sets: Sequence[str]) -> Scenario:
         """The scenario with *sets*, checked at the first of its points: the others differ from it in no price."""
@@ -125,7 +125,7 @@ class HeldRun:
         )
 
 
-def _billed(one: HeldCase, plan: CasePlan) -> StoredCase:
+def _billed(one: LoadedCase, plan: CasePlan) -> StoredCase:
     """*one* under the terms of *plan*, in the window that the run has measured."""
     assert one.log is not None
     result = priced(replace(plan, warmup_s=one.plan.warmup_s, replication=one.case.replication), one.log)
@@ -153,25 +153,25 @@ OF_GOOD = ("slo_attainment", "goodput_rps", "good_output_tokens_per_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(StoredCase):
+class RejudgedCase(StoredCase):
     """A stored case whose requests are compared with other limits than those it was simulated with."""
 
     slo: Slo = field(kw_only=True)
 
     @classmethod
-    def of(cls, case: StoredCase, slo: Slo) -> "Judged":
+    def of(cls, case: StoredCase, slo: Slo) -> "RejudgedCase":
         """*case* under *slo*."""
         return cls(**{one.name: getattr(case, one.name) for one in fields(case)}, slo=slo)
 
     def requests(self) -> pa.Table:
         """One row per request, `slo_met` under the limits of this case."""
         table = StoredCase.requests(self)
-        good = Cohort.stored(table, (0.0, 0.0), open_end=True).good(self.slo)
+        good = WindowRequests.stored(table, (0.0, 0.0), open_end=True).good(self.slo)
         place = table.schema.get_field_index("slo_met")
         return table.set_column(place, "slo_met", pa.array(good.astype("int8"), pa.int8()))
 
 
-def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
+def under(slo: Slo, metrics: CaseMetrics, cohort: WindowRequests) -> CaseMetrics:
     """*metrics* as a run with the service level *slo* would have them, where *cohort* are its requests."""
     kept = cohort.good(slo)
     good = float((kept & cohort.measured).sum())
@@ -191,7 +191,7 @@ def under(slo: Slo, metrics: CaseMetrics, cohort: Cohort) -> CaseMetrics:
     )
 
 
-def _intervals(slo: Slo, before: dict[str, float], cohort: Cohort) -> dict[str, float]:
+def _intervals(slo: Slo, before: dict[str, float], cohort: WindowRequests) -> dict[str, float]:
     """Half-widths of 95 % intervals that the run alone gives."""
     good = cohort.good(slo)
     rates = rate_intervals(cohort, good)
@@ -209,7 +209,7 @@ SLO = "slo"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RunAnswer:
     """One answer."""
 
     scenario: Scenario
@@ -217,12 +217,12 @@ class Answer:
     points: list[Point]
     axes: list[str]
     slo: dict[str, Any]
-    disputes: Sequence[Dispute] = ()
+    disputes: Sequence[DisputedSetting] = ()
     """Settings where the run's Monte Carlo draws favour another fleet than central values; empty under other terms,
     for which nothing is drawn."""
 
 
-class Answers:
+class RunAnswers:
     """All answers of one finished run. The last prices and the last limits are remembered: usually one of them moves.
 
     Raises ScenarioErrors as `load_repriced` does.
@@ -230,13 +230,13 @@ class Answers:
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
         self._folder = run
-        self.run = HeldRun(run, catalog)
+        self.run = LoadedRun(run, catalog)
         self._data = as_data(self.run.scenario)
-        self._cohorts: list[Cohort | None] | None = None
+        self._cohorts: list[WindowRequests | None] | None = None
         self._priced: tuple[str, tuple[Scenario, list[StoredCase]]] = ("", self.run.at({}))
         self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.stored.measured for one in self.run.held])
 
-    def under(self, values: Mapping[str, Any]) -> Answer:
+    def under(self, values: Mapping[str, Any]) -> RunAnswer:
         """The answer with *values*, dotted path -> value: prices, terms, and limits of the service level.
 
         Raises ScenarioErrors where one needs a simulation, or is not allowed.
@@ -252,7 +252,7 @@ class Answers:
             ]
         named, level = axes(scenario), limits(scenario)
         disputes = () if values else stored_disputes(self._folder)
-        return Answer(scenario, cases, summarize(cases, named, level), named, level, disputes)
+        return RunAnswer(scenario, cases, summarize(cases, named, level), named, level, disputes)
 
     def _at_prices(self, terms: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
         key = repr(sorted(terms.items()))
@@ -287,12 +287,12 @@ def _refuse(path: str, text: str) -> NoReturn:
     raise ScenarioErrors([InputError(f"--set {path}", 0, "", text)])
 
 
-def _cohort(one: HeldCase) -> Cohort | None:
+def _cohort(one: LoadedCase) -> WindowRequests | None:
     """The requests of a case; None where it could not run."""
     if one.log is None:
         return None
     horizon_s = one.plan.horizon_s
-    return Cohort.stored(one.stored.requests(), one.plan.window_s(one.log.end_s), horizon_s is None)
+    return WindowRequests.stored(one.stored.requests(), one.plan.window_s(one.log.end_s), horizon_s is None)
 
 
 def _joined(priced: CaseMetrics, judged: CaseMetrics) -> CaseMetrics:

@@ -26,7 +26,7 @@ from sim.catalogue.catalog import Catalog
 from sim.cost.carbon import GRAMS_PER_KG, CarbonPlan
 from sim.cost.charge import amount_usd
 from sim.cost.cost_plan import CostPlan
-from sim.cost.metering import ONE_HOUR, Window, together
+from sim.cost.metering import ONE_HOUR, MeteredWindow, together
 from sim.infile import opened
 from sim.records import Interval
 from sim.rng import stream
@@ -122,7 +122,7 @@ AMOUNTS = ("usd", "api_usd", "kg_co2e")
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class DrawnAmounts:
     """What all replications of a point come to in one future; None: not asked for."""
 
     usd: float
@@ -134,7 +134,7 @@ class Amounts:
 class MeterReading:
     """The meters of one fleet at one point, all replications together."""
 
-    window: Window
+    window: MeteredWindow
     """Of its intervals one per pool, state and, where electricity is priced by it, hour of the clock."""
     kwh_by_hour: tuple[float, ...]
     """Energy at the servers' plugs, by the hour of the grid's intensity; empty without `carbon` or known power."""
@@ -145,7 +145,7 @@ class MeterReading:
         windows = []
         for case in cases:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
-            windows.append(Window.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
+            windows.append(MeteredWindow.of(rows, *window_s(replace(plan, warmup_s=case.metrics["warmup_s"]), rows)))
         metered = [row for window in windows for rows in window.intervals.values() for row in rows]
         whole = together(windows)
         merged = {pool: added_up((_of_pool(row) for row in rows), plan.clock) for pool, rows in whole.intervals.items()}
@@ -160,13 +160,13 @@ class MeterReading:
         """Sum of one meter."""
         return sum(getattr(interval, name) for rows in self.window.intervals.values() for interval in rows)
 
-    def amounts(self, priced: "PricedTerms") -> Amounts:
+    def amounts(self, priced: "PricedTerms") -> DrawnAmounts:
         """What it comes to under *priced*, in float arithmetic."""
         usd = priced.flat_usd_per_h * self.window_h
         usd += fsum(amount_usd(charge, self.window) for charge in priced.metered)
         tokens = [self.total(name) for name in ("prompt_tokens", "cached_tokens", "output_tokens")]
         api_usd = None if priced.costs.api is None else priced.costs.api.usd(*tokens)
-        return Amounts(usd, api_usd, self._kg_co2e(priced.carbon))
+        return DrawnAmounts(usd, api_usd, self._kg_co2e(priced.carbon))
 
     def _kg_co2e(self, carbon: CarbonPlan | None) -> float | None:
         if carbon is None or not self.kwh_by_hour:
@@ -230,7 +230,7 @@ class Biller:
         if not self.terms.is_priced:
             raise ValueError(f"fleet {case.fleet} has no cost")
         self.reading = MeterReading.of(cases, resolve(scenario, case, catalog))
-        self.stored = Amounts(
+        self.stored = DrawnAmounts(
             fsum(one.metrics["cost_usd"] for one in cases),
             _sum(cases, "api_usd"),
             _sum(cases, "operational_kg_co2e", "embodied_kg_co2e"),
@@ -253,10 +253,10 @@ class Biller:
         terms = self.terms.with_values(self._data, values) if values else self.terms
         return PricedTerms.of(terms, self.machines, self._catalog)
 
-    def amounts(self, priced: PricedTerms, central: Amounts) -> Amounts:
+    def amounts(self, priced: PricedTerms, central: DrawnAmounts) -> DrawnAmounts:
         """The stored bill with what *priced* changes against *central*, the float bill of the central values."""
         now = self.reading.amounts(priced)
-        return Amounts(
+        return DrawnAmounts(
             self.stored.usd + (now.usd - central.usd),
             _moved(self.stored.api_usd, now.api_usd, central.api_usd),
             _moved(self.stored.kg_co2e, now.kg_co2e, central.kg_co2e),
@@ -297,7 +297,7 @@ class FleetDraws:
 
 
 @dataclass(frozen=True, slots=True)
-class FutureStudy:
+class MonteCarloStudy:
     """All that was drawn, and what it came to."""
 
     inputs: tuple[UncertainInput, ...]
@@ -314,7 +314,7 @@ class FutureStudy:
         return len(next(iter(self.drawn.values())))
 
 
-def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> FutureStudy | None:
+def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> MonteCarloStudy | None:
     """The futures of a finished run with the cases *stored*; None where nothing is uncertain."""
     inputs = inputs_of(scenario)
     if scenario.futures is None or not inputs:
@@ -328,7 +328,7 @@ def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase
     worlds: list[World] = [central, *moved, *(dict(zip(drawn, row, strict=True)) for row in rows)]
     outcomes = _outcomes(_billers(scenario, catalog, stored), worlds, len(inputs), _load_axis(scenario, inputs))
     models = models_of(scenario, scenario.compare)
-    return FutureStudy(inputs, drawn, tuple(outcomes), RATE in central, models)
+    return MonteCarloStudy(inputs, drawn, tuple(outcomes), RATE in central, models)
 
 
 def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> list[tuple[Case, Biller]]:
@@ -396,7 +396,7 @@ def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> 
         values = [kind[0].values(world) for world in worlds]
         priced = kind[0].priced(values[0])
         central = [biller.reading.amounts(priced) for biller in kind]
-        rows: list[list[Amounts]] = [[] for _ in kind]
+        rows: list[list[DrawnAmounts]] = [[] for _ in kind]
         for index, wanted in enumerate(values):
             if index and wanted != values[index - 1]:
                 priced = kind[0].priced(wanted)
@@ -407,7 +407,7 @@ def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> 
     return tables
 
 
-def _table(biller: Biller, row: Sequence[Amounts]) -> dict[str, Numbers]:
+def _table(biller: Biller, row: Sequence[DrawnAmounts]) -> dict[str, Numbers]:
     reading = biller.reading
     found = {
         "hours": np.full(len(row), reading.window_h),
@@ -455,7 +455,7 @@ DISPUTES = "disputes"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DrawnSetting:
     """The fleets' outcomes at one point of the sweep."""
 
     axes: Mapping[str, Any]
@@ -464,7 +464,7 @@ class Setting:
     model: str = ""
     """Model that these fleets serve, where others serve another; empty: all fleets of the run."""
 
-    def apart(self, models: Mapping[str, str]) -> list["Setting"]:
+    def apart(self, models: Mapping[str, str]) -> list["DrawnSetting"]:
         """Return the settings whose fleets are ranked against each other: one for each of *models*, fleet -> model;
         without any this setting.
         """
@@ -480,16 +480,16 @@ class Setting:
         return (ranked[0], ranked[1]) if len(ranked) > 1 else None
 
 
-def settings_of(study: FutureStudy) -> list[Setting]:
+def settings_of(study: MonteCarloStudy) -> list[DrawnSetting]:
     """All of them, in the order of the sweep."""
     groups: dict[str, list[FleetDraws]] = {}
     for one in study.outcomes:
         groups.setdefault(repr(one.axes), []).append(one)
-    return [Setting(found[0].axes, tuple(found)) for found in groups.values()]
+    return [DrawnSetting(found[0].axes, tuple(found)) for found in groups.values()]
 
 
 @dataclass(frozen=True, slots=True)
-class Dispute:
+class DisputedSetting:
     """Setting at which the draws favour another fleet than the central values do, on which verdicts rest."""
 
     axes: dict[str, Any]
@@ -508,7 +508,7 @@ class Dispute:
     """Number of draws."""
 
 
-def disputes_of(study: FutureStudy, points: Sequence[Point]) -> list[Dispute]:
+def disputes_of(study: MonteCarloStudy, points: Sequence[Point]) -> list[DisputedSetting]:
     """Return the settings where draws and central values name different fleets, among those that a verdict compares:
     fleets that meet the SLO there for certain.
     """
@@ -523,25 +523,25 @@ def disputes_of(study: FutureStudy, points: Sequence[Point]) -> list[Dispute]:
     return found
 
 
-def _dispute(rivals: Setting, draws: int) -> Dispute | None:
+def _dispute(rivals: DrawnSetting, draws: int) -> DisputedSetting | None:
     wins, cost = cheapest(rivals.outcomes), {one.fleet: one.central[MILLION] for one in rivals.outcomes}
     drawn, central = max(wins, key=lambda fleet: wins[fleet]), min(cost, key=lambda fleet: cost[fleet])
     if wins[drawn] == wins[central] or cost[drawn] == cost[central]:
         return None
-    return Dispute(dict(rivals.axes), rivals.model, len(wins), central, drawn, wins[drawn] / draws, draws)
+    return DisputedSetting(dict(rivals.axes), rivals.model, len(wins), central, drawn, wins[drawn] / draws, draws)
 
 
-def stored_disputes(folder: Path) -> list[Dispute]:
+def stored_disputes(folder: Path) -> list[DisputedSetting]:
     """Return the disputes of the finished run in *folder*, from its manifest; empty where nothing was drawn."""
     try:
         with opened(folder / MANIFEST, "r", hidden=True, encoding="utf-8") as file:
-            return [Dispute(**one) for one in json.load(file).get(DISPUTES, [])]
+            return [DisputedSetting(**one) for one in json.load(file).get(DISPUTES, [])]
     except (OSError, ValueError, TypeError):
         return []
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CheapestShare:
     """In which share of the draws a fleet is the cheapest, with the 95 % interval of the draws."""
 
     value: float
@@ -549,14 +549,14 @@ class Share:
     high: float
 
 
-def cheapest_share(setting: Setting, fleet: str, draws: int) -> Share:
+def cheapest_share(setting: DrawnSetting, fleet: str, draws: int) -> CheapestShare:
     """Of *fleet* among those of *setting*."""
     wins = cheapest(setting.outcomes)[fleet]
-    return Share(wins / draws, *wilson(wins, draws))
+    return CheapestShare(wins / draws, *wilson(wins, draws))
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class MeasureQuantiles:
     """One measure of one fleet over the draws."""
 
     central: float
@@ -566,16 +566,16 @@ class Spread:
     quantiles: tuple[float, ...]
 
 
-def spread_of(one: FleetDraws, measure: str, shares: Sequence[float]) -> Spread:
+def spread_of(one: FleetDraws, measure: str, shares: Sequence[float]) -> MeasureQuantiles:
     """The *measure* of a fleet, with its quantiles at *shares*."""
     values = one.draws[measure]
     sd = float(values.std()) if np.isfinite(values).all() else None
     quantiles = tuple(float(value) for value in np.quantile(values, shares))
-    return Spread(one.central[measure], float(values.mean()), sd, quantiles)
+    return MeasureQuantiles(one.central[measure], float(values.mean()), sd, quantiles)
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class QuantileEffect:
     """A measure with one input at its 10 % and at its 90 % quantile, the others central, and with all central."""
 
     low: float
@@ -584,15 +584,15 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class InputEffect:
     """What one input changes by itself: of one fleet, or of the second less the first."""
 
     of: str
     input: UncertainInput
-    measures: Mapping[str, Ends]
+    measures: Mapping[str, QuantileEffect]
 
 
-def turned(study: FutureStudy, setting: Setting, measures: Sequence[str]) -> Iterator[Turned]:
+def turned(study: MonteCarloStudy, setting: DrawnSetting, measures: Sequence[str]) -> Iterator[InputEffect]:
     """The difference of the first two fleets of each model, then every fleet; each with one input after the other."""
     ranked = [own.first_two for own in setting.apart(study.models)]
     pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [
@@ -601,12 +601,12 @@ def turned(study: FutureStudy, setting: Setting, measures: Sequence[str]) -> Ite
     pairs += [(one.fleet, one, None) for one in setting.outcomes]
     for name, one, less in pairs:
         for index, each in enumerate(study.inputs):
-            yield Turned(name, each, {measure: _ends(index, measure, one, less) for measure in measures})
+            yield InputEffect(name, each, {measure: _ends(index, measure, one, less) for measure in measures})
 
 
-def _ends(index: int, measure: str, one: FleetDraws, less: FleetDraws | None) -> Ends:
+def _ends(index: int, measure: str, one: FleetDraws, less: FleetDraws | None) -> QuantileEffect:
     found = [float(one.low[measure][index]), float(one.high[measure][index]), one.central[measure]]
     taken = [0.0] * 3
     if less is not None:
         taken = [float(less.low[measure][index]), float(less.high[measure][index]), less.central[measure]]
-    return Ends(*(value - other for value, other in zip(found, taken, strict=True)))
+    return QuantileEffect(*(value - other for value, other in zip(found, taken, strict=True)))

@@ -34,7 +34,7 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import bridged_fleet
 from sim.scenario.sweep import Case
 from sim.scenario.year import hours_of, loads_within, peak_to_mean, usual_load
-from sim.study.capacity import ONLY_RAISED, Capacity, at_horizon
+from sim.study.capacity import ONLY_RAISED, FleetCapacity, at_horizon
 from sim.study.discounting import horizon_of
 from sim.study.execution.cases import Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
@@ -43,9 +43,9 @@ from sim.study.metrics.case_metrics import idle_window
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan_cash import (
     SECONDS_PER_MONTH,
-    Bills,
+    MonthlyOperatingCost,
+    PlanMonth,
     PlanTerms,
-    Row,
     best_sales,
     cash_rows,
     held_parts,
@@ -57,13 +57,13 @@ from sim.study.plan_cash import (
 from sim.study.plan_units import (
     Declines,
     HeldUnits,
-    Loads,
     Purchasing,
     Quantities,
     Renting,
     Supply,
     UnitCosts,
     UnitKind,
+    UnitLoads,
     standing,
     still_needed,
     supply,
@@ -76,7 +76,7 @@ LINE = "api"
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ApiTerms:
     """Everything that turns demand into an API's bill."""
 
     plan: MultiYear
@@ -89,7 +89,7 @@ class Elsewhere:
     """Fraction of prompt tokens found in a prefix cache [1]."""
     rate_per_load: float
     """Requests per second at a load of 1."""
-    bills: Bills
+    bills: MonthlyOperatingCost
     """Bills of the units that exist."""
 
     def usd(self, requests: float, month: int) -> float:
@@ -107,19 +107,19 @@ def no_api_plan(rate_per_load: float | None) -> str:
     return "clients that wait for answers ask as fast as these come, and those of an API are not simulated"
 
 
-def api_rows(demand: Sequence[float], terms: Elsewhere, held: Sequence[HeldUnits]) -> list[Row]:
+def api_rows(demand: Sequence[float], terms: ApiTerms, held: Sequence[HeldUnits]) -> list[PlanMonth]:
     """A row a month, and the closing one."""
     return [_row(month, demand, terms, held) for month in range(terms.plan.months + 1)]
 
 
-def _row(month: int, demand: Sequence[float], terms: Elsewhere, held: Sequence[HeldUnits]) -> Row:
+def _row(month: int, demand: Sequence[float], terms: ApiTerms, held: Sequence[HeldUnits]) -> PlanMonth:
     inside = month < terms.plan.months
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean
     there, sold = standing(held, month), sold_in(month, held)
     capacity = fsum(one.units * one.kind.capacity for one in there)
     share = min(1.0, capacity / peak) if peak else 0.0
-    utilisation = Loads(share * mean / capacity, share * peak / capacity) if capacity else Loads(0.0, 0.0)
+    utilisation = UnitLoads(share * mean / capacity, share * peak / capacity) if capacity else UnitLoads(0.0, 0.0)
     elsewhere = (1 - share) * mean
     own, bought = (
         held_rps(there, utilisation) * SECONDS_PER_MONTH,
@@ -131,7 +131,7 @@ def _row(month: int, demand: Sequence[float], terms: Elsewhere, held: Sequence[H
         opex_usd = {**own_usd, LINE: terms.usd(bought, month)}
     at_start_usd = sold.resale_usd - sold.removal_usd
     units = sum(one.units for one in there)
-    return Row(
+    return PlanMonth(
         month=month,
         demand=mean,
         peak=peak,
@@ -190,15 +190,15 @@ def usual_demand(scenario: Scenario) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class FleetPlanOutlook:
     """Plan of one fleet over the years; without rows where no unit of it meets the service level."""
 
     fleet: str
-    capacity: Capacity
+    capacity: FleetCapacity
     """Capacity of one unit."""
     gpus: int
     """GPUs of one unit."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[PlanMonth, ...] = ()
     """Rows of the months, and the closing row."""
     stock: Supply | None = None
     discount_rate: float = 0.0
@@ -212,7 +212,7 @@ class Outlook:
     """Rent that contracts oblige to pay after the plan; no total counts it."""
 
     @property
-    def months(self) -> Sequence[Row]:
+    def months(self) -> Sequence[PlanMonth]:
         """The rows without the closing one."""
         return self.rows[:-1]
 
@@ -222,7 +222,7 @@ class Outlook:
         return sum(row.ordered for row in self.rows)
 
     @property
-    def short(self) -> list[Row]:
+    def short(self) -> list[PlanMonth]:
         """Months whose busiest hours exceed the capacity."""
         return [row for row in self.months if not row.meets_slo]
 
@@ -259,8 +259,8 @@ class Outlook:
 
 
 def outlooks(
-    scenario: Scenario, catalog: Catalog, found: Sequence[Capacity], measured: Mapping[str, Quantities]
-) -> list[Outlook]:
+    scenario: Scenario, catalog: Catalog, found: Sequence[FleetCapacity], measured: Mapping[str, Quantities]
+) -> list[FleetPlanOutlook]:
     """The plan of every fleet, from the capacities *found* of one unit and what a unit *measured* at part load.
 
     Raises ValueError where the scenario has no `plan` section.
@@ -282,17 +282,17 @@ def outlook(
     plan: MultiYear,
     fleet: Fleet,
     catalog: Catalog,
-    capacity: Capacity,
+    capacity: FleetCapacity,
     measured: Quantities | None,
     tokens: tuple[float, float],
     usual_load: float,
     held: tuple[HeldUnits, ...] = (),
-) -> Outlook:
+) -> FleetPlanOutlook:
     """Return one fleet's plan around the units *held*, from the *capacity* and the quantities of one unit."""
     built = resolve_fleet(scenario, fleet, catalog)
     gpus = int(gpus_of(built.pools))
     if reason := _no_plan(measured, built, capacity, held):
-        return Outlook(fleet.name, capacity, gpus, reason=reason)
+        return FleetPlanOutlook(fleet.name, capacity, gpus, reason=reason)
     assert measured is not None
     finance = fleet.finance or scenario.finance
     rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
@@ -312,21 +312,21 @@ def outlook(
         ]
         return supply(needed, purchasing, renting)
 
-    bills = Bills(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
+    bills = MonthlyOperatingCost(plan, (kind, *(one.kind for one in held if one.kind.fleet != kind.fleet)))
     terms = PlanTerms(plan, kind, rented, rate, tokens, bills)
 
-    def rows_around(held: tuple[HeldUnits, ...]) -> Sequence[Row]:
+    def rows_around(held: tuple[HeldUnits, ...]) -> Sequence[PlanMonth]:
         return cash_rows(demand, stock_around(held), replace(terms, held=held))
 
     best = best_sales(held, plan.months, rows_around)
     stock = stock_around(best.held)
     owed = owed_usd(stock, terms)
-    return Outlook(fleet.name, capacity, gpus, tuple(best.rows), stock, rate, held=best.held, owed_usd=owed)
+    return FleetPlanOutlook(fleet.name, capacity, gpus, tuple(best.rows), stock, rate, held=best.held, owed_usd=owed)
 
 
 def api_outlook(
     scenario: Scenario, catalog: Catalog, measured: Mapping[str, Quantities], held: tuple[HeldUnits, ...] = ()
-) -> Iterator[Outlook]:
+) -> Iterator[FleetPlanOutlook]:
     """The plan that buys from the scenario's API what the units that are *held* do not serve; none without an API.
 
     Tokens found in a prefix cache are those of the first fleet that was *measured*.
@@ -338,21 +338,21 @@ def api_outlook(
     costs = resolve_fleet(scenario, fleet, catalog).costs
     tariff, finance = costs.api if costs is not None else None, scenario.finance or fleet.finance
     rate = plan.discount_rate if plan.discount_rate is not None else horizon_of(scenario).discount_rate
-    capacity, per_load = Capacity(token_api.NAME, inf, None, ()), rate_per_load(scenario)
+    capacity, per_load = FleetCapacity(token_api.NAME, inf, None, ()), rate_per_load(scenario)
     if reason := no_api_plan(per_load) or unlimited(held):
-        yield Outlook(token_api.NAME, capacity, 0, reason=reason, api=True)
+        yield FleetPlanOutlook(token_api.NAME, capacity, 0, reason=reason, api=True)
         return
     assert tariff is not None
     assert per_load is not None
     demand = plan.demand.by_month(plan.months, usual_demand(scenario))
-    bills = Bills(plan, tuple(one.kind for one in held))
+    bills = MonthlyOperatingCost(plan, tuple(one.kind for one in held))
     cached = next((one.cached_fraction for one in measured.values()), 0.0)
-    terms = Elsewhere(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
+    terms = ApiTerms(plan, tariff, finance, rate, mean_tokens(scenario), cached, per_load, bills)
     best = best_sales(held, plan.months, lambda held: api_rows(demand, terms, held))
-    yield Outlook(token_api.NAME, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
+    yield FleetPlanOutlook(token_api.NAME, capacity, 0, tuple(best.rows), None, rate, held=best.held, api=True)
 
 
-def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: Capacity, held: Sequence[HeldUnits]) -> str:
+def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: FleetCapacity, held: Sequence[HeldUnits]) -> str:
     """Why there is none; empty where there is one."""
     if measured is None or built.costs is None:
         return _reason(capacity)
@@ -373,7 +373,7 @@ def _kind(
 
 
 def existing_units(
-    scenario: Scenario, catalog: Catalog, found: Mapping[str, Capacity], measured: Mapping[str, Quantities]
+    scenario: Scenario, catalog: Catalog, found: Mapping[str, FleetCapacity], measured: Mapping[str, Quantities]
 ) -> tuple[HeldUnits, ...]:
     """Return the units in service at the start, kept as long as allowed, by the capacities *found* of one unit each."""
     plan = scenario.plan
@@ -419,7 +419,7 @@ def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:
     return Renting(plan.rental_term_months, unit.committed_units, ceil(cost.commitment.months))
 
 
-def _reason(capacity: Capacity) -> str:
+def _reason(capacity: FleetCapacity) -> str:
     if capacity.reason:
         return capacity.reason
     if capacity.requests_run_out:
@@ -432,7 +432,7 @@ def _reason(capacity: Capacity) -> str:
     return "one unit does not meet the service level at any load"
 
 
-def ranked(found: Sequence[Outlook]) -> Iterator[Outlook]:
+def ranked(found: Sequence[FleetPlanOutlook]) -> Iterator[FleetPlanOutlook]:
     """Plans that can be made, the cheapest in present value first."""
     yield from sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
 
@@ -445,7 +445,7 @@ power at no load from the hardware."""
 def part_loads(
     scenario: Scenario,
     catalog: Catalog,
-    found: Sequence[Capacity],
+    found: Sequence[FleetCapacity],
     out: Path,
     workplace: Workplace,
     progress: Progress = lambda *_: None,
@@ -467,7 +467,7 @@ def part_loads(
     return result
 
 
-def _cases(one: Capacity, axis: LoadAxis, scenario: Scenario) -> list[Case]:
+def _cases(one: FleetCapacity, axis: LoadAxis, scenario: Scenario) -> list[Case]:
     loads = {axis.value(load) for load in (*(f * one.mean for f in FRACTIONS), *_of_profile(one, scenario))}
     return [
         Case(one.fleet, {axis.label: load}, axis.overrides(load), each.replication)
@@ -477,7 +477,7 @@ def _cases(one: Capacity, axis: LoadAxis, scenario: Scenario) -> list[Case]:
     ]
 
 
-def _of_profile(one: Capacity, scenario: Scenario) -> list[float]:
+def _of_profile(one: FleetCapacity, scenario: Scenario) -> list[float]:
     """Loads of one unit in the hours of a year, shared by the units that the plan's first month with demand needs."""
     hours = hours_of(scenario)
     if len(hours) < 2 or scenario.plan is None:

@@ -12,19 +12,19 @@ from itertools import product
 from math import fsum, prod
 from typing import Any, NamedTuple
 
-from sim.cost.charge import Follows
+from sim.cost.charge import MarketPrice
 from sim.cost.multi_year import MultiYear
 from sim.cost.time_value import discount_factor
 from sim.study.plan_units import (
     ROUNDING,
-    Crew,
     Declines,
     HeldUnits,
-    Loads,
-    Stand,
+    OrderedUnits,
+    ServingUnits,
     Supply,
     UnitCosts,
     UnitKind,
+    UnitLoads,
     by_component,
     standing,
     value_of,
@@ -34,17 +34,17 @@ from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
 
 
-class Part(NamedTuple):
+class PaidUnits(NamedTuple):
     """Units of one kind under one way to pay."""
 
     costs: UnitCosts
     declines: Declines
-    crew: Crew
-    loads: Loads
+    crew: ServingUnits
+    loads: UnitLoads
 
 
 @dataclass(frozen=True, slots=True)
-class Bills:
+class MonthlyOperatingCost:
     """Operating cost month by month; computed once for what plans that differ elsewhere have in common."""
 
     plan: MultiYear
@@ -52,21 +52,21 @@ class Bills:
     """Units that there may be: their lines are in every bill, also when they cost nothing."""
     _known: dict[Any, tuple[dict[str, float], float]] = field(default_factory=dict)
 
-    def of(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
+    def of(self, month: int, parts: Sequence[PaidUnits]) -> tuple[dict[str, float], float]:
         """(operating cost by component, rent) of all *parts* in *month* [USD]."""
         key = (month, *((part.crew, part.loads) for part in parts))
         if key not in self._known:
             self._known[key] = self._bill(month, parts)
         return self._known[key]
 
-    def _bill(self, month: int, parts: Sequence[Part]) -> tuple[dict[str, float], float]:
+    def _bill(self, month: int, parts: Sequence[PaidUnits]) -> tuple[dict[str, float], float]:
         lines = dict.fromkeys((line for kind in self.kinds for line in kind.costs.monthly_lines), 0.0)
         when = (month, self.plan.calendar(month)[1])
         for part in parts:
             for line, usd_per_h in part.costs.monthly_usd_per_h(part.crew, part.loads, *when, part.declines).items():
                 lines[line] = lines.get(line, 0.0) + HOURS_PER_MONTH * usd_per_h
-        rental_usd = fsum(usd for line, usd in lines.items() if line.follows is Follows.RENT)
-        opex = {line: usd for line, usd in lines.items() if line.follows is not Follows.RENT}
+        rental_usd = fsum(usd for line, usd in lines.items() if line.follows is MarketPrice.RENT)
+        opex = {line: usd for line, usd in lines.items() if line.follows is not MarketPrice.RENT}
         return by_component(opex), rental_usd
 
 
@@ -82,13 +82,13 @@ class PlanTerms:
     discount_rate: float
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
-    bills: Bills
+    bills: MonthlyOperatingCost
     held: tuple[HeldUnits, ...] = ()
     """Units in service at the start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlanMonth:
     """Month of one fleet; the closing row has no month of its own, only the sales at the end."""
 
     month: int
@@ -169,12 +169,12 @@ class Row:
         return self.at_once_usd + self.running_usd + self.rental_usd
 
 
-def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[Row]:
+def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[PlanMonth]:
     """A row a month, and the closing one."""
     return [_row(month, demand, stock, terms) for month in range(stock.months + 1)]
 
 
-def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -> Row:
+def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -> PlanMonth:
     inside, kind = month < stock.months, terms.kind
     mean = demand[month] if inside else 0.0
     peak = mean * terms.plan.peak_to_mean
@@ -184,16 +184,16 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
     capacity = alike * kind.capacity
     served = fsum(one.share * min(one.relative * mean, capacity) for one in kind.costs.hours)
     short = peak - capacity
-    loads = Loads(mean / alike, min(peak, capacity) / alike) if alike else Loads(0.0, 0.0)
+    loads = UnitLoads(mean / alike, min(peak, capacity) / alike) if alike else UnitLoads(0.0, 0.0)
     rps = (owned + rented) * kind.costs.served_rps(loads)
-    utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
+    utilisation = UnitLoads(loads.mean / kind.capacity, loads.peak / kind.capacity)
     requests = (rps + held_rps(there, utilisation)) * SECONDS_PER_MONTH
     capex_usd, resale_usd, removal_usd = _capital(month, stock, terms)
     sold = sold_in(month, terms.held)
     resale_usd, removal_usd = resale_usd + sold.resale_usd, removal_usd + sold.removal_usd
     opex_usd, rental_usd = _running(month, stock, terms, loads) if inside else ({}, 0.0)
     at_start_usd = resale_usd - removal_usd - fsum(capex_usd.values())
-    return Row(
+    return PlanMonth(
         month=month,
         demand=mean,
         peak=peak,
@@ -229,7 +229,7 @@ def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd:
     return paid_usd * end - received_usd * start
 
 
-class Sold(NamedTuple):
+class SoldUnits(NamedTuple):
     """Existing units that go in a month."""
 
     units: int
@@ -238,10 +238,10 @@ class Sold(NamedTuple):
     gain_usd: float
 
 
-def sold_in(month: int, held: Sequence[HeldUnits]) -> Sold:
+def sold_in(month: int, held: Sequence[HeldUnits]) -> SoldUnits:
     """Return the number and proceeds of the units of *held* that are sold in *month*."""
     gone = [one for one in held if one.sold == month]
-    return Sold(
+    return SoldUnits(
         sum(one.units for one in gone),
         fsum(one.worth_usd(month) for one in gone),
         fsum(one.removal_usd for one in gone),
@@ -249,14 +249,14 @@ def sold_in(month: int, held: Sequence[HeldUnits]) -> Sold:
     )
 
 
-def held_rps(there: Sequence[HeldUnits], utilisation: Loads) -> float:
+def held_rps(there: Sequence[HeldUnits], utilisation: UnitLoads) -> float:
     """Requests per second that units *there* answer, each at these fractions of its capacity."""
     return sum(one.units * one.kind.costs.served_rps(_of_capacity(utilisation, one.kind)) for one in there)
 
 
-def _of_capacity(utilisation: Loads, kind: UnitKind) -> Loads:
+def _of_capacity(utilisation: UnitLoads, kind: UnitKind) -> UnitLoads:
     """Loads of a unit of *kind* that carries these fractions of its capacity."""
-    return Loads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
+    return UnitLoads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
 
 
 def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, float], float, float]:
@@ -275,20 +275,20 @@ def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, flo
     return capex, resale_usd, removal_usd
 
 
-def _running(month: int, stock: Supply, terms: PlanTerms, loads: Loads) -> tuple[dict[str, float], float]:
+def _running(month: int, stock: Supply, terms: PlanTerms, loads: UnitLoads) -> tuple[dict[str, float], float]:
     """(operating cost by component, rent) of a month [USD]."""
     kind = terms.kind
     others = [one for one in terms.held if one.kind.fleet != kind.fleet]
     alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
-    batches = [Stand(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
+    batches = [OrderedUnits(batch.units, batch.ordered) for batch in stock.batches if batch.serves(month)]
     hired = [one for one in stock.contracts if one.runs(month) and not one.committed]
-    stands = tuple(Stand(one.units, one.signed) for one in hired)
-    rented = Crew(stock.rented(month), stands, stock.committed_in(month))
-    utilisation = Loads(loads.mean / kind.capacity, loads.peak / kind.capacity)
+    stands = tuple(OrderedUnits(one.units, one.signed) for one in hired)
+    rented = ServingUnits(stock.rented(month), stands, stock.committed_in(month))
+    utilisation = UnitLoads(loads.mean / kind.capacity, loads.peak / kind.capacity)
     parts = [
-        Part(kind.costs, kind.declines, crew_of([*stands_of(alike, month), *batches]), loads),
+        PaidUnits(kind.costs, kind.declines, crew_of([*stands_of(alike, month), *batches]), loads),
         *held_parts(others, month, utilisation),
-        Part(terms.rented, kind.declines, rented, loads),
+        PaidUnits(terms.rented, kind.declines, rented, loads),
     ]
     return terms.bills.of(month, parts)
 
@@ -304,45 +304,45 @@ def owed_usd(stock: Supply, terms: PlanTerms) -> float:
 
 def _owed_in(month: int, stock: Supply, terms: PlanTerms) -> float:
     running = [one for one in stock.contracts if one.runs(month)]
-    stands = tuple(Stand(one.units, one.signed) for one in running if not one.committed)
-    crew = Crew(sum(one.units for one in running), stands, stock.committed_in(month))
-    return terms.bills.of(month, [Part(terms.rented, terms.kind.declines, crew, Loads(0.0, 0.0))])[1]
+    stands = tuple(OrderedUnits(one.units, one.signed) for one in running if not one.committed)
+    crew = ServingUnits(sum(one.units for one in running), stands, stock.committed_in(month))
+    return terms.bills.of(month, [PaidUnits(terms.rented, terms.kind.declines, crew, UnitLoads(0.0, 0.0))])[1]
 
 
-def crew_of(stands: Sequence[Stand]) -> Crew:
+def crew_of(stands: Sequence[OrderedUnits]) -> ServingUnits:
     """Units that *stands* counts all of."""
-    return Crew(sum(stand.units for stand in stands), tuple(stands))
+    return ServingUnits(sum(stand.units for stand in stands), tuple(stands))
 
 
-def stands_of(held: Sequence[HeldUnits], month: int) -> list[Stand]:
+def stands_of(held: Sequence[HeldUnits], month: int) -> list[OrderedUnits]:
     """Return the units of *held* in service, by the price that was paid for them."""
-    return [Stand(one.units, one.bought) for one in standing(held, month)]
+    return [OrderedUnits(one.units, one.bought) for one in standing(held, month)]
 
 
-def held_parts(held: Sequence[HeldUnits], month: int, utilisation: Loads) -> list[Part]:
+def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) -> list[PaidUnits]:
     """A part for each kind among *held*, whose units carry that fraction of their capacity."""
     kinds = {one.kind.fleet: one.kind for one in held}
     found = []
     for name, kind in kinds.items():
         stands = stands_of([one for one in held if one.kind.fleet == name], month)
-        found.append(Part(kind.costs, kind.declines, crew_of(stands), _of_capacity(utilisation, kind)))
+        found.append(PaidUnits(kind.costs, kind.declines, crew_of(stands), _of_capacity(utilisation, kind)))
     return found
 
 
 MOST_TOGETHER = 500
 """Ways to sell all groups that are tried one by one; where there are more, each group's month is chosen in turn."""
 
-RowsOf = Callable[[tuple[HeldUnits, ...]], Sequence[Row]]
+RowsOf = Callable[[tuple[HeldUnits, ...]], Sequence[PlanMonth]]
 """Plans around groups whose months of sale are given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sales:
+class SalePlan:
     """A plan around what exists."""
 
     held: tuple[HeldUnits, ...]
     """Existing units, with the months of sale."""
-    rows: Sequence[Row]
+    rows: Sequence[PlanMonth]
 
     @property
     def cost(self) -> tuple[float, float]:
@@ -354,7 +354,7 @@ class Sales:
 _DIGITS = 4  # what differs by less is equal, whatever floats make of the sums
 
 
-def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> Sales:
+def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> SalePlan:
     """The plan of *months* that is short of the least load and, among those, costs least.
 
     Every choice is tried where there are at most `MOST_TOGETHER`. Else each group in turn is given its best month until
@@ -374,12 +374,12 @@ def _choices(one: HeldUnits, months: int) -> Iterator[HeldUnits]:
     yield from (replace(one, sold=month) for month in range(latest, -1, -1))
 
 
-def _best(ways: Iterable[tuple[HeldUnits, ...]], rows_of: RowsOf) -> Sales:
-    return min((Sales(held, rows_of(held)) for held in ways), key=lambda one: one.cost)
+def _best(ways: Iterable[tuple[HeldUnits, ...]], rows_of: RowsOf) -> SalePlan:
+    return min((SalePlan(held, rows_of(held)) for held in ways), key=lambda one: one.cost)
 
 
-def _in_turn(start: tuple[HeldUnits, ...], choices: Sequence[Sequence[HeldUnits]], rows_of: RowsOf) -> Sales:
-    best = Sales(start, rows_of(start))
+def _in_turn(start: tuple[HeldUnits, ...], choices: Sequence[Sequence[HeldUnits]], rows_of: RowsOf) -> SalePlan:
+    best = SalePlan(start, rows_of(start))
     while True:
         before = best
         for place, group in enumerate(choices):

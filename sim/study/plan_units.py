@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.cost.charge import Charge, Follows, Paid, amount_usd
+from sim.cost.charge import Charge, MarketPrice, PaymentTime, amount_usd
 from sim.cost.cost_plan import CostPlan
 from sim.cost.finance import Annuity, StraightLine
-from sim.cost.metering import ONE_HOUR, Window
+from sim.cost.metering import ONE_HOUR, MeteredWindow
 from sim.cost.time_value import MONTHS_PER_YEAR, price_factor
 from sim.scenario.year import ALL_HOURS, Calendar, Hours
 
@@ -173,7 +173,7 @@ class Quantities:
     """Quantities of one unit at several loads, from 0 to its capacity."""
 
     loads: tuple[float, ...]
-    windows: tuple[Window, ...]
+    windows: tuple[MeteredWindow, ...]
     """Meter readings at each load."""
     requests_per_s: tuple[float, ...]
 
@@ -193,7 +193,7 @@ class BillLine(NamedTuple):
     """A line of a bill, as far as its prices move together."""
 
     component: str
-    follows: Follows
+    follows: MarketPrice
     follows_share: float
     by_peak: bool
     """Paid for the month's peak."""
@@ -201,7 +201,7 @@ class BillLine(NamedTuple):
     """Whether the price is agreed for the term of a commitment."""
 
 
-class Loads(NamedTuple):
+class UnitLoads(NamedTuple):
     """Load of one unit in a month."""
 
     mean: float
@@ -210,7 +210,7 @@ class Loads(NamedTuple):
     """Highest load that the unit carries; hours with more load are served as far as this."""
 
 
-class Stand(NamedTuple):
+class OrderedUnits(NamedTuple):
     """Units that were ordered or rented together."""
 
     units: int
@@ -218,11 +218,11 @@ class Stand(NamedTuple):
     """Month in which their price was agreed: of the order, or of the contract."""
 
 
-class Crew(NamedTuple):
+class ServingUnits(NamedTuple):
     """Units of one kind that serve under one way to pay."""
 
     units: int
-    stands: tuple[Stand, ...]
+    stands: tuple[OrderedUnits, ...]
     """All of them, or of rented ones those beyond a commitment."""
     committed: int | None = None
     """Month in which their commitment was signed; None: there is none."""
@@ -244,12 +244,12 @@ class Declines:
     def factor(self, line: BillLine, month: int, agreed: int) -> float:
         """Return the price of *line* in *month* over today's, for units whose price was *agreed* then."""
         growth = self.finance.growth_of(line.component) if self.finance is not None and self.finance.inflation else 0.0
-        if line.follows is Follows.RENT:
+        if line.follows is MarketPrice.RENT:
             return price_factor(self.rent_per_year, agreed) * price_factor(-growth, agreed)
         dearer = price_factor(-growth, month) if growth else 1.0
-        if line.follows is Follows.NOTHING:
+        if line.follows is MarketPrice.NOTHING:
             return dearer
-        index = self.hardware(month if line.follows is Follows.HARDWARE else agreed)
+        index = self.hardware(month if line.follows is MarketPrice.HARDWARE else agreed)
         return (1 + line.follows_share * (index - 1)) * dearer
 
 
@@ -268,7 +268,7 @@ class UnitCosts:
     @property
     def delivery_usd(self) -> dict[BillLine, float]:
         """Line -> what one unit costs when it comes."""
-        return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is Paid.AT_DELIVERY)
+        return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is PaymentTime.AT_DELIVERY)
 
     @property
     def resold_usd(self) -> float:
@@ -278,14 +278,14 @@ class UnitCosts:
     @property
     def removal_usd(self) -> float:
         """Cost of removing one unit at the end of its service [USD]."""
-        return sum(one.once_usd for one in self.priced(1).charges if one.paid is Paid.AT_END)
+        return sum(one.once_usd for one in self.priced(1).charges if one.paid is PaymentTime.AT_END)
 
     @property
     def committed_units(self) -> int:
         """Units that a commitment pays for whole; 0 without one."""
         count = 0
         while count < MOST_COMMITTED:
-            rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is Follows.RENT]
+            rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is MarketPrice.RENT]
             if not rents or not all(one.committed for one in rents):
                 break
             count += 1
@@ -297,7 +297,7 @@ class UnitCosts:
         return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
 
     def monthly_usd_per_h(
-        self, crew: Crew, loads: Loads, month: int, calendar_month: int, declines: Declines
+        self, crew: ServingUnits, loads: UnitLoads, month: int, calendar_month: int, declines: Declines
     ) -> dict[BillLine, float]:
         """Line -> operating cost of *crew* in *month* [USD/h]; each unit carries *loads*.
 
@@ -312,9 +312,9 @@ class UnitCosts:
             found[line] = usd * self._factor(line, crew, month, declines)
         return found
 
-    def _factor(self, line: BillLine, crew: Crew, month: int, declines: Declines) -> float:
+    def _factor(self, line: BillLine, crew: ServingUnits, month: int, declines: Declines) -> float:
         """Return the price of *line* in *month* over today's; units with different prices count by their number."""
-        stands = [Stand(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
+        stands = [OrderedUnits(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
         count = sum(stand.units for stand in stands)
         if not count:
             return declines.factor(line, month, month)
@@ -327,12 +327,12 @@ class UnitCosts:
             self._by_clock[units] = _lines((one, amount_usd(one, ONE_HOUR)) for one in charges)
         return self._by_clock[units]
 
-    def served_rps(self, loads: Loads) -> float:
+    def served_rps(self, loads: UnitLoads) -> float:
         """Return the mean requests per second that one unit answers over the hours of a year."""
         served = self.quantities.served_rps
         return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
 
-    def _metered_usd_per_h(self, loads: Loads, calendar_month: int) -> dict[BillLine, float]:
+    def _metered_usd_per_h(self, loads: UnitLoads, calendar_month: int) -> dict[BillLine, float]:
         """Return the metered cost of one unit: each hour of the profile at its own load and price [USD/h]."""
         found: dict[BillLine, float] = {}
         for one in self.hours:

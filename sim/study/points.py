@@ -16,7 +16,7 @@ from sim.study.metrics.averages import TOKENS
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.columns import COLUMNS, ENDS, WHERE_KNOWN, column, named_percentiles
 from sim.study.metrics.requests import LATENCY_COLUMNS
-from sim.study.metrics.service_level import Standing, cases_growing, standing
+from sim.study.metrics.service_level import ServiceLevelAttainment, cases_growing, standing
 from sim.study.metrics.statistics import ratio
 
 
@@ -181,7 +181,7 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
     return row | _judged(cases, slo)
 
 
-def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> Standing:
+def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:
     """Return the standing of a point with the replications *cases*; *slo* is the scenario's."""
     # a sweep may be one of service levels: the case itself has its own
     return standing(Slo.model_validate(cases[0]["slo"] or slo), cases)
@@ -211,7 +211,7 @@ Setting = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FleetLine:
     """Points of one fleet along the axis, everything else held."""
 
     fleet: str
@@ -230,7 +230,7 @@ class Sweep:
     numeric: bool
     values: tuple[Any, ...]
     """Simulated values of the axis: in order where numeric, else in order of appearance."""
-    lines: tuple[Line, ...]
+    lines: tuple[FleetLine, ...]
     chosen: Any = None
     """Place that examples are taken from; None: `reference` looks for one."""
 
@@ -291,7 +291,7 @@ def sweep_of(points: Sequence[Point], axes: Sequence[str]) -> Sweep:
             members.setdefault((point.fleet, setting), []).append(point)
     rank = {value: index for index, value in enumerate(values)}
     lines = (
-        Line(fleet, setting, tuple(sorted(group, key=lambda point: rank[point.axes.get(axis)])))
+        FleetLine(fleet, setting, tuple(sorted(group, key=lambda point: rank[point.axes.get(axis)])))
         for (fleet, setting), group in members.items()
     )
     order = {fleet: index for index, fleet in enumerate(fleets_of(points))}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sim.catalogue.catalog import Catalog
-from sim.cost.cash_flow import Flows, flows_of, mean_flows, with_peak
-from sim.cost.clock import Clock
+from sim.cost.cash_flow import CashFlows, flows_of, mean_flows, with_peak
+from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.records import Interval
 from sim.scenario.resolving.case import fleet_of, resolve
 from sim.scenario.resolving.resolved import CasePlan
@@ -35,7 +35,7 @@ class Bill:
     axes: dict[str, Any]
     replication: int
     window_h: float
-    flows: Flows
+    flows: CashFlows
     prompt_tokens: int
     """Computed prompt tokens; this and the other counts are of all copies together."""
     cached_tokens: int
@@ -128,7 +128,7 @@ def flows_of_year(
     load: float,
     billed: Callable[[Load], Sequence[Bill]],
     units: int = 1,
-) -> tuple[Flows, Weighted]:
+) -> tuple[CashFlows, Weighted]:
     """Return the mean flows over *hours* of a year with the mean *load* that *units* share, and the bills of its hours.
 
     *known* are the simulated loads of one unit, *billed* has the bills of all replications at one of them. A charge for
@@ -148,7 +148,7 @@ def _weighted(parts: Mapping[Load, float], billed: Callable[[Load], Sequence[Bil
     return [(bill, weight / len(bills)) for bills, weight in each for bill in bills]
 
 
-def _mean_flows(bills: Weighted) -> Flows:
+def _mean_flows(bills: Weighted) -> CashFlows:
     return mean_flows([(bill.flows, weight) for bill, weight in bills])
 
 
@@ -173,7 +173,7 @@ class _Metered:
 
     case: Case
     machines: Machines
-    window: Window
+    window: MeteredWindow
     rejected: int
 
     @classmethod
@@ -213,10 +213,10 @@ def _fleet(scenario: Scenario, case: Case) -> Fleet:
     return next(fleet for fleet in scenario.fleets if fleet.name == case.fleet)
 
 
-def metered(stored: StoredCase, plan: CasePlan) -> Window:
+def metered(stored: StoredCase, plan: CasePlan) -> MeteredWindow:
     """Return the measured window of a finished case of *plan*, its intervals summed as far as a bill allows."""
     rows = [Interval(**row) for row in stored.usage().to_pylist()]
-    whole = Window.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
+    whole = MeteredWindow.of(rows, *window_s(replace(plan, warmup_s=stored.metrics["warmup_s"]), rows))
     # a demand charge asks the parts, whose intervals are not added up
     return replace(
         whole,
@@ -230,7 +230,7 @@ def window_s(plan: CasePlan, intervals: Iterable[Interval]) -> tuple[float, floa
     return plan.window_s(max((interval.end_s for interval in intervals), default=0.0))
 
 
-def added_up(intervals: Iterable[Interval], clock: Clock | None) -> list[Interval]:
+def added_up(intervals: Iterable[Interval], clock: SiteClock | None) -> list[Interval]:
     """Return *intervals* summed by replica and state, and by hour of the *clock*."""
     sums: dict[tuple[Any, ...], Interval] = {}
     for interval in intervals:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sim.case import CaseResult, priced
 from sim.catalogue.catalog import Catalog
-from sim.records import BusyTime, FleetLog, Hop, Interval, Meters, Request
+from sim.records import BusyTime, FleetLog, Interval, Meters, ReplicaVisit, Request
 from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load
@@ -223,6 +223,6 @@ def _requests(stored: StoredCase) -> list[Request]:
     return requests
 
 
-def _visit(replica: int, **seconds: float) -> Hop:
+def _visit(replica: int, **seconds: float) -> ReplicaVisit:
     """A visit as far as its bill needs it."""
-    return Hop(replica, nan, nan, None, BusyTime(**seconds))
+    return ReplicaVisit(replica, nan, nan, None, BusyTime(**seconds))

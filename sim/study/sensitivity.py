@@ -13,11 +13,11 @@ from pathlib import Path
 from sim.catalogue.catalog import Catalog
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.schema import Fleet, Scenario
-from sim.scenario.sections.sensitivity import ALL_LOADS, Relative, Sensitivity, around, number_at
+from sim.scenario.sections.sensitivity import ALL_LOADS, RelativeRange, Sensitivity, around, number_at
 from sim.scenario.sweep import Case, as_data, at_point, is_deterministic
 from sim.study.booked_inputs import INPUTS, booked_inputs, in_stated_currency, number_of
 from sim.study.capacity import ONLY_RAISED
-from sim.study.execution.cases import Job, Progress, Workplace, do_all, jobs_of
+from sim.study.execution.cases import CaseJob, Progress, Workplace, do_all, jobs_of
 from sim.study.execution.store import StoredCase
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.service_level import cases_overloaded
@@ -187,7 +187,7 @@ def _simulated(
     progress: Progress,
 ) -> dict[tuple[str, Place], list[tuple[Case, StoredCase]]]:
     """The cases of every fleet with one input moved, taken from *out* where they are finished."""
-    found: dict[tuple[str, Place], list[Job]] = {}
+    found: dict[tuple[str, Place], list[CaseJob]] = {}
     for place in places:
         overrides = {} if place is None else _overrides(scenario, *place)
         at = at_point(scenario, overrides)
@@ -213,9 +213,9 @@ def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
         paths = [path for path in _usual_paths(scenario) if _number(data, path)]
         return [*(_input(scenario, data, path, USUAL) for path in paths), *_usual_loads(scenario), *_hardware(scenario)]
     return [
-        _input(scenario, data, path, ends.relative if isinstance(ends, Relative) else ends)
+        _input(scenario, data, path, ends.relative if isinstance(ends, RelativeRange) else ends)
         if path != ALL_LOADS
-        else _all_loads(ends.relative if isinstance(ends, Relative) else ends)
+        else _all_loads(ends.relative if isinstance(ends, RelativeRange) else ends)
         for path, ends in asked.items()
     ]
 

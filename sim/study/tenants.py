@@ -9,9 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sim.scenario.slo import Slo
-from sim.study.metrics.cohort import percentile
 from sim.study.metrics.service_level import tenants_met
 from sim.study.metrics.statistics import mean
+from sim.study.metrics.window_requests import percentile
 from sim.study.points import FinishedCase, group
 from sim.units import JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 from sim.workload.tenants import NOBODY
@@ -24,7 +24,7 @@ PHASES = {"prefill": "prefill_s", "recompute": "recompute_s", "decode": "decode_
 
 
 @dataclass(slots=True)
-class Share:
+class TenantShare:
     """Of one tenant in one case."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
@@ -43,7 +43,7 @@ def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict
             row: dict[str, Any] = {"fleet": members[0].fleet, "tenant": name}
             row |= {axis: members[0].axes.get(axis) for axis in axes}
             row |= {"meets_slo": met[name]} if name in met else {}
-            kept = [shares.get(name, Share()) for shares in found]
+            kept = [shares.get(name, TenantShare()) for shares in found]
             row |= {count: mean([one.counts[count] for one in kept]) for count in COUNTS}
             for figure in ("slo_attainment", *LATENCIES, *PRICED):
                 if values := [one.figures[figure] for one in kept if figure in one.figures]:
@@ -63,7 +63,7 @@ def _met(cases: Sequence[FinishedCase]) -> dict[str, bool]:
     return found
 
 
-def _shares(case: FinishedCase) -> dict[str, Share]:
+def _shares(case: FinishedCase) -> dict[str, TenantShare]:
     table = case.requests()
     if "tenant" not in table.column_names:
         return {}
@@ -71,17 +71,17 @@ def _shares(case: FinishedCase) -> dict[str, Share]:
     tenants = columns["tenant"].astype(str)
     shares = {name: _share(columns, tenants == name) for name in sorted(set(tenants.tolist()))}
     if "cost_usd" in columns:
-        shares[NOBODY] = Share()
+        shares[NOBODY] = TenantShare()
         _add_energy(shares, case, columns, tenants)
         _add_costs(shares, case, columns, tenants)
     return shares
 
 
-def _share(columns: Mapping[str, Any], own: Any) -> Share:
+def _share(columns: Mapping[str, Any], own: Any) -> TenantShare:
     """Of the measured requests where *own* is true."""
     chosen = own & (columns["measured"] == 1)
     status, finished = columns["status"][chosen], columns["status"][chosen] == "finished"
-    share = Share()
+    share = TenantShare()
     share.counts |= {
         "requests": int(chosen.sum()),
         "completed": int(finished.sum()),
@@ -101,7 +101,9 @@ def _share(columns: Mapping[str, Any], own: Any) -> Share:
     return share
 
 
-def _add_energy(shares: Mapping[str, Share], case: FinishedCase, columns: Mapping[str, Any], tenants: Any) -> None:
+def _add_energy(
+    shares: Mapping[str, TenantShare], case: FinishedCase, columns: Mapping[str, Any], tenants: Any
+) -> None:
     """The energy of each phase of a pool by the time that requests took of it; idle energy, and that of a phase which
     took no request any time, is nobody's: added up and not left over, which rounding could make negative.
     """
@@ -128,7 +130,7 @@ def _add_energy(shares: Mapping[str, Share], case: FinishedCase, columns: Mappin
         shares[name].figures["it_energy_kwh"] = amount / JOULES_PER_KWH
 
 
-def _add_costs(shares: Mapping[str, Share], case: FinishedCase, columns: Mapping[str, Any], tenants: Any) -> None:
+def _add_costs(shares: Mapping[str, TenantShare], case: FinishedCase, columns: Mapping[str, Any], tenants: Any) -> None:
     """In whole nano-dollars, so that nothing is lost."""
     amounts = case.costs().column("amount_usd").to_numpy()
     if not len(amounts):

@@ -20,7 +20,7 @@ BROKEN = ("failed", "repairing")
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class CaseTimeline:
     """One case over time; each series has a value a stretch."""
 
     edges_s: Series
@@ -44,7 +44,7 @@ def is_switched(case: FinishedCase) -> bool:
     return not set(case.usage()["state"].unique().to_pylist()) <= ALWAYS_ON
 
 
-def timeline_of(case: FinishedCase) -> Timeline:
+def timeline_of(case: FinishedCase) -> CaseTimeline:
     """The course of *case*."""
     usage = case.usage()
     states = usage["state"].to_pylist()
@@ -56,7 +56,7 @@ def timeline_of(case: FinishedCase) -> Timeline:
         state: _mean(edges_s, starts_s[of], ends_s[of], ends_s[of] - starts_s[of]) for state, of in of_state.items()
     }
     requests, costs = case.requests(), case.costs()
-    return Timeline(
+    return CaseTimeline(
         edges_s,
         *_requests(requests, edges_s),
         replicas,

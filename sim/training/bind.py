@@ -9,13 +9,13 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.server import Server
-from sim.steptime.coefficients import Coefficients, load_coefficients
+from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.training.figures import TrainingData, habits, load_training, network_named, rates
-from sim.training.job import Job, Method, Parallel, Precision, Recompute
+from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
 from sim.training.memory import TrainingMemory, memory
-from sim.training.network import Network
+from sim.training.network import ForwardCost
 from sim.training.schema import JobPool, ParallelSpec, TrainingJob, divisors
-from sim.training.steptime import Rates, StepTime, step_time
+from sim.training.steptime import OptimizerStepTime, TrainingRates, step_time
 
 USUAL_NODE = 8
 """GPUs of a server that is not named."""
@@ -29,7 +29,7 @@ class JobFigures:
     """What times and memory of jobs rest on."""
 
     data: TrainingData
-    kernels: Coefficients
+    kernels: StepTimeCoefficients
 
 
 def job_figures(catalog: Catalog) -> JobFigures:
@@ -43,7 +43,7 @@ def _figures(root: Path) -> JobFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
+class JobHardware:
     """What a pool names."""
 
     gpu: Gpu
@@ -52,7 +52,7 @@ class Hardware:
     network: Link | None
 
     @classmethod
-    def of(cls, pool: JobPool, catalog: Catalog) -> "Hardware":
+    def of(cls, pool: JobPool, catalog: Catalog) -> "JobHardware":
         """Look everything up. Raises UnknownId."""
         gpu = catalog.gpu(pool.gpu)
         server = catalog.server(pool.server) if pool.server is not None else None
@@ -71,13 +71,13 @@ class Hardware:
 class BoundJob:
     """A job on its hardware: everything that times and memory follow from."""
 
-    job: Job
+    job: OptimizerStep
     framework: str
-    rates: Rates
+    rates: TrainingRates
     memory: TrainingMemory
 
     @property
-    def step(self) -> StepTime:
+    def step(self) -> OptimizerStepTime:
         """Time of one optimizer step."""
         return step_time(self.job, self.rates)
 
@@ -97,7 +97,7 @@ def method_of(job: TrainingJob) -> Method:
     return "full" if job.lora is None else "lora" if job.lora.weights == "16bit" else "qlora"
 
 
-def default_framework(network: Network, method: Method, parallel: ParallelSpec) -> str:
+def default_framework(network: ForwardCost, method: Method, parallel: ParallelSpec) -> str:
     """Id of a framework that such jobs usually run on."""
     if not (network.is_transformer and network.causal):
         return "ngc-2024"
@@ -117,7 +117,7 @@ def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
 
     Without a `micro_batch` it gets the fastest that fits. Raises UnknownId, NotTrainable.
     """
-    hardware, figures = Hardware.of(pool, catalog), job_figures(catalog)
+    hardware, figures = JobHardware.of(pool, catalog), job_figures(catalog)
     network, method = network_named(spec.model, catalog, figures.data), method_of(spec)
     wanted = pool.parallel.over(spec.parallel)
     framework = pool.framework or spec.framework or default_framework(network, method, wanted)
@@ -127,7 +127,7 @@ def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
     mine = spec.global_batch // parallel.data
     precision = pool.precision or spec.precision or default_precision(hardware.gpu)
     first = wanted.micro_batch or 1
-    job = Job(
+    job = OptimizerStep(
         gpu=hardware.gpu,
         link=hardware.link,
         network=network,
@@ -168,7 +168,7 @@ def _parallel(wanted: ParallelSpec, gpus: int, sequence_parallel: bool) -> Paral
     )
 
 
-def _node_bytes_per_s(pool: JobPool, hardware: Hardware, per_node: int) -> float:
+def _node_bytes_per_s(pool: JobPool, hardware: JobHardware, per_node: int) -> float:
     if pool.network is None or hardware.network is None:
         return 0.0
     # an NVL72 rack is as many servers as its GPUs fill
@@ -198,7 +198,7 @@ def advice(one: BoundJob, catalog: Catalog) -> str:
     return "; ".join(filter(None, [told, f"it takes {more}"]))
 
 
-def _changes(job: Job, tried: Job) -> str:
+def _changes(job: OptimizerStep, tried: OptimizerStep) -> str:
     changed = [
         f"{key}: {now}"
         for key, was, now in (

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
-from sim.training.bind import Hardware, default_precision, gpus_of, job_figures
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
+from sim.training.bind import JobHardware, default_precision, gpus_of, job_figures
 from sim.training.figures import NotTrainable, network_named
-from sim.training.network import Network
-from sim.training.schema import JobPool, JobScenario, ParallelSpec, Setup, TrainingJob, divisors
+from sim.training.network import ForwardCost
+from sim.training.schema import JobPool, JobScenario, ParallelSpec, TrainingJob, TrainingSetup, divisors
 
 MOST_NAMED = 8
 """Sizes that a message offers."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestedLayout:
     """How a job is to be spread over a pool."""
 
     job: TrainingJob
@@ -30,15 +30,17 @@ class _Asked:
     def size(self, key: str) -> int:
         return getattr(self.wanted, key) or 1
 
-    def wrong(self, key: str, text: str) -> Complaint:
+    def wrong(self, key: str, text: str) -> ValidationIssue:
         """*text* about a key of `parallel`, where it is written."""
         holder = self.place if getattr(self.pool.parallel, key) is not None else self.at
-        return Complaint((*holder, "parallel", key), text)
+        return ValidationIssue((*holder, "parallel", key), text)
 
 
-def size_complaints(job: TrainingJob, at: Place, pool: JobPool, network: Network, place: Place) -> Iterator[Complaint]:
+def size_complaints(
+    job: TrainingJob, at: Place, pool: JobPool, network: ForwardCost, place: Place
+) -> Iterator[ValidationIssue]:
     """Of *job*, which stands *at* a place, on the *pool* at *place*; batches are looked at once all ranks are known."""
-    asked = _Asked(job, at, pool, pool.parallel.over(job.parallel), place)
+    asked = _RequestedLayout(job, at, pool, pool.parallel.over(job.parallel), place)
     split = list(_of_network(asked, network))
     yield from split
     counted = [] if split and not network.is_transformer else list(_of_gpus(asked, network))
@@ -47,7 +49,7 @@ def size_complaints(job: TrainingJob, at: Place, pool: JobPool, network: Network
         yield from _of_batches(asked)
 
 
-def _of_network(asked: _Asked, network: Network) -> Iterator[Complaint]:
+def _of_network(asked: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
     """Heads and layers that ranks share."""
     if not network.is_transformer:
         for key in ("tp", "pp", "cp", "ep"):
@@ -67,7 +69,7 @@ def _of_network(asked: _Asked, network: Network) -> Iterator[Complaint]:
         yield asked.wrong("pp", text)
 
 
-def _of_gpus(asked: _Asked, network: Network) -> Iterator[Complaint]:
+def _of_gpus(asked: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
     """Ranks that are not as many as the GPUs; experts that do not spread."""
     wanted, ranks = asked.wanted, asked.size("tp") * asked.size("pp") * asked.size("cp")
     gpus = gpus_of(wanted, asked.pool)
@@ -78,7 +80,7 @@ def _of_gpus(asked: _Asked, network: Network) -> Iterator[Complaint]:
         multiple = "" if wanted.dp else " or a multiple"
         counted = f"{gpus} GPU{'s are' if gpus > 1 else ' is'} not {shape} = {needed}{multiple}"
         fits = needed if wanted.dp else max(1, gpus // ranks) * ranks
-        yield Complaint((*asked.place, "gpus"), f"{counted}: gpus: {fits}")
+        yield ValidationIssue((*asked.place, "gpus"), f"{counted}: gpus: {fits}")
         return
     experts, share = asked.size("ep"), asked.size("tp") * gpus // ranks
     if experts > 1 and not network.routed_copies:
@@ -88,7 +90,7 @@ def _of_gpus(asked: _Asked, network: Network) -> Iterator[Complaint]:
         yield asked.wrong("ep", text)
 
 
-def _of_batches(asked: _Asked) -> Iterator[Complaint]:
+def _of_batches(asked: _RequestedLayout) -> Iterator[ValidationIssue]:
     """A global batch that the ranks cannot share, a micro-batch that does not divide a rank's samples."""
     ranks = asked.size("tp") * asked.size("pp") * asked.size("cp")
     batch, micro = asked.job.global_batch, asked.wanted.micro_batch
@@ -96,7 +98,7 @@ def _of_batches(asked: _Asked) -> Iterator[Complaint]:
     if batch % dp:
         near = sorted({max(1, batch // dp) * dp, (batch // dp + 1) * dp})
         text = f"{batch} samples do not divide by the {dp} data-parallel ranks of {asked.pool.gpu}: "
-        yield Complaint((*asked.at, "global_batch"), text + " or ".join(map(str, near)))
+        yield ValidationIssue((*asked.at, "global_batch"), text + " or ".join(map(str, near)))
     elif micro is not None and batch // dp % micro:
         mine = batch // dp
         text = f"{micro} does not divide the {mine} samples of a data-parallel rank: {fitting(mine)}"
@@ -121,7 +123,7 @@ RATES = {"fp8": "fp8_flops", "nvfp4": "fp4_flops", "tf32": "tf32_flops", "fp32":
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4")
 
 
-def job_complaints(scenario: JobScenario, catalog: Catalog) -> Iterator[Complaint]:
+def job_complaints(scenario: JobScenario, catalog: Catalog) -> Iterator[ValidationIssue]:
     """All that contradicts itself in a scenario whose ids are known."""
     yield from training_complaints(scenario.job, ("job",), catalog)
     for i, fleet in enumerate(scenario.fleets):
@@ -130,68 +132,68 @@ def job_complaints(scenario: JobScenario, catalog: Catalog) -> Iterator[Complain
         yield from placed_complaints(scenario.job, ("job",), fleet.pools[0], place, catalog)
 
 
-def training_complaints(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[Complaint]:
+def training_complaints(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Of the *job*, which stands *at* a place, whatever it runs on."""
     data = job_figures(catalog).data
     try:
         network = network_named(job.model, catalog, data)
     except NotTrainable as error:
-        yield Complaint((*at, "model"), str(error))
+        yield ValidationIssue((*at, "model"), str(error))
         return
     yield from _amount(job, at, network)
     yield from _framework(job, at, catalog)
     if job.failures is not None and job.failures.gpu is None and job.failures.node is None:
-        yield Complaint((*at, "failures"), "names nothing that fails: gpu: {mtbf_h: ...} or node: {mtbf_h: ...}")
+        yield ValidationIssue((*at, "failures"), "names nothing that fails: gpu: {mtbf_h: ...} or node: {mtbf_h: ...}")
     if job.checkpoint is not None and job.checkpoint.save_s is None and job.checkpoint.bytes_per_s is None:
         text = "needs bytes_per_s (rate at which all ranks together write) or save_s (time of a save)"
-        yield Complaint((*at, "checkpoint"), text)
+        yield ValidationIssue((*at, "checkpoint"), text)
 
 
-def _amount(job: TrainingJob, at: Place, network: Network) -> Iterator[Complaint]:
+def _amount(job: TrainingJob, at: Place, network: ForwardCost) -> Iterator[ValidationIssue]:
     """How much there is to train on, and in which pieces."""
     if (job.tokens is None) == (job.samples is None):
         text = "needs tokens or samples" + ("" if job.tokens is None else ", not both")
-        yield Complaint(at, text)
+        yield ValidationIssue(at, text)
     if network.is_transformer and job.sequence is None:
-        yield Complaint((*at, "sequence"), f"is missing: tokens of a sample of {network.id}")
+        yield ValidationIssue((*at, "sequence"), f"is missing: tokens of a sample of {network.id}")
     if not network.is_transformer:
         for key in ("sequence", "tokens", "lora"):
             if getattr(job, key) is not None:
                 fits = "give samples" if key == "tokens" else "remove it"
-                yield Complaint((*at, key), f"{network.id} has no {key}: {fits}")
+                yield ValidationIssue((*at, key), f"{network.id} has no {key}: {fits}")
 
 
-def _framework(setup: Setup, at: Place, catalog: Catalog) -> Iterator[Complaint]:
+def _framework(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     known = job_figures(catalog).data.stacks
     if setup.framework is not None and setup.framework not in known:
         text = f"unknown framework {setup.framework!r}{did_you_mean(setup.framework, known, listed=20)}"
-        yield Complaint((*at, "framework"), text)
+        yield ValidationIssue((*at, "framework"), text)
 
 
-def hardware_complaints(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def hardware_complaints(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Of a *pool* at a *place*, whatever runs on it."""
-    hardware = Hardware.of(pool, catalog)
+    hardware = JobHardware.of(pool, catalog)
     server = hardware.server
     if server is not None and server.gpu is not None and server.gpu != hardware.gpu.id:
-        yield Complaint((*place, "server"), f"{server.id} is built for {server.gpu}, not for {hardware.gpu.id}")
+        yield ValidationIssue((*place, "server"), f"{server.id} is built for {server.gpu}, not for {hardware.gpu.id}")
     if pool.power is not None and pool.power.cap_w is not None:
-        yield Complaint((*place, "power", "cap_w"), "what a power cap does to training is not known")
+        yield ValidationIssue((*place, "power", "cap_w"), "what a power cap does to training is not known")
     yield from _framework(pool, place, catalog)
 
 
 def placed_complaints(
     job: TrainingJob, at: Place, pool: JobPool, place: Place, catalog: Catalog
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """Of the *job* on that *pool*: precision, sizes, the network between servers."""
     try:
         network = network_named(job.model, catalog, job_figures(catalog).data)
     except NotTrainable:
         return  # training_complaints says so
-    hardware, wanted = Hardware.of(pool, catalog), pool.parallel.over(job.parallel)
+    hardware, wanted = JobHardware.of(pool, catalog), pool.parallel.over(job.parallel)
     precision = pool.precision or job.precision or default_precision(hardware.gpu)
     if precision not in (able := precisions(hardware.gpu)):
         holder = place if pool.precision is not None else at
-        yield Complaint((*holder, "precision"), f"{hardware.gpu.id} has no {precision}: {', '.join(able)}")
+        yield ValidationIssue((*holder, "precision"), f"{hardware.gpu.id} has no {precision}: {', '.join(able)}")
     sizes = list(size_complaints(job, at, pool, network, place))
     yield from sizes
     if not sizes and gpus_of(wanted, pool) > hardware.gpus_per_node and pool.network is None:
@@ -199,7 +201,7 @@ def placed_complaints(
             f"is missing: {gpus_of(wanted, pool)} GPUs fill more than one server of {hardware.gpus_per_node}: "
             "{link: infiniband-ndr, adapters: 8}"
         )
-        yield Complaint((*place, "network"), text)
+        yield ValidationIssue((*place, "network"), text)
 
 
 def precisions(gpu: Gpu) -> list[str]:

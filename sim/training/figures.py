@@ -18,11 +18,11 @@ from sim.catalogue.link import Link
 from sim.catalogue.model import OtherModel
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
-from sim.steptime.coefficients import Coefficients
+from sim.steptime.coefficients import StepTimeCoefficients
 from sim.training.job import Precision
 from sim.training.memory import MemoryHabits
-from sim.training.network import Network, of_dimensions, of_model
-from sim.training.steptime import FOUR_BIT_BYTES, Rates
+from sim.training.network import ForwardCost, of_dimensions, of_model
+from sim.training.steptime import FOUR_BIT_BYTES, TrainingRates
 from sim.yamlio import read
 
 
@@ -67,7 +67,7 @@ class LinkRule(Spec):
     factor: Value
 
 
-class Figures(Spec):
+class TrainingFigures(Spec):
     """All fitted figures."""
 
     gemm_exponent: Value
@@ -163,7 +163,7 @@ class TrainedNetwork(Sourced):
 class TrainingData(Spec):
     """The three files together."""
 
-    figures: Figures
+    figures: TrainingFigures
     stacks: dict[str, Stack]
     networks: dict[str, TrainedNetwork]
 
@@ -185,7 +185,7 @@ class NotTrainable(ValueError):
     """Nobody knows what training that model costs; the message says which models are known."""
 
 
-def network_named(name: str, catalog: Catalog, data: TrainingData) -> Network:
+def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCost:
     """The network called *name*: one of data/training/networks.yaml, a language model, or a path of its config.json.
 
     Raises UnknownId, NotTrainable, ValueError for a config.json that cannot be read.
@@ -206,7 +206,7 @@ def network_named(name: str, catalog: Catalog, data: TrainingData) -> Network:
     return of_model(model)
 
 
-def trained_network(id: str, one: TrainedNetwork) -> Network:
+def trained_network(id: str, one: TrainedNetwork) -> ForwardCost:
     """A network of data/training/networks.yaml."""
     if one.dimensions:
         return of_dimensions(id, one.dimensions, one.causal)
@@ -214,7 +214,7 @@ def trained_network(id: str, one: TrainedNetwork) -> Network:
     assert one.params
     assert one.forward_flop
     assert one.stream_bytes
-    return Network(
+    return ForwardCost(
         id=id,
         unit="sample",
         params=one.params.value,
@@ -249,8 +249,14 @@ def older_kernels_suffer(gpu: Gpu) -> bool:
 
 
 def rates(
-    data: TrainingData, kernels: Coefficients, gpu: Gpu, link: Link, network: Network, precision: Precision, stack: str
-) -> Rates:
+    data: TrainingData,
+    kernels: StepTimeCoefficients,
+    gpu: Gpu,
+    link: Link,
+    network: ForwardCost,
+    precision: Precision,
+    stack: str,
+) -> TrainingRates:
     """What training *network* reaches on *gpu* cards over *link* in a *stack* of data/training/stacks.yaml."""
     figures, efficiency = data.figures, kernels.efficiency(gpu)
     card, habit, facts = figures.gpu(gpu), figures.stacks[stack], data.stacks[stack]
@@ -268,7 +274,7 @@ def rates(
     attention = figures.attention_time_factor.value
     if facts.older_attention and older_kernels_suffer(gpu):
         attention *= figures.older_attention_time_factor.value
-    return Rates(
+    return TrainingRates(
         matrix_flop_per_s=reached * peak / habit.compute_time_factor.value / compute,
         plain_flop_per_s=reached * plain / habit.compute_time_factor.value,
         bytes_per_s=efficiency.memory.value * gpu.memory_bytes_per_s.value / card.memory_time_factor.value,

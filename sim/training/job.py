@@ -5,7 +5,7 @@ from typing import Literal
 
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
-from sim.training.network import Network
+from sim.training.network import ForwardCost
 
 Recompute = Literal["none", "selective", "full"]
 Method = Literal["full", "lora", "qlora"]
@@ -37,13 +37,13 @@ class Parallel:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class OptimizerStep:
     """One optimizer step of a training run, repeated."""
 
     gpu: Gpu
     link: Link
     """Between the GPUs of one node."""
-    network: Network
+    network: ForwardCost
     parallel: Parallel
     micro_batch: int
     """Samples that one data-parallel rank takes at once."""

@@ -9,8 +9,8 @@ keeps a layer's input only, and one layer whole while it runs again.
 
 from dataclasses import dataclass
 
-from sim.training.job import Job
-from sim.training.network import INPUT_BYTES, Network
+from sim.training.job import OptimizerStep
+from sim.training.network import INPUT_BYTES, ForwardCost
 from sim.training.steptime import FOUR_BIT_BYTES, WEIGHT_BYTES, trained_params
 
 EIGHT_BIT, EIGHT_BIT_BYTES = ("fp8", "nvfp4"), 1.0
@@ -65,7 +65,7 @@ class TrainingMemory:
 
 
 def activation_bytes(
-    network: Network, units: float, sequence: float, tensor: int = 1, keeps_scores: bool = True
+    network: ForwardCost, units: float, sequence: float, tensor: int = 1, keeps_scores: bool = True
 ) -> float:
     """Activations of all layers kept for the backward pass, one micro-batch of *units* tokens [bytes].
 
@@ -78,7 +78,7 @@ def activation_bytes(
     return units * (network.replicated_bytes + (network.sharded_bytes + scores) / tensor)
 
 
-def memory(job: Job, habits: MemoryHabits) -> TrainingMemory:
+def memory(job: OptimizerStep, habits: MemoryHabits) -> TrainingMemory:
     """What *job* needs on the GPU that holds most."""
     parallel = job.parallel
     data = parallel.data * parallel.context
@@ -99,7 +99,7 @@ def memory(job: Job, habits: MemoryHabits) -> TrainingMemory:
     )
 
 
-def _resident_params(job: Job) -> float:
+def _resident_params(job: OptimizerStep) -> float:
     """Parameters of the fullest model-parallel rank: its share of the layers and the whole embedding's."""
     network, parallel = job.network, job.parallel
     embedding = float(network.vocab * network.hidden)
@@ -109,7 +109,7 @@ def _resident_params(job: Job) -> float:
     return (body * deepest + embedding) / parallel.tensor
 
 
-def _activations(job: Job, habits: MemoryHabits) -> float:
+def _activations(job: OptimizerStep, habits: MemoryHabits) -> float:
     network, parallel = job.network, job.parallel
     sequence, tensor = job.sequence * job.fill, parallel.tensor
     width = 2 if job.precision in ("fp32", "tf32") else 1
@@ -133,7 +133,7 @@ def _activations(job: Job, habits: MemoryHabits) -> float:
     return width * whole * in_flight / parallel.pipeline * extra
 
 
-def _logits(job: Job) -> float:
+def _logits(job: OptimizerStep) -> float:
     """On the last stage, which holds the activations of one micro-batch only: counted where there is no pipeline."""
     if job.parallel.pipeline > 1:
         return 0.0

@@ -22,7 +22,7 @@ TYPICAL_ASPECT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ForwardCost:
     """Costs of one pass forward per unit, a token or a sample [FLOP, bytes]; bytes are those of 16-bit numbers."""
 
     id: str
@@ -72,7 +72,7 @@ class Network:
         return self.unit == "token"
 
 
-def of_model(model: Model) -> Network:
+def of_model(model: Model) -> ForwardCost:
     """A language model of the catalogue."""
     found = matrices(model)
     active = {matrix.name: _active_params(matrix.params, matrix.role == "expert", model) for matrix in found}
@@ -126,14 +126,14 @@ def transformer(
     routed_copies: int = 0,
     routed_layers: int = 0,
     causal: bool = True,
-) -> Network:
+) -> ForwardCost:
     """A transformer from its dimensions; *layer_params* are the weights that a token is multiplied with, *scored_heads*
     the mean number of heads that keep scores, of all layers.
     """
     inner = (3 if gated else 2) * intermediate
     sharded = 2 * (2 * queries + 2 * keys + inner)
     replicated = (DENSE_LAYER_NORM_BYTES + INPUT_BYTES + MASK_BYTES) * hidden
-    return Network(
+    return ForwardCost(
         id=id,
         unit="token",
         params=params,
@@ -156,7 +156,7 @@ def transformer(
     )
 
 
-def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True) -> Network:
+def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True) -> ForwardCost:
     """From layers, hidden, heads, vocab; kv_heads, intermediate, gated (0 or 1) and params where they are known."""
     layers, hidden, heads = int(dimensions["layers"]), int(dimensions["hidden"]), dimensions["heads"]
     vocab = int(dimensions["vocab"])
@@ -186,7 +186,9 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
     )
 
 
-def of_size(id: str, params: float, hidden: int = 0, heads: int = 0, layers: int = 0, vocab: int = 51200) -> Network:
+def of_size(
+    id: str, params: float, hidden: int = 0, heads: int = 0, layers: int = 0, vocab: int = 51200
+) -> ForwardCost:
     """Return a GPT of which only the size is known, and perhaps a dimension or two: 12 L h^2 parameters, heads of 128.
 
     Raises ValueError where the embedding of *vocab* tokens alone has more parameters than the network.

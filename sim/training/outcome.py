@@ -15,7 +15,7 @@ from sim.records import Interval
 from sim.scenario.sweep import at_point, axes_at, axis_labels, points
 from sim.training.plan import JobPlan, PoolOfJobs, resolve_job
 from sim.training.schema import JobScenario
-from sim.training.steptime import StepTime
+from sim.training.steptime import OptimizerStepTime
 from sim.units import GB, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
 
 CAUSES = {
@@ -34,12 +34,12 @@ CAUSES = {
 """Part of a step -> what it is."""
 
 
-def parts(step: StepTime) -> dict[str, float]:
+def parts(step: OptimizerStepTime) -> dict[str, float]:
     """Seconds of *step* by cause, in the order of CAUSES."""
     return {words: float(getattr(step, field)) for field, words in CAUSES.items()}
 
 
-def limited_by(step: StepTime) -> str:
+def limited_by(step: OptimizerStepTime) -> str:
     """The cause that takes most of *step*."""
     found = parts(step)
     return max(found, key=lambda cause: found[cause])

@@ -12,7 +12,7 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.value import Value
 from sim.cost.carbon import CarbonPlan
-from sim.cost.clock import Clock
+from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
 from sim.cost.hardware import PoolFacts, boxes_needed
 from sim.power import PoolPower, Power, pool_power
@@ -22,7 +22,7 @@ from sim.scenario.resolving.resolve import cost_facts
 from sim.scenario.resolving.resolved import Fact
 from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.spec import Spec
-from sim.training.bind import BoundJob, Hardware, job_figures
+from sim.training.bind import BoundJob, JobHardware, job_figures
 from sim.training.run import TrainingRun, training_run
 from sim.training.schema import JobFleet, JobScenario, WorkScenario
 from sim.units import GB
@@ -41,7 +41,7 @@ class PoolOfJobs:
     power: PoolPower | None
     costs: CostPlan | None
     carbon: CarbonPlan | None
-    clock: Clock | None
+    clock: SiteClock | None
     pue: float
     by_height: bool
     """Whether the bill depends on the height of servers."""
@@ -53,7 +53,7 @@ class PoolOfJobs:
 
 
 def pool_of_jobs(
-    scenario: WorkScenario, fleet: JobFleet, hardware: Hardware, gpus: int, catalog: Catalog
+    scenario: WorkScenario, fleet: JobFleet, hardware: JobHardware, gpus: int, catalog: Catalog
 ) -> PoolOfJobs:
     """*gpus* of *fleet*'s pool. Raises CostError with every price that is missing."""
     pool, server, gpu = fleet.pools[0], hardware.server, hardware.gpu
@@ -84,7 +84,7 @@ def pool_of_jobs(
     )
 
 
-def clock_of(scenario: WorkScenario, fleet: JobFleet) -> Clock | None:
+def clock_of(scenario: WorkScenario, fleet: JobFleet) -> SiteClock | None:
     """Local time at the site of *fleet*; None where nothing says when it begins. Raises ClockError."""
     return _terms(scenario, fleet).clock
 
@@ -103,7 +103,7 @@ def _terms(scenario: WorkScenario, fleet: JobFleet) -> FleetTerms:
     )
 
 
-def _nameplate_w(hardware: Hardware, power: Power) -> float | None:
+def _nameplate_w(hardware: JobHardware, power: Power) -> float | None:
     """One server with all slots filled, at the wall [W]."""
     server, tdp = hardware.server, hardware.gpu.tdp_w
     if power.nameplate_w is not None or server is None:
@@ -120,7 +120,7 @@ SHARED = ("gemm_exponent", "attention_time_factor", "recompute_share", "network_
 """Fitted figures that every job rests on, the last where it has a network."""
 
 
-def hardware_facts(prefix: str, hardware: Hardware, pool: PoolOfJobs, catalog: Catalog) -> Iterator[Fact]:
+def hardware_facts(prefix: str, hardware: JobHardware, pool: PoolOfJobs, catalog: Catalog) -> Iterator[Fact]:
     """Of power and money; *prefix* names the fleet."""
     place, gpu = f"{prefix}.pools.0", hardware.gpu
     idle = "loaded_idle_w" if gpu.loaded_idle_w is not None else "idle_w"
@@ -133,7 +133,7 @@ def hardware_facts(prefix: str, hardware: Hardware, pool: PoolOfJobs, catalog: C
         yield Fact(f"carbon.grid.{pool.carbon.grid.id}.g_per_kwh", pool.carbon.grid.g_per_kwh)
 
 
-def training_facts(prefix: str, one: BoundJob, hardware: Hardware, catalog: Catalog) -> Iterator[Fact]:
+def training_facts(prefix: str, one: BoundJob, hardware: JobHardware, catalog: Catalog) -> Iterator[Fact]:
     """Of the time of a step, of memory and of the load on the GPUs."""
     place, gpu, job = f"{prefix}.pools.0", hardware.gpu, one.job
     rate = RATES.get(job.precision, "fp16_flops")
@@ -192,7 +192,7 @@ class JobPlan:
 
 def resolve_job(scenario: JobScenario, fleet: JobFleet, axes: dict[str, Any], catalog: Catalog) -> JobPlan:
     """The plan of *scenario*'s job on *fleet*. Raises CostError with every price that is missing."""
-    hardware = Hardware.of(fleet.pools[0], catalog)
+    hardware = JobHardware.of(fleet.pools[0], catalog)
     run = training_run(scenario.job, fleet.pools[0], catalog)
     pool = pool_of_jobs(scenario, fleet, hardware, run.gpus, catalog)
     prefix = f"fleets.{fleet.name}"

@@ -14,8 +14,8 @@ from rich.text import Text
 from sim.cost.ledger import Ledger
 from sim.language import N_, _, retold
 from sim.report.charts.panels import ChartCurve, Panel, style
-from sim.report.charts.picture import Mark
-from sim.report.page.page import Table, text_table
+from sim.report.charts.picture import KeyEntry
+from sim.report.page.page import PageTable, text_table
 from sim.report.sources import notes, values_and_sources
 from sim.report.words.money import cash, in_code, money_mark, shown
 from sim.report.words.text import axis_label, listing, name_told, percent, places, plain, ranged, short
@@ -48,13 +48,13 @@ RESULTS: tuple[tuple[str, str, Show], ...] = (
 """Column of summary.csv, heading, how a value is shown."""
 
 
-def results(rows: Sequence[JobRow]) -> Table:
+def results(rows: Sequence[JobRow]) -> PageTable:
     """One row per fleet and point."""
     axes = list(rows[0].outcome.plan.axes)
     tokens = any(row.cells.get("tokens_per_s") is not None for row in rows)
     shown = [one for one in RESULTS if any(row.cells.get(one[0]) is not None for row in rows)]
     shown = [one for one in shown if one[0] != ("samples_per_s" if tokens else "tokens_per_s")]
-    return Table(
+    return PageTable(
         _("Results"),
         _("Times are expected values; the time of a step holds while nothing fails."),
         [_("fleet"), *map(axis_label, axes), *(in_code(_(head)) for _name, head, _show in shown), _("limited by")],
@@ -71,12 +71,12 @@ def results(rows: Sequence[JobRow]) -> Table:
     )
 
 
-def step_table(rows: Sequence[JobRow]) -> Table:
+def step_table(rows: Sequence[JobRow]) -> PageTable:
     """Share of a step by cause."""
     able = [row for row in rows if row.ok]
     found = [parts(row.outcome.plan.run.step) for row in able]
     causes = [cause for cause in found[0] if any(one[cause] > 5e-4 * sum(one.values()) for one in found)]
-    return Table(
+    return PageTable(
         _("Where the time of a step goes"),
         "",
         [_("cause"), *(_head(row) for row in able)],
@@ -95,20 +95,20 @@ MEMORY = {
 }
 
 
-def memory_table(rows: Sequence[JobRow]) -> Table:
+def memory_table(rows: Sequence[JobRow]) -> PageTable:
     """What fills the memory of the fullest GPU."""
     body = [
         [words, *(plain(getattr(row.outcome.plan.run.bound.memory, field) / GB) for row in rows)]
         for field, words in MEMORY.items()
     ]
     body.append([_("the GPU has"), *(plain(row.cells["memory_gb"]) for row in rows)])
-    return Table(_("Memory of the fullest GPU [GB]"), "", [_("part"), *map(_head, rows)], body)
+    return PageTable(_("Memory of the fullest GPU [GB]"), "", [_("part"), *map(_head, rows)], body)
 
 
-def layout_table(rows: Sequence[JobRow]) -> Table:
+def layout_table(rows: Sequence[JobRow]) -> PageTable:
     """How the job is spread."""
     keys = ("gpus", "servers", "dp", "tp", "pp", "zero", "recompute", "micro_batch", "precision", "framework")
-    return Table(
+    return PageTable(
         "Layout",
         _("dp, tp, pp: data-, tensor- and pipeline-parallel ranks; zero: ZeRO stage; micro_batch: samples at once"),
         ["fleet", *(key.replace("_", " ") for key in keys)],
@@ -116,17 +116,17 @@ def layout_table(rows: Sequence[JobRow]) -> Table:
     )
 
 
-def cost_table(rows: Sequence[JobRow]) -> Table | None:
+def cost_table(rows: Sequence[JobRow]) -> PageTable | None:
     """The bill by component; None where nothing has a cost."""
     priced = [row for row in rows if row.outcome.ledger is not None]
     if not priced:
         return None
     body = component_rows([row.outcome.ledger for row in priced if row.outcome.ledger is not None])
     body.append([_("total"), *(cash(row.cells["cost_usd"]) for row in priced)])
-    return Table(_("What the job costs"), "", [_("component"), *map(_head, priced)], body)
+    return PageTable(_("What the job costs"), "", [_("component"), *map(_head, priced)], body)
 
 
-def tables(rows: Sequence[JobRow], most: int = 12) -> list[Table]:
+def tables(rows: Sequence[JobRow], most: int = 12) -> list[PageTable]:
     """All tables; those with a column per row show the first *most* rows only."""
     few = rows[:most]
     found = [results(rows)]
@@ -271,7 +271,7 @@ def _at(members: Sequence[JobRow]) -> str:
     return _(" at {listing}", listing=listing(found)) if any(found) else ""
 
 
-class _Across(NamedTuple):
+class _ChartAxis(NamedTuple):
     """What charts run over."""
 
     label: str
@@ -302,32 +302,32 @@ def panels(rows: Sequence[JobRow]) -> list[Panel]:
     return found
 
 
-def key(rows: Sequence[JobRow]) -> list[Mark]:
+def key(rows: Sequence[JobRow]) -> list[KeyEntry]:
     """Colour and marker of every fleet."""
     looks = style(list(dict.fromkeys(row.fleet for row in rows)))
-    return [Mark(name, *look) for name, look in looks.items()]
+    return [KeyEntry(name, *look) for name, look in looks.items()]
 
 
-def _across(rows: Sequence[JobRow]) -> _Across:
+def _across(rows: Sequence[JobRow]) -> _ChartAxis:
     fleets = list(dict.fromkeys(row.fleet for row in rows))
     by_fleet = [{row.cells["gpus"] for row in rows if row.fleet == fleet} for fleet in fleets]
     if any(len(one) > 1 for one in by_fleet):
-        return _Across("GPUs", lambda row: float(row.cells["gpus"]))
+        return _ChartAxis("GPUs", lambda row: float(row.cells["gpus"]))
     axes: Mapping[str, Any] = rows[0].outcome.plan.axes
     for axis in axes:
         values = [row.outcome.plan.axes[axis] for row in rows]
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         if numbers and len(set(values)) > 1:
-            return _Across(axis_label(axis), lambda row, axis=axis: float(row.outcome.plan.axes[axis]))  # type: ignore[misc]
+            return _ChartAxis(axis_label(axis), lambda row, axis=axis: float(row.outcome.plan.axes[axis]))  # type: ignore[misc]
     ticks = tuple(float(i) for i in range(len(fleets)))
-    return _Across("", lambda row: float(fleets.index(row.fleet)), ticks, tuple(fleets))
+    return _ChartAxis("", lambda row: float(fleets.index(row.fleet)), ticks, tuple(fleets))
 
 
 def _panel(
     title: str,
     subtitle: str,
     rows: Sequence[JobRow],
-    across: _Across,
+    across: _ChartAxis,
     kind: str,
     y: Callable[[JobRow], float],
     y_format: Callable[[float], str],

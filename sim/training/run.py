@@ -18,9 +18,9 @@ from sim.power import LoadLaw
 from sim.scenario.resolving.bind import power_coefficients
 from sim.training.bind import BoundJob, advice, bound
 from sim.training.figures import peak_flops
-from sim.training.network import Network
+from sim.training.network import ForwardCost
 from sim.training.schema import JobFailures, JobPool, TrainingJob
-from sim.training.steptime import STATE_BYTES, WEIGHT_BYTES, StepTime, StepWork, step_work, trained_params
+from sim.training.steptime import STATE_BYTES, WEIGHT_BYTES, OptimizerStepTime, StepWork, step_work, trained_params
 from sim.units import GB, HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 LARGEST_EXPONENT = 700.0
@@ -102,7 +102,7 @@ class TrainingRun:
 
     spec: TrainingJob
     bound: BoundJob
-    step: StepTime
+    step: OptimizerStepTime
     work: StepWork
     steps: int
     makespan: Makespan
@@ -198,7 +198,7 @@ def _load(law: LoadLaw, one: BoundJob, work: StepWork, step_s: float) -> float:
     return law(compute, traffic, tokens_per_s)
 
 
-def _activations(network: Network) -> float:
+def _activations(network: ForwardCost) -> float:
     """Numbers that go into and come out of a transformer's matrix products in one pass, per token.
 
     No watts of training were measured: the backward pass is taken to add nothing to them but its operations and bytes.

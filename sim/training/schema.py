@@ -89,14 +89,14 @@ class Checkpoint(Spec):
     """From the repair until training goes on, the reading of the state apart: scheduling, start, compilation [s]."""
 
 
-class Lora(Spec):
+class LoraTraining(Spec):
     """Adapters are trained, the model's own weights are not."""
 
     weights: Literal["16bit", "4bit"] = "16bit"
     """Of the frozen model; 4bit: QLoRA."""
 
 
-class Setup(Spec):
+class TrainingSetup(Spec):
     """What may stand in the job or in a pool: the nearest wins, in `parallel` key by key."""
 
     precision: Precision | None = None
@@ -108,7 +108,7 @@ class Setup(Spec):
     """How the job is spread over the pool's GPUs."""
 
 
-class TrainingJob(Setup):
+class TrainingJob(TrainingSetup):
     """One training run from its first step to its last."""
 
     kind: Literal["training"]
@@ -122,7 +122,7 @@ class TrainingJob(Setup):
     """Samples of one optimizer step over all GPUs."""
     sequence: Count | None = None
     """Tokens of a sample; images have none."""
-    lora: Lora | None = None
+    lora: LoraTraining | None = None
     """Left out: all weights are trained."""
     checkpoint: Checkpoint | None = None
     """Left out: nothing is saved before the end."""
@@ -139,7 +139,7 @@ class NodeNetwork(Spec):
     """Of each server."""
 
 
-class JobPool(Setup):
+class JobPool(TrainingSetup):
     """The GPUs that do the job: all of one kind."""
 
     name: Name | None = None

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from sim.steptime.collective import AllReduce, Send, ring_traffic
-from sim.training.job import Job
+from sim.training.job import OptimizerStep
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class TrainingRates:
     """All that the step time multiplies or divides by. Times grow with a factor, rates with an efficiency."""
 
     matrix_flop_per_s: float
@@ -63,7 +63,7 @@ REDUCES_PER_PASS = 2
 """All-reduces that tensor parallelism needs per layer and pass: after attention and after the feed-forward block."""
 
 
-def tensor_exchange_s(job: Job, rates: Rates, passes: float) -> float:
+def tensor_exchange_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
     """All-reduces of one stage in one micro-batch [s]; *passes* over the layers, the backward pass counted once."""
     ranks = job.parallel.tensor
     if ranks == 1:
@@ -78,7 +78,7 @@ def tensor_exchange_s(job: Job, rates: Rates, passes: float) -> float:
     return layers * REDUCES_PER_PASS * passes * seconds
 
 
-def stage_exchange_s(job: Job, rates: Rates) -> float:
+def stage_exchange_s(job: OptimizerStep, rates: TrainingRates) -> float:
     """Activations to the next stage and gradients back, per micro-batch [s]."""
     parallel = job.parallel
     if parallel.pipeline == 1:
@@ -91,7 +91,7 @@ def stage_exchange_s(job: Job, rates: Rates) -> float:
     return 2 * parallel.virtual_stages * one_way
 
 
-def expert_exchange_s(job: Job, rates: Rates) -> float:
+def expert_exchange_s(job: OptimizerStep, rates: TrainingRates) -> float:
     """Tokens to their experts and back, forward and backward, one micro-batch of one stage [s].
 
     Within a node the link carries all copies; beyond it a token crosses the network once for each node that it is
@@ -111,7 +111,7 @@ def expert_exchange_s(job: Job, rates: Rates) -> float:
     return max(inside, sent * exchanges * copies / per_gpu)
 
 
-def reduce_s(job: Job, rates: Rates, gpu_bytes: float) -> float:
+def reduce_s(job: OptimizerStep, rates: TrainingRates, gpu_bytes: float) -> float:
     """One all-reduce of *gpu_bytes* per rank between the data-parallel ranks [s]."""
     parallel = job.parallel
     ranks = parallel.data * parallel.context
@@ -148,7 +148,7 @@ LORA_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class StepTime:
+class OptimizerStepTime:
     """Seconds of one optimizer step, by cause."""
 
     matrix_s: float
@@ -183,7 +183,7 @@ class StepTime:
         )
 
 
-def step_time(job: Job, rates: Rates) -> StepTime:
+def step_time(job: OptimizerStep, rates: TrainingRates) -> OptimizerStepTime:
     """The step of *job* on hardware that reaches *rates*."""
     parallel = job.parallel
     ranks = parallel.tensor * parallel.pipeline
@@ -201,7 +201,7 @@ def step_time(job: Job, rates: Rates) -> StepTime:
     micro_s = (gpu_s**LAUNCH_EXPONENT + host_s**LAUNCH_EXPONENT) ** (1 / LAUNCH_EXPONENT)
     count = job.micro_batches
     bubble_s = micro_s * (parallel.pipeline - 1) / parallel.virtual_stages
-    return StepTime(
+    return OptimizerStepTime(
         matrix * count,
         attention * count,
         stream * count,
@@ -216,17 +216,17 @@ def step_time(job: Job, rates: Rates) -> StepTime:
     )
 
 
-def backward_passes(job: Job) -> int:
+def backward_passes(job: OptimizerStep) -> int:
     """Passes' worth of arithmetic in the backward pass: frozen weights need no gradient of their own."""
     return BACKWARD_PASSES if job.method == "full" else 1
 
 
-def trained_params(job: Job) -> float:
+def trained_params(job: OptimizerStep) -> float:
     """Parameters with gradients and optimizer states on one copy of the model."""
     return job.held_params * (1.0 if job.method == "full" else LORA_SHARE)
 
 
-def _matrix_s(job: Job, rates: Rates, passes: float) -> float:
+def _matrix_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
     """All layers and the output layer, one micro-batch, all model-parallel ranks together [s]."""
     network = job.network
     dense_s = (network.forward_flop - network.expert_flop) / rates.matrix_flop_per_s
@@ -240,14 +240,14 @@ def _matrix_s(job: Job, rates: Rates, passes: float) -> float:
     return layers_s + head_s
 
 
-def _attention_s(job: Job, rates: Rates) -> float:
+def _attention_s(job: OptimizerStep, rates: TrainingRates) -> float:
     flop = 4 * job.network.attention_width * (job.context if not rates.keeps_scores else job.sequence * job.fill)
     passes = 1 + (BACKWARD_PASSES if rates.keeps_scores else FUSED_ATTENTION_BACKWARD)
     passes += 0 if job.recompute == "none" else rates.recompute_share
     return flop * passes * job.units * rates.attention_time_factor / rates.plain_flop_per_s
 
 
-def _stream_s(job: Job, rates: Rates) -> float:
+def _stream_s(job: OptimizerStep, rates: TrainingRates) -> float:
     """Element-wise kernels: a transfer of the activations forward, two backward."""
     width = 2 if job.precision in ("fp32", "tf32") else 1
     passes = 3 + (rates.recompute_share if job.recompute == "full" else 0.0)
@@ -257,7 +257,7 @@ def _stream_s(job: Job, rates: Rates) -> float:
     return moved * width * job.units * rates.stream_time_factor / rates.bytes_per_s
 
 
-def _exposed_s(job: Job, rates: Rates, micro_s: float, passes: float) -> float:
+def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes: float) -> float:
     """Exchange between data-parallel ranks that computation does not hide.
 
     Gradients travel during the last backward pass. ZeRO 3 gathers weights before each pass over them, and the whole
@@ -280,7 +280,7 @@ def _exposed_s(job: Job, rates: Rates, micro_s: float, passes: float) -> float:
     return gradients_s - hidden_s + max(0.0, hidden_s - window_s)
 
 
-def _optimizer_s(job: Job, rates: Rates) -> float:
+def _optimizer_s(job: OptimizerStep, rates: TrainingRates) -> float:
     parallel = job.parallel
     shards = parallel.tensor * parallel.pipeline * (parallel.data * parallel.context if parallel.zero else 1)
     share = trained_params(job) / shards
@@ -302,7 +302,7 @@ class StepWork:
     """What one GPU moves to and from its memory."""
 
 
-def step_work(job: Job) -> StepWork:
+def step_work(job: OptimizerStep) -> StepWork:
     """Arithmetic and traffic of one step of *job*."""
     network, parallel = job.network, job.parallel
     ranks, backward = parallel.tensor * parallel.pipeline, backward_passes(job)

@@ -1,6 +1,6 @@
 """What the fleet is asked to do: when requests arrive and how long they are.
 
-`Workload` is that of one service, `Together` those of several services of one fleet.
+`Workload` is that of one service, `MergedWorkload` those of several services of one fleet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -295,14 +295,14 @@ __all__ = [
 ]
 
 
-class Together(Workload):
+class MergedWorkload(Workload):
     """The workloads of all services, for whoever looks at a fleet as a whole; each service draws its own requests."""
 
     parts: Mapping[str, Workload] = {}
     """Service -> its workload."""
 
     @classmethod
-    def of(cls, parts: Mapping[str, Workload]) -> "Together":
+    def of(cls, parts: Mapping[str, Workload]) -> "MergedWorkload":
         """Of workloads that have been checked one by one."""
         nothing = dict.fromkeys(("arrivals", "lengths", "sessions", "shared_prefix", "adapters", "trace"))
         return cls.model_construct(parts=dict(parts), tenants=(), sent_before=0, **nothing)

@@ -311,7 +311,7 @@ def sample(draws: SessionDraws, start: int, count: int) -> Iterator[Turn]:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class SessionStart:
     """A session and when it begins."""
 
     at_s: float
@@ -323,11 +323,11 @@ class Start:
 class ComingSessions(Protocol):
     """What the fleet asks for."""
 
-    def starts(self) -> Iterator[Start]:
+    def starts(self) -> Iterator[SessionStart]:
         """Sessions that begin whatever the fleet does, in order of time."""
         ...
 
-    def next_of(self, number: int) -> tuple[float, Start] | None:
+    def next_of(self, number: int) -> tuple[float, SessionStart] | None:
         """What the user of session *number* does when it is over: the pause [s] and the next session; None: nothing."""
         ...
 
@@ -339,9 +339,11 @@ class OpenSessions:
         """*tenants* has the tenant of each session, where anybody is told apart."""
         self._draws, self._begins_s, self._tenants = draws, begins_s, tenants
 
-    def starts(self) -> Iterator[Start]:
+    def starts(self) -> Iterator[SessionStart]:
         """See `ComingSessions.starts`."""
-        return (Start(at_s, _session_of(self._draws, i, self._tenants), i) for i, at_s in enumerate(self._begins_s))
+        return (
+            SessionStart(at_s, _session_of(self._draws, i, self._tenants), i) for i, at_s in enumerate(self._begins_s)
+        )
 
     def next_of(self, number: int) -> None:
         """Nobody waits for the end of a session."""
@@ -354,20 +356,20 @@ class UserSessions:
         """*tenants* has the tenant of each user, where anybody is told apart."""
         self._draws, self._loop, self._streams, self._tenants = draws, loop, streams, tenants
 
-    def starts(self) -> Iterator[Start]:
+    def starts(self) -> Iterator[SessionStart]:
         """See `ComingSessions.starts`."""
         loop = self._loop
         first_s = [0.0] * loop.concurrency
         if loop.random:
             first_s = loop.pauses_s(self._streams, "first pauses", 0, loop.concurrency).tolist()
         for at_s, user in sorted(zip(first_s, count(), strict=False)):
-            yield Start(at_s, _session_of(self._draws, user, self._tenants), user)
+            yield SessionStart(at_s, _session_of(self._draws, user, self._tenants), user)
 
-    def next_of(self, number: int) -> tuple[float, Start]:
+    def next_of(self, number: int) -> tuple[float, SessionStart]:
         """See `ComingSessions.next_of`."""
         following = number + self._loop.concurrency
         pause_s = float(self._loop.pauses_s(self._streams, "pauses", number, 1)[0])
-        return pause_s, Start(0.0, _session_of(self._draws, following, self._tenants), following)
+        return pause_s, SessionStart(0.0, _session_of(self._draws, following, self._tenants), following)
 
 
 def _session_of(draws: SessionDraws, number: int, tenants: list[str] | None) -> Session:
@@ -384,9 +386,9 @@ class RecordedSessions:
     def __init__(self, table: RequestTable) -> None:
         self._table = table
 
-    def starts(self) -> Iterator[Start]:
+    def starts(self) -> Iterator[SessionStart]:
         """See `ComingSessions.starts`."""
-        return (Start(found.turns[0].earliest_s, found, i) for i, found in enumerate(_sessions(self._table)))
+        return (SessionStart(found.turns[0].earliest_s, found, i) for i, found in enumerate(_sessions(self._table)))
 
     def next_of(self, number: int) -> None:
         """Nobody waits for the end of a session."""

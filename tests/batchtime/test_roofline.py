@@ -8,7 +8,7 @@ import pytest
 from sim.batchtime.coefficients import load_coefficients
 from sim.batchtime.roofline import (
     Device,
-    Factors,
+    ServiceFactors,
     batch_time_s,
     device_of,
     largest_batch_within,
@@ -21,7 +21,7 @@ from sim.catalogue.model import OtherModel
 
 CATALOG = load_catalog()
 COEFFICIENTS = load_coefficients(CATALOG.root / "batchtime.yaml")
-PLAIN = Factors(
+PLAIN = ServiceFactors(
     compute=1.0, memory=1.0, traffic=1.0, kernels=1.0, launch_s=1e-6, wave=0.0, power_exponent=0.0, slice_speed=1.0
 )
 DEVICE = Device("none", "none", "int8", flops=1e12, bytes_per_s=1e12, sms=100, tdp_w=300)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sim.benchdata.row import BenchRow, Counted
-from sim.benchdata.served.lengths import Pace, all_answers, remaining_answers
+from sim.benchdata.row import BenchRow, CountedTraffic
+from sim.benchdata.served.lengths import TokenProgress, all_answers, remaining_answers
 from sim.fidelity.calibration import run_count
 
 CAME = ((10.0, 30.0), (20.0, 30.0), (30.0, 75.0))
@@ -16,7 +16,7 @@ CAME = ((10.0, 30.0), (20.0, 30.0), (30.0, 75.0))
 @pytest.mark.parametrize("draw", [0, 1])
 @pytest.mark.parametrize("running", [0, 40])
 def test_requests_come_between_the_pages_that_counted_them(running: int, draw: int) -> None:
-    pages = Counted(tuple(10.0 * number for number in range(running)), 12.0, CAME, 500.0, 0.03, draw)
+    pages = CountedTraffic(tuple(10.0 * number for number in range(running)), 12.0, CAME, 500.0, 0.03, draw)
     arrivals_s = pages.arrivals_s()
     assert np.all(np.diff(arrivals_s) >= 0)
     by_then = [int((arrivals_s <= pages.begin_s + until_s).sum()) for until_s in (0.0, 10.0, 20.0, 30.0)]
@@ -30,17 +30,19 @@ def test_requests_come_between_the_pages_that_counted_them(running: int, draw: i
 def test_parts_of_one_stretch_are_one_run() -> None:
     """Only another run narrows the interval of what is predicted."""
     row = BenchRow(2, "a", "l40s", "llama3.1-8b")
-    parts = [replace(row, counted=Counted((), 0.0, CAME, 500.0, 0.03, stretch=name)) for name in ("x", "x", "y")]
+    parts = [replace(row, counted=CountedTraffic((), 0.0, CAME, 500.0, 0.03, stretch=name)) for name in ("x", "x", "y")]
     assert (run_count(parts[:2]), run_count(parts), run_count([row, row, *parts])) == (1, 2, 4)
 
 
-def seen(answers: NDArray[np.float64], starts: NDArray[np.float64], length: float) -> tuple[Pace, tuple[float, float]]:
+def seen(
+    answers: NDArray[np.float64], starts: NDArray[np.float64], length: float
+) -> tuple[TokenProgress, tuple[float, float]]:
     """Pages at every ten tokens from 0 to *length*, and (mean, spread over mean) of the answers that ended there."""
     at, ends = np.arange(0.0, length + 1, 10.0), starts + answers
     ended = answers[(ends > 0) & (ends <= length)]
     running = [float(((starts <= moment) & (ends > moment)).sum()) for moment in (0.0, at[-1])]
     counts = [np.searchsorted(np.sort(moments[moments > 0]), at, side="right") for moments in (starts, ends)]
-    pace = Pace(at, counts[0].astype(float), counts[1].astype(float), (running[0], running[1]))
+    pace = TokenProgress(at, counts[0].astype(float), counts[1].astype(float), (running[0], running[1]))
     return pace, (float(ended.mean()), float(ended.std() / ended.mean()))
 
 

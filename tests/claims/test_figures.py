@@ -7,7 +7,7 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.claims.files import read_claim
-from sim.claims.verdict import Answer, answer
+from sim.claims.verdict import ClaimVerdict, answer
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.yamlio import dump
 
@@ -35,7 +35,7 @@ def catalog() -> Catalog:
 
 @pytest.fixture
 def checked(tmp_path: Path, catalog: Catalog):
-    def check(figures: dict[str, Any], beside: dict[str, Any] | None = None, **said: Any) -> Answer:
+    def check(figures: dict[str, Any], beside: dict[str, Any] | None = None, **said: Any) -> ClaimVerdict:
         path = tmp_path / "c99-made-up.yaml"
         path.write_text("# Is it so?\n" + dump({**(beside or {}), **claim(figures, **said)}))
         return answer("C99", path, catalog)
@@ -43,7 +43,7 @@ def checked(tmp_path: Path, catalog: Catalog):
     return check
 
 
-def values(found: Answer) -> dict[str, float]:
+def values(found: ClaimVerdict) -> dict[str, float]:
     return {name: figure.value for name, figure in found.figures.items()}
 
 

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from sim.claims.figures import Figure, combined
+from sim.claims.figures import ClaimFigure, combined
 from sim.claims.verdict import judge, verdict
-from sim.scenario.claim import Part
+from sim.scenario.claim import ClaimPart
 
 FIGURES = {
-    "two": Figure(2.0),
-    "three": Figure(3.0),
-    "nearly_two": Figure(1.9),
-    "noisy": Figure(2.0, 0.5, (1.7, 2.0, 2.3)),
+    "two": ClaimFigure(2.0),
+    "three": ClaimFigure(3.0),
+    "nearly_two": ClaimFigure(1.9),
+    "noisy": ClaimFigure(2.0, 0.5, (1.7, 2.0, 2.3)),
 }
 
 
-def part(figure: str | dict[str, str] = "two", **said: Any) -> Part:
+def part(figure: str | dict[str, str] = "two", **said: Any) -> ClaimPart:
     where = {"figure": figure} if isinstance(figure, str) else {"cases": figure}
-    return Part.model_validate({"says": "it is so", "holds": {"at_least": 2}, **where, **said})
+    return ClaimPart.model_validate({"says": "it is so", "holds": {"at_least": 2}, **where, **said})
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,22 @@ MISCALCULATED = part("nearly_two", own_arithmetic=True)
         ([part("two", own_arithmetic=True), FAILS], "holds in part"),
     ],
 )
-def test_the_parts_together(parts: list[Part], told: str) -> None:
+def test_the_parts_together(parts: list[ClaimPart], told: str) -> None:
     assert verdict([judge(one, FIGURES) for one in parts]) == told
 
 
 def test_paired_samples_go_through_a_formula_together() -> None:
     """Both grow from replication to replication, their ratio does not: no noise is left."""
-    ratio = combined(lambda a, b: a / b, [Figure(4.0, 1.0, (2.0, 4.0, 6.0)), Figure(2.0, 0.5, (1.0, 2.0, 3.0))])
+    ratio = combined(
+        lambda a, b: a / b, [ClaimFigure(4.0, 1.0, (2.0, 4.0, 6.0)), ClaimFigure(2.0, 0.5, (1.0, 2.0, 3.0))]
+    )
     assert (ratio.value, ratio.half_width, ratio.samples) == (2.0, 0.0, (2.0, 2.0, 2.0))
 
 
 def test_noise_without_samples_adds_up_as_independent_noise_does() -> None:
-    found = combined(lambda a, b: a + 2 * b, [Figure(1.0, 0.3), Figure(1.0, 0.2)])
+    found = combined(lambda a, b: a + 2 * b, [ClaimFigure(1.0, 0.3), ClaimFigure(1.0, 0.2)])
     assert found.half_width == pytest.approx(0.5)  # (0.3 ** 2 + 0.4 ** 2) ** 0.5
-    assert combined(lambda a: a, [Figure(1.0)]).half_width is None
+    assert combined(lambda a: a, [ClaimFigure(1.0)]).half_width is None
 
 
 @pytest.mark.parametrize(
@@ -94,4 +96,4 @@ def test_noise_without_samples_adds_up_as_independent_noise_does() -> None:
 )
 def test_a_part_that_cannot_be_judged_is_refused(said: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Part.model_validate({"says": "it is so", "figure": "two", "holds": {"at_least": 2}, **said})
+        ClaimPart.model_validate({"says": "it is so", "figure": "two", "holds": {"at_least": 2}, **said})

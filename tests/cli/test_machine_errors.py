@@ -70,7 +70,7 @@ def test_a_table_that_finds_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The tables are written aside: the points stay, and nothing is left lying about."""
-    from sim.deliver import run as deliver
+    from sim.answers import run as deliver
 
     scenario, out = tmp_path / "s.yaml", tmp_path / "out"
     scenario.write_text(called("s", "a"))

@@ -251,7 +251,7 @@ def test_a_search_tells_how_far_it_is(capsys: pytest.CaptureFixture[str], monkey
 
 def test_what_a_command_has_simulated_itself_is_not_found_from_before(capsys: pytest.CaptureFixture[str]) -> None:
     for goes_on in (False, True):
-        with progress.Progress(quiet=False, goes_on=goes_on) as told:
+        with progress.CaseProgress(quiet=False, goes_on=goes_on) as told:
             told(2, 18, 2)
     assert capsys.readouterr().err == "2 of 18 cases are finished already; going on from there\n"
 
@@ -267,6 +267,6 @@ def test_a_notebook_has_a_bar_where_it_can_draw_one(
     monkeypatch.setattr(progress, "find_spec", lambda name: name if widgets and name == "ipywidgets" else None)
     monkeypatch.setattr(progress.Bar, "start", lambda bar: bar.disable or drawn.append(1))
     monkeypatch.setattr(progress.Bar, "stop", lambda bar: None)
-    with progress.Progress(quiet=False) as told:
+    with progress.CaseProgress(quiet=False) as told:
         told(1, 2, 0)
     assert (len(drawn), capsys.readouterr().err.startswith("1 of 2 cases")) == (int(widgets), not widgets)

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import sim
+from sim.answers.questions import QUESTIONS
 from sim.cli import app
-from sim.deliver.questions import QUESTIONS
 from sim.report.words.precision import undrawn
 from sim.scenario.schema import Scenario
 from sim.study.capacity_tolerance import RELATIVE

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.value import Value
-from sim.coldstart import ColdStart, Loaded, StartUnknown, load_figures, start_of
+from sim.coldstart import ColdStart, StartingReplica, StartUnknown, load_figures, start_of
 
 CATALOG = load_catalog()
 FIGURES = load_figures(CATALOG.root / "coldstart.yaml")
@@ -17,7 +17,7 @@ GIB = 2**30
 
 def start(spec: dict[str, Any], **replica: Any):
     facts: dict[str, Any] = {"engine": "vllm-0.14", "layers": 32, "gpus": 1, "weights_bytes": 16.06e9}
-    return start_of(ColdStart(**spec), Loaded(**facts | replica), FIGURES)
+    return start_of(ColdStart(**spec), StartingReplica(**facts | replica), FIGURES)
 
 
 def total_s(spec: dict[str, Any], **replica: Any) -> float:

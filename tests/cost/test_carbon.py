@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
 from sim.cost.carbon import Carbon
-from sim.cost.clock import MIDNIGHT, Clock
+from sim.cost.clock import MIDNIGHT, SiteClock
 from sim.cost.prices import CostError
 from sim.records import Interval
 
@@ -17,7 +17,7 @@ def carbon(grid=400, **embodied):
 
 
 def at(hour, minute=0):
-    return Clock(datetime(2026, 1, 1, hour, minute))
+    return SiteClock(datetime(2026, 1, 1, hour, minute))
 
 
 def test_the_example_of_the_ml_co2_calculator(make_interval):

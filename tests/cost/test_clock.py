@@ -5,11 +5,11 @@ from datetime import date, datetime
 import pytest
 
 from sim.cost.carbon import Carbon
-from sim.cost.clock import MIDNIGHT, Clock, ClockError
+from sim.cost.clock import MIDNIGHT, ClockError, SiteClock
 from sim.cost.electricity import Band, Tariff
 from sim.cost.site import Site
 from sim.records import Interval
-from sim.scenario.experiment import Schedule
+from sim.scenario.experiment import ReplicaSchedule
 
 HOUR = 3600.0
 WEEK = {
@@ -21,7 +21,7 @@ OCLOCK = {"hourly_usd_per_kwh": [hour / 100 for hour in range(24)]}
 
 
 def clock(text, zone=None):
-    return Clock.of(datetime.fromisoformat(text), zone)
+    return SiteClock.of(datetime.fromisoformat(text), zone)
 
 
 def metered(hour):
@@ -142,7 +142,7 @@ def test_a_moment_is_local_or_has_an_offset():
 
 
 def test_a_schedule_follows_the_local_clock():
-    nights = Schedule.model_validate({"replicas": {"02:30": 1, "06:00": 4}, "starting_s": 0})
+    nights = ReplicaSchedule.model_validate({"replicas": {"02:30": 1, "06:00": 4}, "starting_s": 0})
     # 02:30 is skipped: the clock passes it when it jumps from 2 to 3, two hours after midnight; 6 o'clock comes early
     assert nights.switches_s(clock("2026-03-29T00:00", "Europe/Berlin"), 23 * HOUR) == [2 * HOUR, 5 * HOUR]
     assert nights.switches_s(clock("2026-10-25T00:00", "Europe/Berlin"), 24 * HOUR) == [

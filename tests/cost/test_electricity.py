@@ -9,12 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from sim.cost.charge import amount_usd
-from sim.cost.clock import Clock
+from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
 from sim.cost.electricity import DemandCharge, Tariff
 from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.ledger import Ledger
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.cost.prices import CostError
 from sim.cost.site import Site
 from sim.records import Interval
@@ -26,7 +26,7 @@ FINANCE = {"method": "straight_line", "life_years": 3}
 
 
 def resolved(resolve, make_pool, site, starts_at):
-    return resolve(BUY, make_pool(), site=site, finance=FINANCE, clock=starts_at and Clock(starts_at))
+    return resolve(BUY, make_pool(), site=site, finance=FINANCE, clock=starts_at and SiteClock(starts_at))
 
 
 def test_each_hour_is_charged_at_its_own_price(resolve, make_pool, make_interval):
@@ -64,7 +64,7 @@ def test_mean_by_hour_weighs_months_by_their_days():
     # 92 of 365 days at 0.50
     summer = {"months": [6, 7, 8], "hourly_usd_per_kwh": [0.5] * 24}
     tariff = Tariff.model_validate({"hourly_usd_per_kwh": [0.1] * 24, "seasons": [summer]})
-    assert tariff.by_hour(Clock(datetime(2026, 1, 1))) == pytest.approx([0.1 + 0.4 * 92 / 365] * 24)
+    assert tariff.by_hour(SiteClock(datetime(2026, 1, 1))) == pytest.approx([0.1 + 0.4 * 92 / 365] * 24)
 
 
 def test_a_clock_is_needed(resolve, make_pool):
@@ -91,7 +91,7 @@ def test_two_tariffs_are_refused():
 
 
 def test_what_lies_across_an_hour_is_told():
-    half_past = Clock(datetime(2026, 1, 1, 8, 30))
+    half_past = SiteClock(datetime(2026, 1, 1, 8, 30))
     assert not half_past.crosses_the_hour(0.0, 1800.0)
     assert half_past.crosses_the_hour(1500.0, 1801.0)
 
@@ -116,7 +116,7 @@ def peak(window, *pools):
 def test_the_peak_is_the_sites_and_not_the_sum_of_the_pools():
     # a alone peaks in the first quarter of an hour, b in the last; together they draw most in the second: 3 + 4
     rows = drawn("a", [5, 3, 1, 1]) + drawn("b", [1, 4, 2, 5])
-    window = Window.of(rows, 0.0, 3600.0)
+    window = MeteredWindow.of(rows, 0.0, 3600.0)
     assert peak(window, "a", "b") == {"a": 3, "b": 4}
     assert peak(window, "a") == {"a": 5}
 
@@ -124,14 +124,14 @@ def test_the_peak_is_the_sites_and_not_the_sum_of_the_pools():
 def test_power_is_averaged_over_a_quarter_of_an_hour():
     # 9 kW for five minutes of a quarter that else draws 3: 5 kW, less than a steady 6 kW for 15 minutes
     rows = drawn("a", [3, 9, 3, 6, 6, 6, 1, 1, 1], 300.0)
-    assert peak(Window.of(rows, 0.0, 2700.0), "a") == {"a": 6}
+    assert peak(MeteredWindow.of(rows, 0.0, 2700.0), "a") == {"a": 6}
     # 40 minutes hold two intervals of 20 minutes; what lies in both is divided
     rows = drawn("a", [4, 1], 1500.0)
-    assert peak(Window.of(rows, 0.0, 3000.0), "a") == {"a": 4}
+    assert peak(MeteredWindow.of(rows, 0.0, 3000.0), "a") == {"a": 4}
     rows = drawn("a", [4, 1, 1, 1], 600.0)
-    assert peak(Window.of(rows, 0.0, 2400.0), "a") == {"a": 2.5}
+    assert peak(MeteredWindow.of(rows, 0.0, 2400.0), "a") == {"a": 2.5}
     # a window below a quarter of an hour is one interval
-    assert peak(Window.of(drawn("a", [4, 2], 60.0), 0.0, 120.0), "a") == {"a": 3}
+    assert peak(MeteredWindow.of(drawn("a", [4, 2], 60.0), 0.0, 120.0), "a") == {"a": 3}
 
 
 def hardware(*names):
@@ -155,7 +155,7 @@ def test_a_window_pays_its_part_of_the_month():
 
 def test_a_month_of_even_power_costs_energy_and_power():
     energy, demand = charges(DEMAND_SITE, "p")
-    month = Window.of(drawn("p", [2.0] * 730, 3600.0), 0.0, 730 * 3600.0)
+    month = MeteredWindow.of(drawn("p", [2.0] * 730, 3600.0), 0.0, 730 * 3600.0)
     assert amount_usd(energy, month) == pytest.approx(2.0 * 1.5 * 730 * 0.1)
     assert demand.quantity(0.0, month) * demand.price.usd == pytest.approx(2.0 * 1.5 * 20)
     assert isinstance(demand, DemandCharge)
@@ -163,9 +163,9 @@ def test_a_month_of_even_power_costs_energy_and_power():
 
 
 def test_windows_taken_together_keep_their_own_peaks():
-    one, other = (Window.of(drawn("a", kw), 0.0, 1800.0) for kw in ([4, 2], [6, 8]))
+    one, other = (MeteredWindow.of(drawn("a", kw), 0.0, 1800.0) for kw in ([4, 2], [6, 8]))
     _, charge = charges(DEMAND_SITE | {"pue": 1}, "a")
-    both = Window(1.0, {}, {}, (one, other))
+    both = MeteredWindow(1.0, {}, {}, (one, other))
     assert charge.quantity(0.0, both) == pytest.approx((4 * 0.5 + 8 * 0.5) / 730)
 
 

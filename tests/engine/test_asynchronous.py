@@ -27,15 +27,15 @@ from reference_queued import QueuedReference
 from reference_sglang import Overlap
 
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdapterSlots
 from sim.engine.pipeline import StagesEngine
-from sim.engine.schedulers.kv_groups import GroupRank
-from sim.engine.schedulers.prefill_first import SglangRank
-from sim.engine.schedulers.speculative import AsyncDraftRank
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.kv_groups import GroupScheduler
+from sim.engine.schedulers.prefill_first import SglangScheduler
+from sim.engine.schedulers.speculative import AsyncDraftScheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.synchronous import VllmEngine
-from sim.records import Progress, Request
+from sim.records import ReplicaProgress, Request
 
 
 @given(st.one_of(workloads(), optioned_workloads()), st.sampled_from([Affine(), Windowed()]))
@@ -188,7 +188,7 @@ DRAFTS = {"draft_tokens": 3, "accepts": lambda request, tokens: 2, "batches_in_f
 SGLANG = {"scheduler_recv_interval": 3, "schedule_conservativeness": 1.0}
 
 
-def with_options(limits: RankLimits, **options: float) -> RankLimits:
+def with_options(limits: SchedulerLimits, **options: float) -> SchedulerLimits:
     """Return *limits* with other *options* of the scheduler."""
     return replace(limits, options=limits.options.model_copy(update=options))
 
@@ -196,14 +196,14 @@ def with_options(limits: RankLimits, **options: float) -> RankLimits:
 IN_FLIGHT = {
     "one ahead": (lambda limits: AsyncEngine(Affine(), limits), QueuedReference, AHEAD),
     "drafts": (
-        lambda limits: AsyncEngine(Affine(), replace(limits, **DRAFTS), AsyncDraftRank),
+        lambda limits: AsyncEngine(Affine(), replace(limits, **DRAFTS), AsyncDraftScheduler),
         AsyncDraftReference,
         {"draft_tokens": 3, "accepted": 2},
     ),
     "stages": (lambda limits: StagesEngine(Affine(), limits, 3), QueuedReference, {"stages": 3}),
     "stages ahead": (lambda limits: StagesEngine(Affine(), limits, 2, True), QueuedReference, AHEAD | {"stages": 2}),
     "overlap": (
-        lambda limits: AsyncEngine(Affine(), with_options(limits, **SGLANG), SglangRank),
+        lambda limits: AsyncEngine(Affine(), with_options(limits, **SGLANG), SglangScheduler),
         Overlap,
         AHEAD | SGLANG,
     ),
@@ -236,7 +236,7 @@ def test_a_crash_between_two_steps_takes_an_answer_of_one_token() -> None:
     limits = rank_limits(10, 4, max_num_seqs=2, max_num_batched_tokens=2, max_model_len=1000)
     engine = AsyncEngine(Affine(), limits)
     evicted = drain_evicting(engine, [Request(index, 0.0, 2, 1) for index in range(2)], [], [BASE + 2 * PER_TOKEN])
-    assert evicted == {1: Progress(0, 0)}
+    assert evicted == {1: ReplicaProgress(0, 0)}
     assert all(cache.free == cache.usable for cache in engine.caches())
 
 
@@ -285,7 +285,7 @@ class Heard:
         self._now = now
         return self._engine.offer(request, now)
 
-    def evict(self, request, now: float) -> Progress:
+    def evict(self, request, now: float) -> ReplicaProgress:
         self._now = now
         return self._engine.evict(request, now)
 
@@ -310,7 +310,7 @@ def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> 
     requests, limits = workload
     limits |= {"enable_prefix_caching": True, "kv_groups": windows, "batches_in_flight": 1 + ahead}
     leaping = AsyncEngine if ahead else VllmEngine
-    rank = Rank if windows == (None,) else GroupRank
+    rank = VllmScheduler if windows == (None,) else GroupScheduler
     usual = [Request(**r) for r in requests]
     drain(StagesEngine(Affine(), rank_limits(**limits), 1, ahead), usual)
     dated = [(one.arrived_s, one.first_token_s, one.finished_s) for one in usual]
@@ -328,7 +328,7 @@ def test_one_stage_equals_the_leaping_engine(workload, ahead, windows, seed) -> 
 
 def grouped(limits, ahead):
     """One rank whose KV caches are in groups: leaping, and batch by batch with each block looked at."""
-    leaping = AsyncEngine(Affine(), limits, GroupRank) if ahead else VllmEngine(Affine(), limits, GroupRank)
+    leaping = AsyncEngine(Affine(), limits, GroupScheduler) if ahead else VllmEngine(Affine(), limits, GroupScheduler)
     return leaping, StagesEngine(Affine(), limits, 1, ahead)
 
 
@@ -449,7 +449,7 @@ def test_a_sequence_holds_the_state_that_is_read_and_the_one_that_is_written() -
 
 def test_a_crash_empties_the_cache_of_groups() -> None:
     limits = rank_limits(60, 4, 8, 40, 100, enable_prefix_caching=True, kv_groups=(None, 8))
-    for make in (lambda: StagesEngine(Affine(), limits, 1), lambda: VllmEngine(Affine(), limits, GroupRank)):
+    for make in (lambda: StagesEngine(Affine(), limits, 1), lambda: VllmEngine(Affine(), limits, GroupScheduler)):
         engine, found = make(), []
         for index in range(3):
             drain(engine, [one := Request(index, 9.0 * index, 10, 1, block_hashes=(1, 2), hash_block_tokens=4)])
@@ -474,7 +474,7 @@ def two_requests() -> list[Request]:
     return [Request(0, 0.0, 4, 9), Request(1, 1 / 64, 5, 6)]
 
 
-def boundaries(limits: RankLimits) -> list[float]:
+def boundaries(limits: SchedulerLimits) -> list[float]:
     """When steps end."""
     engine, ends = AsyncEngine(Affine(), limits), []
     plan = engine.plan

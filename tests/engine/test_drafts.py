@@ -12,7 +12,7 @@ from reference_engine import drain
 from sim.batching.limits import Speculative
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.lora import AdapterSlots
-from sim.engine.schedulers.speculative import AsyncDraftRank, DraftRank
+from sim.engine.schedulers.speculative import AsyncDraftScheduler, DraftScheduler
 from sim.engine.synchronous import VllmEngine
 from sim.fleet.pool import Acceptance
 from sim.records import Request
@@ -41,9 +41,9 @@ def test_steps_that_keep_drafts_agree_exactly(ahead, workload, drafts, accepted,
     model = Windowed() if windowed else Adapted()
     limits["window"] = model.window
     fast = [Request(**r) for r in requests]
-    engine, reference_of = VllmEngine(model, rank_limits(**limits, **own), DraftRank), DraftReference
+    engine, reference_of = VllmEngine(model, rank_limits(**limits, **own), DraftScheduler), DraftReference
     if ahead:
-        engine = AsyncEngine(model, rank_limits(**limits, **own, batches_in_flight=2), AsyncDraftRank)
+        engine = AsyncEngine(model, rank_limits(**limits, **own, batches_in_flight=2), AsyncDraftScheduler)
         reference_of = AsyncDraftReference
     drain(engine, fast)
     reference = reference_of(model.leap, draft_tokens=drafts, accepted=accepted, adapters=slots, **limits)
@@ -61,7 +61,7 @@ def test_uneven_paces_lose_nothing(workload, drafts, accepted) -> None:
     fast = [Request(**r) for r in requests]
     kept = {r.index: min(accepted * (1 + r.index % 3) / 3, drafts) for r in fast}
     own = {"draft_tokens": drafts, "accepts": lambda request, tokens: kept[request.index], "window": Windowed.window}
-    engine = VllmEngine(Windowed(), rank_limits(**limits, **own), DraftRank)
+    engine = VllmEngine(Windowed(), rank_limits(**limits, **own), DraftScheduler)
     drain(engine, fast)
     assert_conserved(engine, fast)
 
@@ -83,7 +83,7 @@ def test_a_request_that_joins_decoders_with_one_token_is_padded_with_drafts(ahea
     )
     model = affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0)
     requests = [Request(0, 0.0, 1, 9), Request(1, 0.005, 1, 2), Request(2, 0.005, 2, 1)]
-    engine = AsyncEngine(model, limits, AsyncDraftRank) if ahead else VllmEngine(model, limits, DraftRank)
+    engine = AsyncEngine(model, limits, AsyncDraftScheduler) if ahead else VllmEngine(model, limits, DraftScheduler)
     drain(engine, requests)
     # 11 ms: the first is not padded, as nothing decodes; then 4 tokens of the first and of the second, 2 of the third
     assert requests[0].first_token_s == pytest.approx(0.011)
@@ -97,7 +97,9 @@ def test_whom_drafts_finish_is_computed_once_more_where_steps_are_formed_ahead()
     limits = rank_limits(40, 4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=100, **own)
     requests = [Request(0, 0.0, 8, 9), Request(1, 0.0, 8, 6), Request(2, 0.03, 8, 8)]
     engine = AsyncEngine(
-        affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0), limits, AsyncDraftRank
+        affine.Affine(model="affine", base_s=0.01, per_token_s=0.001, per_context_token_s=0.0),
+        limits,
+        AsyncDraftScheduler,
     )
     drain(engine, requests)
     # 26 ms of prompts, 18, 18, 26 with the last prompt and the second once more, 18 with the first once more, 14, 14

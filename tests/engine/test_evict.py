@@ -11,25 +11,27 @@ from reference_policies import PrefillFirst, Reserve, Static
 
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.pipeline import PipelineEngine, StagesEngine
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
-from sim.engine.schedulers.reserve import ReserveRank
-from sim.engine.schedulers.static import StaticRank
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.prefill_first import PrefillFirstScheduler
+from sim.engine.schedulers.reserve import ReserveScheduler
+from sim.engine.schedulers.static import StaticScheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.synchronous import LockstepEngine, VllmEngine
-from sim.records import Batch, BusyTime, Leap, Progress, Request
+from sim.records import Batch, BusyTime, Leap, ReplicaProgress, Request
 
 POLICIES = {
-    "vllm": (Rank, ReferenceEngine),
-    "prefill_first": (PrefillFirstRank, PrefillFirst),
-    "reserve": (ReserveRank, Reserve),
-    "static": (StaticRank, Static),
+    "vllm": (VllmScheduler, ReferenceEngine),
+    "prefill_first": (PrefillFirstScheduler, PrefillFirst),
+    "reserve": (ReserveScheduler, Reserve),
+    "static": (StaticScheduler, Static),
 }
 ENGINES = {
     "one rank": lambda limits, schedule: VllmEngine(Affine(), limits, schedule),
-    "one ahead": lambda limits, schedule: AsyncEngine(Affine(), limits) if schedule is Rank else None,
-    "stages": lambda limits, schedule: StagesEngine(Affine(), limits, 3) if schedule is Rank else None,
+    "one ahead": lambda limits, schedule: AsyncEngine(Affine(), limits) if schedule is VllmScheduler else None,
+    "stages": lambda limits, schedule: StagesEngine(Affine(), limits, 3) if schedule is VllmScheduler else None,
     "lockstep": lambda limits, schedule: LockstepEngine(Affine(), limits, 2, schedule),
-    "lockstep ahead": lambda limits, schedule: AsyncLockstepEngine(Affine(), limits, 2) if schedule is Rank else None,
+    "lockstep ahead": lambda limits, schedule: (
+        AsyncLockstepEngine(Affine(), limits, 2) if schedule is VllmScheduler else None
+    ),
     "pipeline": lambda limits, schedule: PipelineEngine(Affine(), limits, 2, schedule),
 }
 
@@ -115,7 +117,7 @@ def test_whoever_leaves_before_its_first_step_leaves_no_trace(policy, workload, 
     def offer_and_take_back(request: Request, now: float) -> bool:
         touched = offer(request, now)
         if request is never and not request.rejected:
-            assert engine.evict(request, now) == Progress(0, 0)
+            assert engine.evict(request, now) == ReplicaProgress(0, 0)
             return True
         return touched
 
@@ -185,7 +187,7 @@ def test_who_waited_behind_an_evicted_request_joins_the_next_step() -> None:
     rows = [Request(0, 0.0, 2, 9), Request(1, 1.5, 11, 1), Request(2, 2.5, 1, 1)]
     engine = VllmEngine(Second(), rank_limits(num_gpu_blocks=13, **BY_HAND))
     evicted = drain_evicting(engine, rows, [(4.5, 1)])
-    assert evicted == {1: Progress(0, 0)}
+    assert evicted == {1: ReplicaProgress(0, 0)}
     assert [dates(one) for one in rows] == [(1.0, 9.0), (-1.0, -1.0), (6.0, 6.0)]
 
 

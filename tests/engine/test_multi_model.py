@@ -10,7 +10,7 @@ from engine_workloads import rank_limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.multi_model import SwappingEngine, TurnsEngine
+from sim.engine.multi_model import SleepModeEngine, TimeSharedEngine
 from sim.engine.protocol import ReplicaEngine
 from sim.engine.synchronous import VllmEngine
 from sim.records import Batch, Leap, Request
@@ -55,12 +55,12 @@ def served(engine: ReplicaEngine, requests: list[Request]) -> list[Request]:
     return requests
 
 
-def turns(steptime: object = STEPS) -> TurnsEngine:
-    return TurnsEngine([VllmEngine(steptime, LIMITS) for _ in range(2)], OF_SERVICE)  # type: ignore[arg-type]
+def turns(steptime: object = STEPS) -> TimeSharedEngine:
+    return TimeSharedEngine([VllmEngine(steptime, LIMITS) for _ in range(2)], OF_SERVICE)  # type: ignore[arg-type]
 
 
-def swapping(max_awake_s: float) -> SwappingEngine:
-    return SwappingEngine([VllmEngine(STEPS, LIMITS) for _ in range(2)], OF_SERVICE, [2.0, 3.0], max_awake_s)
+def swapping(max_awake_s: float) -> SleepModeEngine:
+    return SleepModeEngine([VllmEngine(STEPS, LIMITS) for _ in range(2)], OF_SERVICE, [2.0, 3.0], max_awake_s)
 
 
 def finished(requests: list[Request]) -> list[float]:

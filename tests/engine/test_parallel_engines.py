@@ -12,11 +12,11 @@ from reference_engine import drain
 from sim.engine.asynchronous import AsyncEngine, AsyncLockstepEngine
 from sim.engine.metering import leap_s
 from sim.engine.pipeline import PipelineEngine
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.reserve import ReserveRank
-from sim.engine.schedulers.static import StaticRank
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.schedulers.prefill_first import PrefillFirstScheduler
+from sim.engine.schedulers.reserve import ReserveScheduler
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.static import StaticScheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.synchronous import LockstepEngine, VllmEngine, gathered_tokens, slowest
 from sim.records import Batch, BusyTime, Leap, Request
 
@@ -135,10 +135,10 @@ def test_leap_of_the_slowest_is_the_sum_of_the_slowest_steps(pairs: list[tuple[f
     assert leap_s(lead, steps) == pytest.approx(exact)
 
 
-@pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
+@pytest.mark.parametrize("schedule", [VllmScheduler, PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(requests)
 @settings(max_examples=25, deadline=None)
-def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], rows: list[Request]) -> None:
+def test_requests_share_the_busy_time_to_the_last(schedule: type[Scheduler], rows: list[Request]) -> None:
     # dyadic step times, but a step's time over its tokens is not: sums agree to rounding
     engines = [
         VllmEngine(Affine(), LIMITS, schedule),
@@ -158,10 +158,10 @@ def test_requests_share_the_busy_time_to_the_last(schedule: type[RankSchedule], 
         assert bool(meters.recompute_s) == bool(meters.preemptions)
 
 
-@pytest.mark.parametrize("schedule", [Rank, PrefillFirstRank, ReserveRank, StaticRank])
+@pytest.mark.parametrize("schedule", [VllmScheduler, PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(requests)
 @settings(max_examples=12, deadline=None)
-def test_load_is_split_like_the_time_of_its_steps(schedule: type[RankSchedule], rows: list[Request]) -> None:
+def test_load_is_split_like_the_time_of_its_steps(schedule: type[Scheduler], rows: list[Request]) -> None:
     # the load is the same in all steps: one half
     for engine in (VllmEngine(Affine(), LIMITS, schedule), PipelineEngine(Affine(), LIMITS, 2, schedule)):
         dates(engine, rows)
@@ -175,7 +175,7 @@ def test_who_stands_still_while_prompts_go_first_takes_no_time() -> None:
     # a step of two prompts, one of decodes, two of the third prompt, three of decodes
     rows = [(0, 0.0, 16, 5), (1, 0.0, 16, 5), (2, 1.5, 64, 1)]
     copies = [Request(*row, busy=BusyTime()) for row in rows]
-    engine = VllmEngine(Constant(), LIMITS, PrefillFirstRank)
+    engine = VllmEngine(Constant(), LIMITS, PrefillFirstScheduler)
     engine.share_time(True, 0.0)
     drain(engine, copies)
     assert [r.finished_s for r in copies] == [7.0, 7.0, 4.0]

@@ -21,16 +21,21 @@ from reference_policies import Holding, LongestPrefixFirst, MaxUtilization, Pref
 
 from sim.engine.pipeline import PipelineEngine
 from sim.engine.schedulers import prefill_first as prefill_first
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
-from sim.engine.schedulers.reserve import HoldingRank, MaxUtilizationRank, ReserveRank, UnifiedRank
-from sim.engine.schedulers.static import StaticRank
+from sim.engine.schedulers.prefill_first import PrefillFirstScheduler
+from sim.engine.schedulers.reserve import (
+    BatchWaitingScheduler,
+    MaxUtilizationScheduler,
+    ReserveScheduler,
+    UnifiedCacheScheduler,
+)
+from sim.engine.schedulers.static import StaticScheduler
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Request
 
 POLICIES = {
-    "prefill_first": (PrefillFirstRank, PrefillFirst),
-    "reserve": (ReserveRank, Reserve),
-    "max_utilization": (MaxUtilizationRank, MaxUtilization),
+    "prefill_first": (PrefillFirstScheduler, PrefillFirst),
+    "reserve": (ReserveScheduler, Reserve),
+    "max_utilization": (MaxUtilizationScheduler, MaxUtilization),
 }
 
 
@@ -60,7 +65,7 @@ def test_prompts_that_are_held_back_agree_exactly(workload, chunked, steps, toke
     limits |= {"enable_prefix_caching": False, "chunked_prefill": chunked, "scheduling": "fcfs"}
     limits |= {"batch_wait_steps": steps, "batch_wait_tokens": min(tokens, limits["max_num_batched_tokens"])}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Affine(), rank_limits(**limits), HoldingRank)
+    engine = VllmEngine(Affine(), rank_limits(**limits), BatchWaitingScheduler)
     drain(engine, fast)
     reference = Holding(Affine().leap, **limits)
     slow = reference.run([Request(**r) for r in requests])
@@ -76,7 +81,7 @@ def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
     own = {"num_gpu_blocks": cells + 1, "block_size": 1, "max_model_len": cells, "scheduling": "fcfs"}
     limits |= own | {"enable_prefix_caching": False}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(Affine(), rank_limits(**limits), UnifiedRank)
+    engine = VllmEngine(Affine(), rank_limits(**limits), UnifiedCacheScheduler)
     fits = [engine.serves(one) for one in fast]
     drain(engine, fast)
     reference = Unified(Affine().leap, **limits)
@@ -87,10 +92,13 @@ def test_slots_over_one_cache_agree_exactly(workload, cells, seed) -> None:
     assert engine.meters(1e9).steps == reference.steps
     assert all(cache.free == cache.usable for cache in engine.caches())
     in_turn = [Request(**r) for r in requests]
-    drain(PipelineEngine(Affine(0.5), rank_limits(**limits), 2, UnifiedRank, 1), in_turn)
+    drain(PipelineEngine(Affine(0.5), rank_limits(**limits), 2, UnifiedCacheScheduler, 1), in_turn)
     assert [(*dates(one), one.rejected) for one in in_turn] == [(*dates(one), one.rejected) for one in fast]
     evictions, fast = some_evictions(timestamps(slow), seed), [Request(**r) for r in requests]
-    engine, reference = VllmEngine(Affine(), rank_limits(**limits), UnifiedRank), Unified(Affine().leap, **limits)
+    engine, reference = (
+        VllmEngine(Affine(), rank_limits(**limits), UnifiedCacheScheduler),
+        Unified(Affine().leap, **limits),
+    )
     drain_evicting(engine, fast, evictions)
     slow = reference.run([Request(**r) for r in requests], evictions)
     assert [dates(one) for one in fast] == [dates(one) for one in slow]
@@ -102,7 +110,7 @@ def test_a_full_cache_ends_all_requests_in_slots() -> None:
     # joins, has its own last token with 3 cells beside 7, and the first one ends alone; else both end there
     for tokens, ended in ((4, [False, False, False]), (5, [True, True, False])):
         requests = [Request(0, 0.0, 2, 8), Request(1, 0.0, 2, tokens), Request(2, 0.0, 2, 2)]
-        drain(VllmEngine(Affine(), rank_limits(11, 1, 2, 64, 10), UnifiedRank), requests)
+        drain(VllmEngine(Affine(), rank_limits(11, 1, 2, 64, 10), UnifiedCacheScheduler), requests)
         assert [one.rejected for one in requests] == ended
     assert requests[2].started_s == 4 * BASE + PER_TOKEN * 10 + PER_CONTEXT * (4 + 6 + 8)
 
@@ -116,7 +124,7 @@ def test_longest_prefixes_first_agree_exactly(workload, chunked) -> None:
     short, LongestPrefixFirst.short = LongestPrefixFirst.short, 8
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefill_first, "SHORT_PREFIX", 8)
-        engine = VllmEngine(Affine(), rank_limits(**limits, longest_prefix_first=True), PrefillFirstRank)
+        engine = VllmEngine(Affine(), rank_limits(**limits, longest_prefix_first=True), PrefillFirstScheduler)
         drain(engine, fast)
         slow = LongestPrefixFirst(Affine().leap, **limits).run([Request(**r) for r in requests])
     LongestPrefixFirst.short = short
@@ -134,7 +142,7 @@ def test_who_finds_its_prefix_goes_first(longest, order) -> None:
     )  # fmt: skip
     hashes = [(1, 2), (), (1, 2)]
     requests = [Request(i, i / 64, 12, 3, block_hashes=ids, hash_block_tokens=4) for i, ids in enumerate(hashes)]
-    drain(VllmEngine(Affine(), limits, PrefillFirstRank), requests)
+    drain(VllmEngine(Affine(), limits, PrefillFirstScheduler), requests)
     assert sorted(range(3), key=lambda i: requests[i].first_token_s) == order
     assert requests[2].cached_tokens == 8
 
@@ -145,7 +153,7 @@ def test_static_batches_agree_exactly(workload, model) -> None:
     requests, limits = workload
     limits = limits | {"enable_prefix_caching": False}
     fast = [Request(**r) for r in requests]
-    engine = VllmEngine(model, rank_limits(window=model.window, **limits), StaticRank)
+    engine = VllmEngine(model, rank_limits(window=model.window, **limits), StaticScheduler)
     drain(engine, fast)
     reference = Static(model.leap, window=model.window, **limits)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -154,7 +162,7 @@ def test_static_batches_agree_exactly(workload, model) -> None:
     assert_conserved(engine, fast)
 
 
-@pytest.mark.parametrize("schedule", [PrefillFirstRank, ReserveRank, StaticRank])
+@pytest.mark.parametrize("schedule", [PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(workloads(), st.floats(0.1, 10))
 @settings(max_examples=25, deadline=None)
 def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None:
@@ -167,7 +175,7 @@ def test_nothing_depends_on_how_leaps_are_cut(schedule, workload, cut_s) -> None
         assert dates(ours) == pytest.approx(dates(theirs), abs=1e-9)
 
 
-@pytest.mark.parametrize("schedule", [PrefillFirstRank, ReserveRank, StaticRank])
+@pytest.mark.parametrize("schedule", [PrefillFirstScheduler, ReserveScheduler, StaticScheduler])
 @given(workloads(), st.integers(2, 3), st.booleans())
 @settings(max_examples=30, deadline=None)
 def test_stages_and_ranks_lose_nothing(schedule, workload, size, lockstep) -> None:

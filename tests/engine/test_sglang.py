@@ -8,8 +8,8 @@ from reference_engine import drain
 from reference_sglang import Overlap, Sglang
 
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.schedulers.prefill_first import SglangRank
-from sim.engine.schedulers.rank_schedule import Finishing
+from sim.engine.schedulers.prefill_first import SglangScheduler
+from sim.engine.schedulers.scheduler import FinishQueue
 from sim.engine.sequence import Sequence
 from sim.engine.synchronous import VllmEngine
 from sim.records import Request
@@ -34,10 +34,10 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
     limits |= options | {"max_num_batched_tokens": -(-most // size) * size}  # chunks are whole blocks
     fast = [Request(**r) for r in requests]
     if overlap:
-        engine = AsyncEngine(Affine(), rank_limits(**limits), SglangRank)
+        engine = AsyncEngine(Affine(), rank_limits(**limits), SglangScheduler)
         reference = Overlap(Affine().leap, asynchronous=True, **limits)
     else:
-        engine = VllmEngine(Affine(), rank_limits(**limits), SglangRank)
+        engine = VllmEngine(Affine(), rank_limits(**limits), SglangScheduler)
         reference = Sglang(Affine().leap, **limits)
     drain(engine, fast)
     for ours, theirs in zip(fast, reference.run([Request(**r) for r in requests]), strict=True):
@@ -50,7 +50,7 @@ def test_both_loops_agree_exactly(workload, options, overlap) -> None:
 @given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=30), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
 def test_what_is_left_of_all_answers_is_the_sum_of_what_is_left_of_each(answers, at_most) -> None:
-    finishing, ends, step = Finishing(), {}, 0
+    finishing, ends, step = FinishQueue(), {}, 0
     for number, (tokens, goes) in enumerate(answers):
         sequence = Sequence(Request(number, 0.0, 1, tokens))
         sequence.finish_step, sequence.admission = step + tokens, number
@@ -69,7 +69,7 @@ def started(requests: list[Request], step_s: float = 0.25, **options: object) ->
     """Steps of so many seconds and a little more after which each of *requests* is looked at."""
     usual = {"block_size": 16, "max_num_seqs": 4, "max_num_batched_tokens": 64, "schedule_conservativeness": 1.0}
     limits = rank_limits(**{"num_gpu_blocks": 20, "max_model_len": 500} | usual | options)
-    drain(VllmEngine(Affine(step_s * 64), limits, SglangRank), requests)
+    drain(VllmEngine(Affine(step_s * 64), limits, SglangScheduler), requests)
     return [int(one.started_s / step_s) for one in requests]
 
 

@@ -7,11 +7,11 @@ from engine_workloads import Affine, rank_limits, workloads
 from hypothesis import given, settings
 from reference_engine import drain
 
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import leap_s
-from sim.engine.schedulers.prefill_first import PrefillFirstRank
+from sim.engine.schedulers.prefill_first import PrefillFirstScheduler
 from sim.engine.synchronous import LateOutputEngine, VllmEngine
-from sim.records import Progress, Request
+from sim.records import ReplicaProgress, Request
 
 
 class Noting(VllmEngine):
@@ -19,8 +19,8 @@ class Noting(VllmEngine):
 
     __slots__ = ("begins", "ends")
 
-    def __init__(self, limits: RankLimits) -> None:
-        super().__init__(Affine(), limits, PrefillFirstRank)
+    def __init__(self, limits: SchedulerLimits) -> None:
+        super().__init__(Affine(), limits, PrefillFirstScheduler)
         self.begins: list[float] = []
         self.ends: list[float] = []
 
@@ -36,8 +36,8 @@ class Noting(VllmEngine):
         return self.ends[at] if self.begins[at] == made_s else made_s
 
 
-def late(limits: RankLimits) -> LateOutputEngine:
-    return LateOutputEngine(Affine(), limits, PrefillFirstRank)
+def late(limits: SchedulerLimits) -> LateOutputEngine:
+    return LateOutputEngine(Affine(), limits, PrefillFirstScheduler)
 
 
 @given(workloads())
@@ -73,7 +73,7 @@ def two_under_way() -> tuple[LateOutputEngine, Request, Request, float]:
 
 def test_who_gives_up_before_its_last_token_is_seen_has_come_to_its_end() -> None:
     engine, short, long, end_s = two_under_way()
-    assert engine.evict(short, end_s) == Progress(8, 1)
+    assert engine.evict(short, end_s) == ReplicaProgress(8, 1)
     engine.plan(end_s)
     assert engine.advance() == []
     assert isnan(short.first_token_s)

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from sim.failures import Law, Layout, domains_of
+from sim.failures import FailureTimes, ServerLayout, domains_of
 
 LAWS = [
-    Law(100, 10),
-    Law(100, 10, shape=3),
-    Law(100, 10, shape=0.7, repair="lognormal", repair_cv=0.5),
-    Law(100, 10, repair="fixed", part_share=0.25, part_s=40),
+    FailureTimes(100, 10),
+    FailureTimes(100, 10, shape=3),
+    FailureTimes(100, 10, shape=0.7, repair="lognormal", repair_cv=0.5),
+    FailureTimes(100, 10, repair="fixed", part_share=0.25, part_s=40),
 ]
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_outages_have_the_means_that_availability_rests_on(law: Law) -> None:
+def test_outages_have_the_means_that_availability_rests_on(law: FailureTimes) -> None:
     rng = np.random.default_rng(1)
     up, down = np.array([law.outage(rng) for _ in range(20_000)]).T
     assert up.mean() == pytest.approx(100, abs=4 * up.std() / 20_000**0.5)
@@ -25,22 +25,22 @@ def test_outages_have_the_means_that_availability_rests_on(law: Law) -> None:
 
 
 def test_another_law_meets_the_same_luck() -> None:
-    once, twice = (Law(mtbf, 10).outage(np.random.default_rng(7)) for mtbf in (100, 200))
+    once, twice = (FailureTimes(mtbf, 10).outage(np.random.default_rng(7)) for mtbf in (100, 200))
     assert (2 * once[0], once[1]) == pytest.approx(twice)
     longer, later = np.random.default_rng(7), np.random.default_rng(7)
-    Law(100, 10).outage(longer)
-    Law(100, 10, repair="fixed", part_share=1, part_s=5).outage(later)
+    FailureTimes(100, 10).outage(longer)
+    FailureTimes(100, 10, repair="fixed", part_share=1, part_s=5).outage(later)
     assert longer.random() == later.random()
 
 
 def test_a_server_takes_its_replicas_along_and_a_rack_its_servers() -> None:
-    law = Law(1, 1)
-    layout = Layout(5, 4, replicas_per_server=2)
+    law = FailureTimes(1, 1)
+    layout = ServerLayout(5, 4, replicas_per_server=2)
     held = {one.name: one.replicas for one in domains_of({"server": law, "rack": law, "site": law}, layout, 2)}
     assert held == {
         "server 0": (0, 1), "server 1": (2, 3), "server 2": (4,),
         "rack 0": (0, 1, 2, 3), "rack 1": (4,), "site 0": (0, 1, 2, 3, 4),
     }  # fmt: skip
-    assert [one.replicas for one in domains_of({"gpu": law}, Layout(2, 3), 1)] == [(0,)] * 3 + [(1,)] * 3
-    wide = Layout(2, 16, servers_per_replica=2)
+    assert [one.replicas for one in domains_of({"gpu": law}, ServerLayout(2, 3), 1)] == [(0,)] * 3 + [(1,)] * 3
+    wide = ServerLayout(2, 16, servers_per_replica=2)
     assert [one.replicas for one in domains_of({"nic": law}, wide, 1)] == [(0,), (0,), (1,), (1,)]

@@ -7,8 +7,8 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-from sim.benchdata.row import BenchRow, Counted
-from sim.benchdata.served.lengths import Pace, remaining_answers
+from sim.benchdata.row import BenchRow, CountedTraffic
+from sim.benchdata.served.lengths import TokenProgress, remaining_answers
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.fidelity.calibration import calibrate
 from sim.fidelity.fit import adjusted, calibration_of
@@ -48,14 +48,16 @@ def between(plan: CasePlan, since_s: int, until_s: int) -> BenchRow:
         for name in ("arrived_s", "first_token_s", "finished_s")
     )
     running = (begun - ended)[[0, -1]].tolist()
-    pace = Pace((pages - since_s) / gap_s, begun - begun[0], ended - ended[0], tuple(running))
+    pace = TokenProgress((pages - since_s) / gap_s, begun - begun[0], ended - ended[0], tuple(running))
     counts = tuple(zip((pages[1:] - since_s).tolist(), (came[1:] - came[0]).tolist(), strict=True))
     left = tuple(remaining_answers(96, 0.4, pace).tolist()) if since_s else ()
     measured = {"tpot_mean_ms": 1e3 * gap_s}
     if came[0] == begun[0]:
         measured["ttft_mean_ms"] = 1e3 * fmean(one.first_token_s - one.arrived_s for one in first)
     prompt = fmean(one.prompt_tokens for one in first)
-    return replace(ROW, isl=prompt, counted=Counted(left, came[0] - begun[0], counts, 96.0, gap_s), measured=measured)
+    return replace(
+        ROW, isl=prompt, counted=CountedTraffic(left, came[0] - begun[0], counts, 96.0, gap_s), measured=measured
+    )
 
 
 def times(requests: Sequence[Request], name: str) -> np.ndarray:

@@ -10,14 +10,14 @@ import pytest
 from sim.benchdata import BenchdataError
 from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
-from sim.fidelity.training import Figured, PredictedTraining, predict_training, scores
+from sim.fidelity.training import PredictedTraining, PredictionBasis, predict_training, scores
 from sim.fidelity.training_rows import case_of, node_bytes_per_s
 from sim.fidelity.validation import TRAINING, table_kind
 from sim.training.figures import TrainingData
 from sim.training.network import of_size
 
 CATALOG = load_catalog()
-FIGURED = Figured.of(CATALOG)
+FIGURED = PredictionBasis.of(CATALOG)
 HEADER = (
     "id,source_key,model,params_b,arch_note,task,precision,gpu,n_gpus,gpus_per_node,interconnect_intra,tp,pp,dp,zero,recompute,"
     "micro_batch,global_batch,seq_len,step_s,tokens_per_s,samples_per_s,peak_memory_gb,trust,note,family"

@@ -11,12 +11,12 @@ from small_scenario import ONE_SEAT, planned, variant
 
 from sim.batching import POLICIES, PrefillFirst
 from sim.catalogue.catalog import load_catalog
-from sim.engine.schedulers.prefill_first import SglangRank
+from sim.engine.schedulers.prefill_first import SglangScheduler
 from sim.engine.synchronous import VllmEngine
-from sim.failures import Domain, Law
-from sim.fleet.admission import Server
+from sim.failures import FailureDomain, FailureTimes
+from sim.fleet.admission import LimitedServer
 from sim.fleet.fleet import RunningFleet
-from sim.fleet.pool import TakingTurns
+from sim.fleet.pool import SequentialIntakeEngine
 from sim.records import FleetLog, Request
 from sim.routing.admission import Admission, Ejection
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
@@ -71,10 +71,10 @@ def test_a_server_with_a_queue_limit_turns_away_whom_the_gateway_would(plan: Cas
 
 def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
     limits = rank_limits(99, 4, 1, 64, 99, scheduling="priority", schedule_conservativeness=1.0)
-    engine = VllmEngine(plan.pools[0].steptime, limits, SglangRank)
+    engine = VllmEngine(plan.pools[0].steptime, limits, SglangScheduler)
     replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
     spec = PrefillFirst(policy="prefill_first", scheduling="priority", max_queued_requests=2)
-    server, refused = Server(spec, [replica]), []
+    server, refused = LimitedServer(spec, [replica]), []
     for index, priority in enumerate([1, 2, 1, 2, 0, 0]):
         request, now = Request(index, index / 1000, 8, 10, priority=priority), index / 1000
         loser = server.turns_away(request, replica, now)
@@ -90,9 +90,9 @@ def test_a_full_queue_refuses_the_least_urgent(plan: CasePlan) -> None:
 
 def test_who_is_being_read_in_stands_in_the_queue_that_is_limited(plan: CasePlan) -> None:
     limits = rank_limits(99, 4, 1, 64, 99, schedule_conservativeness=1.0)
-    engine = TakingTurns(VllmEngine(plan.pools[0].steptime, limits, SglangRank), 0.001, limits.serves)
+    engine = SequentialIntakeEngine(VllmEngine(plan.pools[0].steptime, limits, SglangScheduler), 0.001, limits.serves)
     replica = SimpleNamespace(engine=engine, catch_up=lambda now: None)
-    server, refused = Server(PrefillFirst(policy="prefill_first", max_queued_requests=3), [replica]), 0
+    server, refused = LimitedServer(PrefillFirst(policy="prefill_first", max_queued_requests=3), [replica]), 0
     for index in range(20):
         request = Request(index, 0.0, 8, 10)
         if server.turns_away(request, replica, 0.0) is None:
@@ -153,7 +153,7 @@ def test_a_predicted_wait_keeps_the_queue_short(plan: CasePlan) -> None:
     assert 1 < np.percentile(waits[1], 90) < 5
 
 
-class Once(Law):
+class Once(FailureTimes):
     """Fails at 20 s for 60 s."""
 
     def outage(self, rng: np.random.Generator) -> tuple[float, float]:
@@ -162,7 +162,7 @@ class Once(Law):
 
 def test_a_replica_whose_requests_time_out_is_left_alone(plan: CasePlan) -> None:
     # nobody notices the failure for two minutes, but clients do
-    failures = FailurePlan((Domain("replica 0", (0,), Once(1, 1)),), detection_s=120.0)
+    failures = FailurePlan((FailureDomain("replica 0", (0,), Once(1, 1)),), detection_s=120.0)
     pools = (replace(plan.pools[0], replicas=2, failures=failures),)
     client = Client(timeout_s=3, attempts=10, backoff_s=0.5)
     lost = []

@@ -15,12 +15,20 @@ from scipy.sparse.linalg import spsolve
 from small_scenario import ONE_SEAT, planned, variant
 
 from sim.catalogue.catalog import load_catalog
-from sim.coldstart import Start, at_once
-from sim.failures import Domain, Law, Layout, Maintenance, Spares, Spot, domains_of
+from sim.coldstart import ReplicaStart, at_once
+from sim.failures import (
+    FailureDomain,
+    FailureTimes,
+    MaintenanceSpec,
+    ServerLayout,
+    SpotInterruptions,
+    StandbyReplicas,
+    domains_of,
+)
 from sim.fleet.fleet import RunningFleet
 from sim.fleet.replica import LIFE, State
 from sim.records import FleetLog
-from sim.scenario.experiment import Schedule
+from sim.scenario.experiment import ReplicaSchedule
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
 from sim.workload.client import Client
 
@@ -33,7 +41,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
     return planned(tmp_path_factory.mktemp("failures"), variant(ONE_SEAT, {"fleets.0.pools.0.replicas": 2}))
 
 
-def failing(plan: CasePlan, replicas: int, domains: tuple[Domain, ...], rate_rps: float = 1.0, **changes) -> CasePlan:
+def failing(
+    plan: CasePlan, replicas: int, domains: tuple[FailureDomain, ...], rate_rps: float = 1.0, **changes
+) -> CasePlan:
     """*plan* with so many replicas that fail, and other settings of its failures (in *failures*) or of its own."""
     settings_ = {name: changes.pop(name) for name in ("detection_s", "crews", "spares") if name in changes}
     start = changes.pop("start", plan.pools[0].start)
@@ -44,8 +54,8 @@ def failing(plan: CasePlan, replicas: int, domains: tuple[Domain, ...], rate_rps
     return replace(plan, pools=(pool,), workload=plan.workload.model_copy(update={"arrivals": arrivals}), **changes)
 
 
-def of_replicas(replicas: int, law: Law) -> tuple[Domain, ...]:
-    return domains_of({"replica": law}, Layout(replicas, 1), 1)
+def of_replicas(replicas: int, law: FailureTimes) -> tuple[FailureDomain, ...]:
+    return domains_of({"replica": law}, ServerLayout(replicas, 1), 1)
 
 
 def time_in(log: FleetLog) -> dict[str, float]:
@@ -55,8 +65,10 @@ def time_in(log: FleetLog) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("law", [Law(100, 10), Law(100, 10, shape=3, repair="lognormal", repair_cv=0.5)])
-def test_availability_is_that_of_a_renewal_process(plan: CasePlan, law: Law) -> None:
+@pytest.mark.parametrize(
+    "law", [FailureTimes(100, 10), FailureTimes(100, 10, shape=3, repair="lognormal", repair_cv=0.5)]
+)
+def test_availability_is_that_of_a_renewal_process(plan: CasePlan, law: FailureTimes) -> None:
     replicas, horizon_s = 30, 1e4
     log = RunningFleet(failing(plan, replicas, of_replicas(replicas, law), 1e-3, horizon_s=horizon_s)).run()
     down = [0.0] * replicas
@@ -73,7 +85,7 @@ def test_few_crews_are_those_of_the_machine_repairman(plan: CasePlan) -> None:
         busy = factorial(down) if down <= crews else factorial(crews) * crews ** (down - crews)
         weights.append(comb(machines, down) * factorial(down) / busy * (fails / mends) ** down)
     expected = sum(down * weight for down, weight in enumerate(weights)) / sum(weights)
-    domains = of_replicas(machines, Law(1 / fails, 1 / mends))
+    domains = of_replicas(machines, FailureTimes(1 / fails, 1 / mends))
     means = []
     for replication in range(10):
         case = failing(plan, machines, domains, 1e-3, crews=crews, horizon_s=1e4, replication=replication)
@@ -94,7 +106,8 @@ def test_a_queue_with_breakdowns_is_as_long_as_in_closed_form(plan: CasePlan) ->
     means = []
     for replication in range(10):
         case = failing(
-            plan, 1, of_replicas(1, Law(1 / fail, 1 / mend)), arrive, horizon_s=2000.0, replication=replication,
+            plan, 1, of_replicas(1, FailureTimes(1 / fail, 1 / mend)), arrive,
+            horizon_s=2000.0, replication=replication,
             client=Client(attempts=10_000, backoff_s=0, retry="resume"),
         )  # fmt: skip
         log = RunningFleet(case).run()
@@ -104,14 +117,14 @@ def test_a_queue_with_breakdowns_is_as_long_as_in_closed_form(plan: CasePlan) ->
     assert np.mean(means) == pytest.approx(expected, abs=WITHIN_999 * np.std(means, ddof=1) / 10**0.5)
 
 
-laws = st.builds(Law, st.sampled_from([3.0, 20.0]), st.sampled_from([0.5, 4.0]))
+laws = st.builds(FailureTimes, st.sampled_from([3.0, 20.0]), st.sampled_from([0.5, 4.0]))
 failures = st.fixed_dictionaries(
     {},
     optional={
         "detection_s": st.sampled_from([0.0, 0.5, 3.0]),
         "crews": st.integers(1, 2),
-        "spares": st.builds(Spares, count=st.just(1), kind=st.sampled_from(["hot", "warm", "cold"])),
-        "schedule": st.just(Schedule(replicas={0: 3}, starting_s=None)),
+        "spares": st.builds(StandbyReplicas, count=st.just(1), kind=st.sampled_from(["hot", "warm", "cold"])),
+        "schedule": st.just(ReplicaSchedule(replicas={0: 3}, starting_s=None)),
     },
 )
 
@@ -124,9 +137,9 @@ failures = st.fixed_dictionaries(
 def test_no_request_is_lost(plan, law, of_server, settings_, seed, start_s, timeout_s, retry) -> None:
     if "schedule" in settings_:
         settings_.pop("spares", None)
-    domains = domains_of({"replica": law, "server": of_server}, Layout(3, 1, replicas_per_server=2), 1)
+    domains = domains_of({"replica": law, "server": of_server}, ServerLayout(3, 1, replicas_per_server=2), 1)
     client = None if timeout_s is None else Client(timeout_s=timeout_s, attempts=5, backoff_s=0.25, retry=retry)
-    stages = Start(at_once(start_s))
+    stages = ReplicaStart(at_once(start_s))
     case = failing(
         plan, 3, domains, 3.0, seed=seed, horizon_s=12.0, drain_limit_s=1e5, client=client, start=stages, **settings_
     )
@@ -151,7 +164,7 @@ def moves(log: FleetLog, replica: int) -> list[float]:
 
 
 def test_fleets_meet_the_same_failures(plan: CasePlan) -> None:
-    law = Law(30, 2)
+    law = FailureTimes(30, 2)
     few = RunningFleet(failing(plan, 2, of_replicas(2, law), 0.1, horizon_s=500.0, drain_limit_s=0.0)).run()
     many = RunningFleet(failing(plan, 5, of_replicas(5, law), 2.0, horizon_s=500.0, drain_limit_s=0.0)).run()
     assert [moves(few, place) for place in range(2)] == [moves(many, place) for place in range(2)]
@@ -167,7 +180,8 @@ def test_two_replicas_that_break_down_are_as_full_as_their_markov_chain(plan: Ca
     means = []
     for replication in range(10):
         case = failing(
-            plan, 2, of_replicas(2, Law(1 / fail, 1 / mend)), arrive, horizon_s=1500.0, replication=replication,
+            plan, 2, of_replicas(2, FailureTimes(1 / fail, 1 / mend)), arrive,
+            horizon_s=1500.0, replication=replication,
             client=Client(attempts=10_000, backoff_s=0, retry="resume"),
         )  # fmt: skip
         log = RunningFleet(case).run()
@@ -213,14 +227,14 @@ def mean_in_chain(arrive: float, serve: float, fail: float, mend: float, most: i
     return float(sum(chance * sum(n for n in state if n) for state, chance in zip(states, chances, strict=True)))
 
 
-class Once(Law):
+class Once(FailureTimes):
     """Fails at 20 s for 30 s."""
 
     def outage(self, rng: np.random.Generator) -> tuple[float, float]:
         return 20.0, 30.0
 
 
-class EveryQuarter(Law):
+class EveryQuarter(FailureTimes):
     """Fails 15 s after it began to work."""
 
     def outage(self, rng: np.random.Generator) -> tuple[float, float]:
@@ -229,11 +243,11 @@ class EveryQuarter(Law):
 
 @pytest.mark.parametrize(("kind", "state", "takes_over_s"), [("warm", "reserve", 23.0), ("cold", "off", 30.0)])
 def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: str, takes_over_s: float) -> None:
-    domains = (Domain("replica 0", (0,), Once(1, 1)),)
-    spares = Spares(count=1, kind=kind, takeover_s=2.0 if kind == "warm" else 0.0)
+    domains = (FailureDomain("replica 0", (0,), Once(1, 1)),)
+    spares = StandbyReplicas(count=1, kind=kind, takeover_s=2.0 if kind == "warm" else 0.0)
     case = failing(
         plan, 2, domains, spares=spares, detection_s=1.0, drain_limit_s=0.0,
-        horizon_s=100.0, start=Start(at_once(9.0)),
+        horizon_s=100.0, start=ReplicaStart(at_once(9.0)),
     )  # fmt: skip
     log = RunningFleet(case).run()
     life = {place: [(i.state, i.start_s) for i in log.intervals if i.replica == place] for place in (0, 1)}
@@ -245,7 +259,7 @@ def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: st
 
 
 def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) -> None:
-    domains = (Domain("replica 0", (0,), Once(1, 1)),)
+    domains = (FailureDomain("replica 0", (0,), Once(1, 1)),)
     late = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=10.0, horizon_s=48.0)).run()
     early = RunningFleet(failing(plan, 2, domains, 2.5, detection_s=0.0, horizon_s=48.0)).run()
     hit = [one for one in late.requests if one.attempts > 1]
@@ -261,9 +275,9 @@ def test_a_dead_replica_swallows_requests_until_it_is_noticed(plan: CasePlan) ->
 @pytest.mark.parametrize(("kind", "fails_s"), [("replica", 30.0), ("rack", 15.0)])
 def test_what_is_switched_off_does_not_fail(plan: CasePlan, kind: str, fails_s: float) -> None:
     # the spare is off at 15 s and serves from 20 s on
-    serving, spare = domains_of({kind: Once(1, 1)}, Layout(2, 1), 1)
+    serving, spare = domains_of({kind: Once(1, 1)}, ServerLayout(2, 1), 1)
     domains = (serving, replace(spare, law=EveryQuarter(1, 1)))
-    log = RunningFleet(failing(plan, 2, domains, spares=Spares(count=1, kind="cold"), horizon_s=45.0)).run()
+    log = RunningFleet(failing(plan, 2, domains, spares=StandbyReplicas(count=1, kind="cold"), horizon_s=45.0)).run()
     assert [moves(log, place)[0] for place in (0, 1)] == [20.0, fails_s]
 
 
@@ -273,7 +287,7 @@ def states_of(log: FleetLog, replica: int) -> list[tuple[str, float]]:
 
 def test_maintenance_drains_one_server_after_another(plan: CasePlan) -> None:
     case = failing(plan, 2, (), 1.0, horizon_s=100.0, drain_limit_s=50.0)
-    work = Maintenance(every_h=60 / 3600, takes_h=5 / 3600)
+    work = MaintenanceSpec(every_h=60 / 3600, takes_h=5 / 3600)
     failures = FailurePlan((), servers=((0,), (1,)), maintenance=work)
     case = replace(case, pools=(replace(case.pools[0], failures=failures),))
     log = RunningFleet(case).run()
@@ -285,9 +299,9 @@ def test_maintenance_drains_one_server_after_another(plan: CasePlan) -> None:
         assert serving[1] == pytest.approx(out_s + 5)
 
 
-def spot_plan(plan: CasePlan, spot: Spot, start_s: float = 0.0, **changes) -> CasePlan:
+def spot_plan(plan: CasePlan, spot: SpotInterruptions, start_s: float = 0.0, **changes) -> CasePlan:
     """Three spot replicas and two on demand that stand in for them."""
-    stages = Start(at_once(start_s))
+    stages = ReplicaStart(at_once(start_s))
     pools = (
         replace(plan.pools[0], name="spot", replicas=3, spot=spot, start=stages),
         replace(plan.pools[0], name="on demand", replicas=2, on_call=spot.fallback is not None, start=stages),
@@ -296,7 +310,7 @@ def spot_plan(plan: CasePlan, spot: Spot, start_s: float = 0.0, **changes) -> Ca
 
 
 def test_a_trace_of_spot_capacity_is_followed_with_notice_and_a_fallback(plan: CasePlan) -> None:
-    spot = Spot(trace={10 / 3600: 1, 40 / 3600: 3}, notice_s=2.0, fallback="on demand")
+    spot = SpotInterruptions(trace={10 / 3600: 1, 40 / 3600: 3}, notice_s=2.0, fallback="on demand")
     log = RunningFleet(spot_plan(plan, spot, 5.0, horizon_s=80.0, drain_limit_s=200.0)).run()
     assert all(one.status == "finished" for one in log.requests)
     assert [state for state, _ in states_of(log, 0)] == ["serving", "draining"]
@@ -312,7 +326,7 @@ def test_a_trace_of_spot_capacity_is_followed_with_notice_and_a_fallback(plan: C
 
 
 def test_what_a_spot_replica_has_goes_on_elsewhere(plan: CasePlan) -> None:
-    spot = Spot(trace={10 / 3600: 1}, notice_s=30.0, on_notice="migrate")
+    spot = SpotInterruptions(trace={10 / 3600: 1}, notice_s=30.0, on_notice="migrate")
     log = RunningFleet(spot_plan(busy(plan, 5), spot, horizon_s=15.0, drain_limit_s=200.0)).run()
     moved = [one for one in log.requests if one.left]
     assert {one.left[0].left_s for one in moved} == {10.0}
@@ -329,7 +343,7 @@ def busy(plan: CasePlan, rate_rps: float) -> CasePlan:
 
 
 def test_spot_capacity_that_is_back_within_the_notice_is_another_instance(plan: CasePlan) -> None:
-    spot = Spot(trace={10 / 3600: 2, 12 / 3600: 3}, notice_s=5.0)
+    spot = SpotInterruptions(trace={10 / 3600: 2, 12 / 3600: 3}, notice_s=5.0)
     case = spot_plan(busy(plan, 30), spot, 4.0, horizon_s=25.0, drain_limit_s=10.0)
     states = states_of(RunningFleet(case).run(), 2)
     assert states[:4] == [("serving", 0.0), ("draining", 10.0), ("booting", 15.0), ("serving", 19.0)]
@@ -337,7 +351,7 @@ def test_spot_capacity_that_is_back_within_the_notice_is_another_instance(plan: 
 
 def test_every_notice_is_as_long_as_it_says(plan: CasePlan) -> None:
     # nothing to answer at first, so the instance is gone at once; the second time it answers to the end of the notice
-    spot = Spot(trace={0: 2, 1 / 3600: 3, 20 / 3600: 2}, notice_s=25.0)
+    spot = SpotInterruptions(trace={0: 2, 1 / 3600: 3, 20 / 3600: 2}, notice_s=25.0)
     case = spot_plan(busy(plan, 30), spot, 4.0, horizon_s=30.0, drain_limit_s=30.0)
     states = states_of(RunningFleet(case).run(), 2)
     states = [one for one in states if one != ("draining", 30.0)]  # a reading at the horizon
@@ -345,7 +359,7 @@ def test_every_notice_is_as_long_as_it_says(plan: CasePlan) -> None:
 
 
 def test_replicas_that_begin_to_serve_at_once_share_what_waits(plan: CasePlan) -> None:
-    spot = Spot(trace={0: 0, 10 / 3600: 3}, notice_s=0.0)
+    spot = SpotInterruptions(trace={0: 0, 10 / 3600: 3}, notice_s=0.0)
     case = spot_plan(busy(plan, 4), spot, 5.0, horizon_s=15.0, drain_limit_s=1e4)
     case = replace(case, pools=case.pools[:1])
     waited = Counter(one.replica for one in RunningFleet(case).run().requests if one.arrived_s < 15)
@@ -359,9 +373,11 @@ def test_replicas_that_begin_to_serve_at_once_share_what_waits(plan: CasePlan) -
 )  # fmt: skip
 @settings(max_examples=8, deadline=None)
 def test_interrupted_spot_replicas_lose_no_request(plan, seed, notice_s, fallback, on_notice) -> None:
-    spot = Spot(interruptions_per_h=600, recovery_h=3 / 3600, notice_s=notice_s, fallback=fallback, on_notice=on_notice)
+    spot = SpotInterruptions(
+        interruptions_per_h=600, recovery_h=3 / 3600, notice_s=notice_s, fallback=fallback, on_notice=on_notice
+    )
     case = spot_plan(plan, spot, 1.0, seed=seed, horizon_s=20.0, drain_limit_s=1e5)
-    law, pool = Law(20, 2), case.pools[1]
+    law, pool = FailureTimes(20, 2), case.pools[1]
     case = replace(case, pools=(case.pools[0], replace(pool, failures=FailurePlan(of_replicas(2, law)))))
     fleet = RunningFleet(case)
     log = fleet.run()

@@ -6,7 +6,7 @@ import pytest
 from small_scenario import ONE_SEAT, planned, variant
 
 from sim.catalogue.catalog import load_catalog
-from sim.failures import Maintenance, Spot
+from sim.failures import MaintenanceSpec, SpotInterruptions
 from sim.fleet.fleet import RunningFleet
 from sim.records import FleetLog
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
@@ -38,9 +38,9 @@ def idle_where_off(log: FleetLog) -> bool:
     return bool(gone) and all(one.busy_s == 0 and one.output_tokens == 0 for one in gone)
 
 
-def withdrawn(plan: CasePlan, spot: Spot, maintained_at_s: float, takes_s: float) -> FleetLog:
+def withdrawn(plan: CasePlan, spot: SpotInterruptions, maintained_at_s: float, takes_s: float) -> FleetLog:
     """One replica that is taken back as *spot*, and maintained."""
-    upkeep = Maintenance(every_h=maintained_at_s / 3600, takes_h=takes_s / 3600)
+    upkeep = MaintenanceSpec(every_h=maintained_at_s / 3600, takes_h=takes_s / 3600)
     failures = FailurePlan((), servers=((0,),), maintenance=upkeep)
     pool = replace(plan.pools[0], spot=spot, failures=failures)
     return RunningFleet(replace(plan, pools=(pool,), drain_limit_s=100.0)).run()
@@ -48,7 +48,7 @@ def withdrawn(plan: CasePlan, spot: Spot, maintained_at_s: float, takes_s: float
 
 def test_a_replica_that_drains_and_is_to_drain_goes_on(plan: CasePlan) -> None:
     # a request takes 10 s: at 9.5 s there are ten, the last of which is answered at 19.0 s; spot capacity goes at 12 s
-    spot = Spot(trace={12 / 3600: 0, 25 / 3600: 1}, notice_s=12.0)
+    spot = SpotInterruptions(trace={12 / 3600: 0, 25 / 3600: 1}, notice_s=12.0)
     log = withdrawn(plan, spot, 9.5, 3.0)
     assert idle_where_off(log)
     assert life(log)[:4] == [("serving", 0.0), ("draining", 9.5), ("repairing", 19.0), ("off", 22.0)]
@@ -58,7 +58,7 @@ def test_a_replica_that_drains_and_is_to_drain_goes_on(plan: CasePlan) -> None:
 @pytest.mark.parametrize(("back_s", "serves_s"), [(22.0, 25.0), (28.0, 28.0)])
 def test_who_is_out_for_two_reasons_is_back_when_both_are_over(plan: CasePlan, back_s: float, serves_s: float) -> None:
     # gone at 11 s at the latest, under maintenance from 20 s to 25 s
-    spot = Spot(trace={9 / 3600: 0, back_s / 3600: 1}, notice_s=2.0)
+    spot = SpotInterruptions(trace={9 / 3600: 0, back_s / 3600: 1}, notice_s=2.0)
     log = withdrawn(replace(plan, horizon_s=32.0), spot, 20.0, 5.0)
     assert idle_where_off(log)
     assert [at for state, at in life(log) if state == "serving"][:2] == [0.0, serves_s]
@@ -66,7 +66,7 @@ def test_who_is_out_for_two_reasons_is_back_when_both_are_over(plan: CasePlan, b
 
 def test_the_step_of_those_who_gave_up_ends_when_the_replica_goes_off(plan: CasePlan) -> None:
     # the last one came at 9 s, just before the notice, and gives up in the middle of a step
-    spot = Spot(trace={10 / 3600: 0}, notice_s=10.0)
+    spot = SpotInterruptions(trace={10 / 3600: 0}, notice_s=10.0)
     pool = replace(plan.pools[0], spot=spot)
     client = Client(timeout_s=1.25, attempts=1)
     log = RunningFleet(replace(plan, pools=(pool,), client=client, drain_limit_s=30.0)).run()

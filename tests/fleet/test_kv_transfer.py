@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from split_fleets import LIMITS, PAIR, log_of, moved, scenario
 
 from sim.case import CaseResult
-from sim.fleet.arrivals import Clock
-from sim.fleet.kv_transfer import Network
+from sim.fleet.arrivals import FleetClock
+from sim.fleet.kv_transfer import PortNetwork
 from sim.routing import LeastOutstanding
-from sim.routing.kv_transfer import Ports, TransferPlan
+from sim.routing.kv_transfer import PoolPorts, TransferPlan
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.study.metrics.case_metrics import measure
 
@@ -99,13 +99,13 @@ def test_all_blocks_are_free_in_the_end_and_short_prompts_stay(tmp_path) -> None
 @settings(max_examples=30, deadline=None)
 def test_no_port_carries_more_than_its_rate_and_all_bytes_arrive(transfers, concurrent, oversubscription) -> None:
     plan = TransferPlan(
-        (Ports(8.0), Ports(4.0, 2)), (True, False), 0.125, concurrent, oversubscription, 0,
+        (PoolPorts(8.0), PoolPorts(4.0, 2)), (True, False), 0.125, concurrent, oversubscription, 0,
         LeastOutstanding(policy="least_outstanding"),
     )  # fmt: skip
     pools = [0, 0, 1, 1, 1, 1]
-    clock = Clock()
+    clock = FleetClock()
     there: dict[int, float] = {}
-    network = Network(clock, plan, pools, lambda transfer, now: there.__setitem__(transfer.what, now))
+    network = PortNetwork(clock, plan, pools, lambda transfer, now: there.__setitem__(transfer.what, now))
     share = network._share
 
     def shared(changed, now):

@@ -11,8 +11,8 @@ from reference_engine import drain
 import sim
 from sim.engine.asynchronous import AsyncEngine
 from sim.engine.synchronous import VllmEngine
-from sim.fleet.pool import IntakeEngine, TakingTurns
-from sim.records import Progress, Request
+from sim.fleet.pool import IntakeEngine, SequentialIntakeEngine
+from sim.records import ReplicaProgress, Request
 
 READING_S = 2.0**-5
 
@@ -63,7 +63,7 @@ def test_turns_are_arrivals_apart(workload, kind) -> None:
     assume(values["scheduling"] != "priority" or len({one["arrived_s"] for one in wanted}) == len(wanted))
     limits = rank_limits(**values)
     held, plain = [Request(**one) for one in wanted], [Request(**one) for one in wanted]
-    drain(TakingTurns(kind(Affine(), limits), READING_S, limits.serves), held)
+    drain(SequentialIntakeEngine(kind(Affine(), limits), READING_S, limits.serves), held)
     served = [i for i, one in enumerate(held) if not one.rejected]
     for i, at_s in zip(served, handed_over_at([wanted[i]["arrived_s"] for i in served]), strict=True):
         plain[i].arrived_s = at_s
@@ -76,7 +76,7 @@ def test_who_comes_alone_waits_for_no_turn() -> None:
         num_gpu_blocks=100, block_size=16, max_num_seqs=8, max_num_batched_tokens=64, max_model_len=1000
     )
     alone, plain = ([request(i, 10.0 * i) for i in range(5)] for _ in range(2))
-    drain(TakingTurns(VllmEngine(Affine(), limits), READING_S, limits.serves), alone)
+    drain(SequentialIntakeEngine(VllmEngine(Affine(), limits), READING_S, limits.serves), alone)
     drain(VllmEngine(Affine(), limits), plain)
     assert [dates(one) for one in alone] == [dates(one) for one in plain]
 
@@ -135,7 +135,7 @@ def test_who_leaves_while_it_is_read_was_never_there() -> None:
     server.offer(request(0), 0.0)
     server.offer(leaves, 0.0)
     assert server.plan(0.0) == READING_S
-    assert server.evict(leaves, 0.0) == Progress(0, 0)
+    assert server.evict(leaves, 0.0) == ReplicaProgress(0, 0)
     assert server.advance() == []
     assert not leaves.started_s >= 0
 

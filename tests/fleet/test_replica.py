@@ -20,9 +20,9 @@ from sim.cost.charge import UnitPrice
 from sim.cost.metering import ByPhase, stops
 from sim.cost.rental import Billing, RentedTime
 from sim.engine.synchronous import VllmEngine
-from sim.fleet.arrivals import Clock
-from sim.fleet.replica import LIFE, IllegalMove, Lives, Replica, State
-from sim.records import Batch, Interval, Leap, Progress, Request
+from sim.fleet.arrivals import FleetClock
+from sim.fleet.replica import LIFE, IllegalTransition, Replica, ReplicaLifecycle, State
+from sim.records import Batch, Interval, Leap, ReplicaProgress, Request
 
 CATALOG = load_catalog()
 SCENARIO = """\
@@ -77,7 +77,9 @@ def test_moves_follow_the_table_and_are_told_in_order(moves: list[tuple[int, Sta
     told: list[tuple[int, State, State]] = []
     openings = []
     states = [State.OFF, State.OFF, State.SERVING]
-    lives = Lives(states, lambda *move: told.append((*move, states[move[0]])), lambda: openings.append(list(states)))
+    lives = ReplicaLifecycle(
+        states, lambda *move: told.append((*move, states[move[0]])), lambda: openings.append(list(states))
+    )
     for replica, state in moves:
         before, count = states[replica], len(told)
         if state is before:
@@ -89,7 +91,7 @@ def test_moves_follow_the_table_and_are_told_in_order(moves: list[tuple[int, Sta
             assert told[-1] == (replica, before, state, before)
             assert states[replica] is state
         else:
-            with pytest.raises(IllegalMove, match=f"replica {replica} is {before} and cannot be {state} next"):
+            with pytest.raises(IllegalTransition, match=f"replica {replica} is {before} and cannot be {state} next"):
                 lives.move([replica], state)
             assert states[replica] is before
     assert len(openings) == sum(after is State.SERVING for _, _, after, _ in told)
@@ -99,7 +101,7 @@ def test_moves_follow_the_table_and_are_told_in_order(moves: list[tuple[int, Sta
 def test_replicas_that_belong_together_open_at_once() -> None:
     states = [State.DRAINING, State.BOOTING, State.SERVING]
     seen = []
-    Lives(states, lambda *_: None, lambda: seen.append(list(states))).move([0, 1, 2], State.SERVING)
+    ReplicaLifecycle(states, lambda *_: None, lambda: seen.append(list(states))).move([0, 1, 2], State.SERVING)
     assert seen == [[State.SERVING] * 3]
 
 
@@ -167,7 +169,7 @@ class Two:
     """Two replicas; each request begins at the first."""
 
     def __init__(self, rows: list[Request]) -> None:
-        self.env = Clock()
+        self.env = FleetClock()
         self.finished: list[Request] = []
         self.engines = [VllmEngine(Affine(), LIMITS) for _ in range(2)]
         self.replicas = [
@@ -229,7 +231,7 @@ def test_a_prompt_begun_elsewhere_is_computed_again() -> None:
     while fleet.env.peek() < inf:
         fleet.env.step()
     first, second = (engine.meters(1e9) for engine in fleet.engines)
-    assert request.left[0].progress == Progress(60, 1)
+    assert request.left[0].progress == ReplicaProgress(60, 1)
     assert (first.prompt_tokens, first.recomputed_tokens) == (60, 0)
     assert (second.prompt_tokens, second.recomputed_tokens) == (0, 60)
     assert second.prefill_s == 0 < second.recompute_s

@@ -16,18 +16,18 @@ from small_scenario import loaded, ran
 
 from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
-from sim.coldstart import Transfer
+from sim.coldstart import StartTransfer
 from sim.cost.clock import MIDNIGHT
-from sim.cost.metering import OF_STATE, PHASES, Stop, gpu_s_by_phase, seconds_by_phase, stops, wall_j_by_phase
+from sim.cost.metering import OF_STATE, PHASES, ReplicaStop, gpu_s_by_phase, seconds_by_phase, stops, wall_j_by_phase
 from sim.cost.rental import Billing
 from sim.fleet.replica import LIFE, State
 from sim.fleet.scaling import Links
 from sim.records import Interval
-from sim.scenario.experiment import Schedule
+from sim.scenario.experiment import ReplicaSchedule
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.sweep import cases
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.rebill import Rebilling
 
 CATALOG = load_catalog()
@@ -167,7 +167,7 @@ def test_no_edge_of_the_window_is_a_start_or_a_stop(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bills_in_memory_follow_starts_and_stops(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path, step=3600, warmup=2700)
-    stored = run_points(scenario, CATALOG, tmp_path / "out", Cores(1), lambda *_: None)
+    stored = run_points(scenario, CATALOG, tmp_path / "out", ProcessPool(1), lambda *_: None)
     rebilling = Rebilling(scenario, CATALOG, list(zip(cases(scenario), stored, strict=True)))
     bill = rebilling.bills()[0]
     assert bill.usd_per_h * bill.window_h == pytest.approx(stored[0].metrics["cost_usd"], rel=1e-9)
@@ -191,24 +191,24 @@ def test_stops_are_where_a_run_ends() -> None:
 
     found = stops([interval(0, 10, "serving"), interval(10, 20, "draining"), interval(20, 50, "off"),
                    interval(50, 60, "booting"), interval(60, 90, "serving")])  # fmt: skip
-    assert found == [Stop(20, 20, 2)]
+    assert found == [ReplicaStop(20, 20, 2)]
 
 
 @pytest.mark.parametrize(("text", "minutes"), [("08:30", 510), (510, 510), ("510", 510), ("00:00", 0), ("23:59", 1439)])
 def test_a_time_of_day(text: object, minutes: int) -> None:
-    found = TypeAdapter(Schedule).validate_python({"replicas": {text: 1}, "starting_s": 0})
+    found = TypeAdapter(ReplicaSchedule).validate_python({"replicas": {text: 1}, "starting_s": 0})
     assert list(found.replicas) == [minutes]
 
 
 @pytest.mark.parametrize("text", ["24:00", "8h", "08:60", 1440, True])
 def test_no_time_of_day(text: object) -> None:
     with pytest.raises(ValidationError, match="a time of day is needed"):
-        TypeAdapter(Schedule).validate_python({"replicas": {text: 1}, "starting_s": 0})
+        TypeAdapter(ReplicaSchedule).validate_python({"replicas": {text: 1}, "starting_s": 0})
 
 
 @given(replicas=st.dictionaries(st.integers(0, 1439), st.integers(0, 5), min_size=1), at=st.floats(0, 86399))
 def test_what_is_wanted_changes_only_at_the_switches(replicas, at) -> None:
-    schedule = Schedule(replicas=replicas, starting_s=0)
+    schedule = ReplicaSchedule(replicas=replicas, starting_s=0)
     switches = [0.0, *schedule.switches_s(MIDNIGHT, 86400.0), 86400.0]
     before = max(time for time in switches if time <= at)
     assert schedule.wanted(at) == schedule.wanted(before)
@@ -228,12 +228,12 @@ def test_bad_schedules(tmp_path: Path, values: dict[str, object], line: str) -> 
     assert line in str(caught.value)
 
 
-def arrivals(transfers: list[tuple[float, Transfer, int]]) -> list[float]:
+def arrivals(transfers: list[tuple[float, StartTransfer, int]]) -> list[float]:
     """When each of (begins [s], transfer, server) has its last byte."""
     env = simpy.Environment()
     links, ended = Links(env), [-1.0] * len(transfers)
 
-    def begin(place: int, transfer: Transfer, server: int) -> None:
+    def begin(place: int, transfer: StartTransfer, server: int) -> None:
         links.send(transfer, server, lambda: ended.__setitem__(place, env.now))
 
     for place, (at_s, transfer, server) in enumerate(transfers):
@@ -242,8 +242,8 @@ def arrivals(transfers: list[tuple[float, Transfer, int]]) -> list[float]:
     return ended
 
 
-def store(size_bytes: float, most: float = 1e9, of_server: bool = False) -> Transfer:
-    return Transfer(size_bytes, "store", of_server, 1e9, most)
+def store(size_bytes: float, most: float = 1e9, of_server: bool = False) -> StartTransfer:
+    return StartTransfer(size_bytes, "store", of_server, 1e9, most)
 
 
 def test_those_who_load_at_once_share_the_link() -> None:

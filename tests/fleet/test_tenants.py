@@ -15,7 +15,7 @@ from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
 from sim.engine.schedulers.waiting_queue import FairQueue, FcfsQueue
 from sim.engine.sequence import Sequence
-from sim.fleet.admission import Bucket
+from sim.fleet.admission import TokenBucket
 from sim.fleet.fleet import RunningFleet
 from sim.records import Request
 from sim.rng import stream
@@ -73,7 +73,7 @@ def test_what_tenants_cannot_be(tmp_path: Path) -> None:
 @given(gaps=st.lists(st.sampled_from([0.0, 0.1, 0.5, 3.0]), max_size=60), burst=st.integers(1, 5))
 @settings(max_examples=40)
 def test_a_bucket_lets_through_what_has_flowed_in(gaps: list[float], burst: int) -> None:
-    bucket = Bucket(RateLimit(requests_per_s=2.0, burst=burst))
+    bucket = TokenBucket(RateLimit(requests_per_s=2.0, burst=burst))
     taken_s: list[float] = []
     for now in np.cumsum(gaps).tolist():
         if bucket.takes(now):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_scenario import ran
 
-from sim.fleet.warmup import Truncation, mser5
+from sim.fleet.warmup import WarmupTruncation, mser5
 
 PLACES = np.arange(400)
 RIPPLE = (PLACES * 37 % 101) / 101 - 0.5
@@ -16,23 +16,23 @@ RIPPLE = (PLACES * 37 % 101) / 101 - 0.5
 @pytest.mark.parametrize(
     ("decay", "cut"),
     # what kim-convergence 0.1.0 (mser_m with batch_size=5) finds in the same series
-    [(5, Truncation(20, True)), (20, Truncation(110, True)), (60, Truncation(200, False))],
+    [(5, WarmupTruncation(20, True)), (20, WarmupTruncation(110, True)), (60, WarmupTruncation(200, False))],
 )
-def test_the_cut_is_that_of_an_independent_implementation(decay: int, cut: Truncation) -> None:
+def test_the_cut_is_that_of_an_independent_implementation(decay: int, cut: WarmupTruncation) -> None:
     assert mser5(10 * np.exp(-PLACES / decay) + RIPPLE) == cut
 
 
 def test_a_step_is_cut_where_it_is() -> None:
-    assert mser5(np.where(PLACES < 60, 8.0, 0.0) + RIPPLE) == Truncation(60, True)
+    assert mser5(np.where(PLACES < 60, 8.0, 0.0) + RIPPLE) == WarmupTruncation(60, True)
 
 
 def test_a_series_without_end_is_not_steady() -> None:
-    assert mser5(0.02 * PLACES + RIPPLE) == Truncation(200, False)
-    assert mser5(RIPPLE[:99]) == Truncation(0, False)
+    assert mser5(0.02 * PLACES + RIPPLE) == WarmupTruncation(200, False)
+    assert mser5(RIPPLE[:99]) == WarmupTruncation(0, False)
 
 
 def test_nothing_is_cut_from_a_constant() -> None:
-    assert mser5(np.ones(400)) == Truncation(0, True)
+    assert mser5(np.ones(400)) == WarmupTruncation(0, True)
 
 
 def test_the_mean_of_what_is_kept_loses_the_bias() -> None:

@@ -4,24 +4,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.jobs.cluster import Job, Schedule, Work, simulate
-from sim.jobs.policies import Backfill, Fifo, Policy, Priority
+from sim.jobs.cluster import ClusterJob, JobSchedule, JobState, simulate
+from sim.jobs.policies import Backfill, Fifo, Priority, SchedulingPolicy
 
 FIFO, BACKFILL, PRIORITY = Fifo(policy="fifo"), Backfill(policy="backfill"), Priority(policy="priority")
 DAY_AND_NIGHT = [(0.0, 0), (10.0, 2), (20.0, 0)]
 """Of 4 GPUs the service holds 2 from 10 to 20."""
 
 
-def parts(work: Work) -> list[tuple[float, float, float, float]]:
+def parts(work: JobState) -> list[tuple[float, float, float, float]]:
     """(start, end, restart, lost) of each run."""
     return [(one.start_s, one.end_s, one.restart_s, one.lost_s) for one in work.segments]
 
 
 def test_a_day_worked_by_hand() -> None:
     jobs = [
-        Job("early", 0, 2, 14),
-        Job("late", 1, 1, 20, checkpoint_s=4, restart_s=1),
-        Job("next", 2, 1, 9, checkpoint_s=4),
+        ClusterJob("early", 0, 2, 14),
+        ClusterJob("late", 1, 1, 20, checkpoint_s=4, restart_s=1),
+        ClusterJob("next", 2, 1, 9, checkpoint_s=4),
     ]
     early, late, following = simulate(jobs, 4, FIFO, 40, DAY_AND_NIGHT).works
     # at 10 no GPU is free: the latest started go until the service has 2, and early keeps its own to the end
@@ -33,24 +33,29 @@ def test_a_day_worked_by_hand() -> None:
 
 
 def test_the_service_takes_free_gpus_first_and_a_fall_starts_what_waits() -> None:
-    schedule = simulate([Job("a", 0, 2, 30), Job("b", 12, 2, 5)], 4, FIFO, 50, DAY_AND_NIGHT)
+    schedule = simulate([ClusterJob("a", 0, 2, 30), ClusterJob("b", 12, 2, 5)], 4, FIFO, 50, DAY_AND_NIGHT)
     assert [parts(work) for work in schedule.works] == [[(0, 30, 0, 0)], [(20, 25, 0, 0)]]
 
 
 def test_by_priority_the_least_urgent_goes_first() -> None:
-    jobs = [Job("least", 0, 2, 30, priority=2), Job("urgent", 1, 2, 30, priority=0)]
+    jobs = [ClusterJob("least", 0, 2, 30, priority=2), ClusterJob("urgent", 1, 2, 30, priority=0)]
     works = simulate(jobs, 4, PRIORITY, 100, DAY_AND_NIGHT).works
     assert [work.preemptions for work in works] == [1, 0]
     assert [work.preemptions for work in simulate(jobs, 4, FIFO, 100, DAY_AND_NIGHT).works] == [0, 1]
 
 
 def test_of_jobs_that_started_together_those_behind_in_the_queue_go_first() -> None:
-    works = simulate([Job("a", 0, 2, 30), Job("b", 0, 2, 30)], 4, FIFO, 100, DAY_AND_NIGHT).works
+    works = simulate([ClusterJob("a", 0, 2, 30), ClusterJob("b", 0, 2, 30)], 4, FIFO, 100, DAY_AND_NIGHT).works
     assert [work.preemptions for work in works] == [0, 1]
 
 
 def test_a_reservation_counts_what_the_service_takes() -> None:
-    jobs = [Job("a", 0, 2, 12), Job("wide", 1, 3, 5), Job("fits", 2, 2, 18), Job("long", 3, 2, 25)]
+    jobs = [
+        ClusterJob("a", 0, 2, 12),
+        ClusterJob("wide", 1, 3, 5),
+        ClusterJob("fits", 2, 2, 18),
+        ClusterJob("long", 3, 2, 25),
+    ]
 
     def starts(held: list[tuple[float, int]]) -> dict[str, float]:
         return {work.job.name: work.started_s for work in simulate(jobs, 4, BACKFILL, 100, held).works}
@@ -63,13 +68,15 @@ def test_a_reservation_counts_what_the_service_takes() -> None:
 
 
 def test_what_the_service_never_leaves_is_never_started() -> None:
-    works = simulate([Job("all", 0, 4, 1), Job("three", 0, 3, 1)], 4, FIFO, 50, [(0.0, 2), (10.0, 1)]).works
+    works = simulate(
+        [ClusterJob("all", 0, 4, 1), ClusterJob("three", 0, 3, 1)], 4, FIFO, 50, [(0.0, 2), (10.0, 1)]
+    ).works
     assert [parts(work) for work in works] == [[], [(10, 11, 0, 0)]]
 
 
 JOBS = st.lists(
     st.builds(
-        Job,
+        ClusterJob,
         name=st.just(""),
         arrived_s=st.integers(0, 50),
         gpus=st.integers(1, 8),
@@ -88,10 +95,10 @@ LEVELS = st.lists(st.integers(0, 8), min_size=1, max_size=8)
 @settings(max_examples=60)
 @given(JOBS, LEVELS, st.sampled_from([FIFO, BACKFILL, PRIORITY, Priority(policy="priority", preempt=False)]))
 def test_service_and_jobs_never_have_more_gpus_than_there_are(
-    jobs: list[Job], levels: list[int], policy: Policy
+    jobs: list[ClusterJob], levels: list[int], policy: SchedulingPolicy
 ) -> None:
     held = [(9.0 * place, gpus) for place, gpus in enumerate(levels)]
-    schedule: Schedule = simulate(jobs, 8, policy, 90, held)
+    schedule: JobSchedule = simulate(jobs, 8, policy, 90, held)
     times = sorted({at for at, _ in held} | {at for work in schedule.works for run in parts(work) for at in run[:2]})
     for at in times:
         serving = [gpus for since, gpus in held if since <= at][-1]
@@ -105,7 +112,7 @@ def test_service_and_jobs_never_have_more_gpus_than_there_are(
 
 
 @pytest.mark.parametrize("policy", [FIFO, BACKFILL, PRIORITY])
-def test_a_service_that_holds_nothing_changes_nothing(policy: Policy) -> None:
-    jobs = [Job("", at % 7, 1 + at % 5, 3 + at, at % 3, checkpoint_s=2) for at in range(20)]
+def test_a_service_that_holds_nothing_changes_nothing(policy: SchedulingPolicy) -> None:
+    jobs = [ClusterJob("", at % 7, 1 + at % 5, 3 + at, at % 3, checkpoint_s=2) for at in range(20)]
     alone, beside = (simulate(jobs, 8, policy, 200, held).works for held in ((), [(0.0, 0), (50.0, 0)]))
     assert [parts(work) for work in alone] == [parts(work) for work in beside]

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.jobs.cluster import Job, Schedule, simulate
-from sim.jobs.policies import Backfill, Fifo, Policy, Priority
+from sim.jobs.cluster import ClusterJob, JobSchedule, simulate
+from sim.jobs.policies import Backfill, Fifo, Priority, SchedulingPolicy
 
 FIFO, BACKFILL, PRIORITY = Fifo(policy="fifo"), Backfill(policy="backfill"), Priority(policy="priority")
 POLICIES = (FIFO, BACKFILL, PRIORITY, Priority(policy="priority", preempt=False))
 
-FOUR = [Job("a", 0, 4, 10), Job("b", 1, 8, 5), Job("c", 2, 4, 8), Job("d", 3, 4, 20)]
+FOUR = [ClusterJob("a", 0, 4, 10), ClusterJob("b", 1, 8, 5), ClusterJob("c", 2, 4, 8), ClusterJob("d", 3, 4, 20)]
 
 
-def starts(schedule: Schedule) -> dict[str, float]:
+def starts(schedule: JobSchedule) -> dict[str, float]:
     return {work.job.name: work.started_s for work in schedule.works}
 
 
@@ -30,26 +30,34 @@ def starts(schedule: Schedule) -> dict[str, float]:
         (BACKFILL, {"a": 0, "b": 10, "c": 2, "d": 15}),
     ],
 )
-def test_a_schedule_worked_by_hand(policy: Policy, expected: dict[str, float]) -> None:
+def test_a_schedule_worked_by_hand(policy: SchedulingPolicy, expected: dict[str, float]) -> None:
     schedule = simulate(FOUR, 8, policy)
     assert starts(schedule) == expected
     assert schedule.end_s == 35
 
 
 def test_backfilling_may_use_what_the_reservation_leaves_over() -> None:
-    jobs = [Job("a", 0, 4, 10), Job("b", 1, 6, 5), Job("long", 2, 2, 100), Job("wide", 3, 3, 100)]
+    jobs = [
+        ClusterJob("a", 0, 4, 10),
+        ClusterJob("b", 1, 6, 5),
+        ClusterJob("long", 2, 2, 100),
+        ClusterJob("wide", 3, 3, 100),
+    ]
     # b gets 6 of 8 GPUs at 10: two are spare however long their job lasts, three are not there
     assert starts(simulate(jobs, 8, BACKFILL)) == {"a": 0, "b": 10, "long": 2, "wide": 15}
 
 
 def test_backfilling_plans_with_estimates() -> None:
-    jobs = [Job("a", 0, 4, 10, walltime_s=30), Job("b", 1, 8, 5), Job("c", 2, 4, 20)]
+    jobs = [ClusterJob("a", 0, 4, 10, walltime_s=30), ClusterJob("b", 1, 8, 5), ClusterJob("c", 2, 4, 20)]
     # a is thought to last until 30, so c may start; a ends at 10, and b waits for c until 22
     assert starts(simulate(jobs, 8, BACKFILL)) == {"a": 0, "b": 22, "c": 2}
 
 
 def test_preempted_work_goes_on_from_its_last_checkpoint() -> None:
-    jobs = [Job("low", 0, 8, 100, priority=1, checkpoint_s=15, restart_s=5), Job("high", 40, 2, 10, priority=0)]
+    jobs = [
+        ClusterJob("low", 0, 8, 100, priority=1, checkpoint_s=15, restart_s=5),
+        ClusterJob("high", 40, 2, 10, priority=0),
+    ]
     low, high = simulate(jobs, 8, PRIORITY).works
     assert (high.started_s, high.finished_s) == (40, 50)
     # 30 of 40 s are saved; from 50 on 5 s of restart and the other 70 s
@@ -59,7 +67,11 @@ def test_preempted_work_goes_on_from_its_last_checkpoint() -> None:
 
 
 def test_without_preemption_the_urgent_job_only_goes_first() -> None:
-    jobs = [Job("low", 0, 8, 100, priority=1), Job("next", 1, 8, 10, priority=1), Job("high", 2, 8, 10, priority=0)]
+    jobs = [
+        ClusterJob("low", 0, 8, 100, priority=1),
+        ClusterJob("next", 1, 8, 10, priority=1),
+        ClusterJob("high", 2, 8, 10, priority=0),
+    ]
     assert starts(simulate(jobs, 8, POLICIES[3])) == {"low": 0, "next": 110, "high": 100}
 
 
@@ -73,14 +85,17 @@ def test_at_the_horizon_everything_stops() -> None:
 
 def test_the_horizon_takes_no_work_away() -> None:
     """Unsaved work counts at the horizon; only what a preemption undid is lost."""
-    jobs = [Job("low", 0, 8, 100, priority=1, checkpoint_s=30, restart_s=5), Job("high", 40, 8, 10, priority=0)]
+    jobs = [
+        ClusterJob("low", 0, 8, 100, priority=1, checkpoint_s=30, restart_s=5),
+        ClusterJob("high", 40, 8, 10, priority=0),
+    ]
     [low, high] = simulate(jobs, 8, POLICIES[2], until_s=60).works
     assert [(one.useful_s, one.lost_s, one.restart_s) for one in low.segments] == [(30, 10, 0), (5, 0, 5)]
     assert (low.done_s, high.finished_s) == (35, 50)
 
 
 def test_what_is_larger_than_the_cluster_never_starts_and_blocks_nobody() -> None:
-    schedule = simulate([Job("huge", 0, 9, 1), Job("a", 0, 8, 1)], 8, FIFO)
+    schedule = simulate([ClusterJob("huge", 0, 9, 1), ClusterJob("a", 0, 8, 1)], 8, FIFO)
     assert schedule.works[0].segments == []
     assert schedule.works[1].finished_s == 1
 
@@ -91,11 +106,11 @@ def erlang_c(servers: int, load: float) -> float:
     return busy / (sum(load**k / factorial(k) for k in range(servers)) + busy)
 
 
-def poisson_jobs(number: int, rate: float, seed: int) -> list[Job]:
+def poisson_jobs(number: int, rate: float, seed: int) -> list[ClusterJob]:
     random, now, jobs = Random(seed), 0.0, []
     for _ in range(number):
         now += random.expovariate(rate)
-        jobs.append(Job("", now, 1, random.expovariate(1.0)))
+        jobs.append(ClusterJob("", now, 1, random.expovariate(1.0)))
     return jobs
 
 
@@ -115,7 +130,7 @@ def test_waiting_is_that_of_m_m_c() -> None:
 
 JOBS = st.lists(
     st.builds(
-        Job,
+        ClusterJob,
         name=st.just(""),
         arrived_s=st.integers(0, 50),
         gpus=st.integers(1, 8),
@@ -131,7 +146,7 @@ JOBS = st.lists(
 
 @settings(max_examples=60)
 @given(JOBS, st.sampled_from(POLICIES))
-def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[Job], policy: Policy) -> None:
+def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[ClusterJob], policy: SchedulingPolicy) -> None:
     works = simulate(jobs, 8, policy).works
     changes: dict[float, int] = {}
     for work in works:
@@ -149,7 +164,7 @@ def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[Job], po
 
 @settings(max_examples=60)
 @given(JOBS)
-def test_backfilling_never_delays_the_first_that_waits(jobs: list[Job]) -> None:
+def test_backfilling_never_delays_the_first_that_waits(jobs: list[ClusterJob]) -> None:
     by_fifo, filled = (simulate(jobs, 8, policy).works for policy in (FIFO, BACKFILL))
     first = next((i for i, work in enumerate(by_fifo) if work.started_s > work.job.arrived_s), None)
     if first is not None:

@@ -10,7 +10,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.engine import default_share
 from sim.catalogue.model import Model
 from sim.memory.fit import MemoryFit, fit, what_fits
-from sim.memory.weights import Layout, check_parallel, stage_layers
+from sim.memory.weights import ReplicaLayout, check_parallel, stage_layers
 
 Fit = Callable[..., MemoryFit]
 
@@ -107,16 +107,21 @@ def test_request_longer_than_the_cache_is_refused_before_the_start(fit_ids: Fit)
 @pytest.mark.parametrize(
     ("model", "quantization", "layout", "message"),
     [
-        ("qwen2-72b-instruct", "none", Layout(6), "tensor_parallel_size 6 does not divide 64 attention heads"),
-        ("qwen2.5-7b", "none", Layout(14), "neither divides nor is a multiple of 4 KV heads"),
-        ("qwen3-30b-a3b", "fp8-block", Layout(4), "cuts the expert intermediate size 768 of qwen3-30b-a3b into 192"),
-        ("llama2-7b", "gptq-int4", Layout(4), "not a multiple of the group of 128 in gptq-int4"),
-        ("llama3.1-8b", "none", Layout(1, 33), "pipeline_parallel_size 33 exceeds the 32 layers"),
-        ("llama3.1-8b", "none", Layout(1, 1, 2, enable_expert_parallel=True), "has no experts"),
+        ("qwen2-72b-instruct", "none", ReplicaLayout(6), "tensor_parallel_size 6 does not divide 64 attention heads"),
+        ("qwen2.5-7b", "none", ReplicaLayout(14), "neither divides nor is a multiple of 4 KV heads"),
+        (
+            "qwen3-30b-a3b",
+            "fp8-block",
+            ReplicaLayout(4),
+            "cuts the expert intermediate size 768 of qwen3-30b-a3b into 192",
+        ),
+        ("llama2-7b", "gptq-int4", ReplicaLayout(4), "not a multiple of the group of 128 in gptq-int4"),
+        ("llama3.1-8b", "none", ReplicaLayout(1, 33), "pipeline_parallel_size 33 exceeds the 32 layers"),
+        ("llama3.1-8b", "none", ReplicaLayout(1, 1, 2, enable_expert_parallel=True), "has no experts"),
     ],
 )
 def test_impossible_layout_is_named(
-    catalog: Catalog, model: str, quantization: str, layout: Layout, message: str
+    catalog: Catalog, model: str, quantization: str, layout: ReplicaLayout, message: str
 ) -> None:
     problems = check_parallel(catalog.model(model), catalog.quantization(quantization), layout)
     assert any(message in problem for problem in problems)
@@ -125,9 +130,9 @@ def test_impossible_layout_is_named(
 def test_possible_layouts_pass(catalog: Catalog) -> None:
     qwen = catalog.model("qwen2-72b-instruct")
     for tp in (1, 2, 4, 8):
-        assert check_parallel(qwen, catalog.quantization("gptq-int4"), Layout(tp)) == []
+        assert check_parallel(qwen, catalog.quantization("gptq-int4"), ReplicaLayout(tp)) == []
     moe = catalog.model("qwen3-30b-a3b")
-    assert check_parallel(moe, catalog.quantization("fp8-block"), Layout(4, enable_expert_parallel=True)) == []
+    assert check_parallel(moe, catalog.quantization("fp8-block"), ReplicaLayout(4, enable_expert_parallel=True)) == []
 
 
 def test_refusal_says_how_much_is_missing_and_what_would_fit(catalog: Catalog) -> None:

@@ -8,7 +8,7 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.model import matrices
 from sim.catalogue.quantization import padded
 from sim.memory.fit import MemoryFit
-from sim.memory.weights import Layout, stage_weight_bytes
+from sim.memory.weights import ReplicaLayout, stage_weight_bytes
 from sim.units import GIB
 
 Fit = Callable[..., MemoryFit]
@@ -53,7 +53,7 @@ LOADED = [
 def weights(catalog: Catalog, model_id: str, quantization_id: str) -> float:
     quantization = catalog.quantization(quantization_id)
     model = padded(quantization, catalog.model(model_id))
-    return stage_weight_bytes(model, quantization, matrices(model), Layout(), 0)
+    return stage_weight_bytes(model, quantization, matrices(model), ReplicaLayout(), 0)
 
 
 @pytest.mark.parametrize(("model", "quantization", "published", "where", "tolerance"), FILES)

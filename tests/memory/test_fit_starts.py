@@ -10,7 +10,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import kv_bytes_per_token, matrices
 from sim.memory.fit import MemoryFit, fit
 from sim.memory.kv_cache import near_step_bytes
-from sim.memory.weights import Layout, stage_weight_bytes
+from sim.memory.weights import ReplicaLayout, stage_weight_bytes
 from sim.units import GIB
 
 Fit = Callable[..., MemoryFit]
@@ -64,7 +64,7 @@ def test_compressed_attention_keeps_more_than_its_entries(gib: float, longest: i
 def test_weights_of_deepseek_v4_on_each_rank(ranks: int, gib: float) -> None:
     """As vLLM reports: "Model loading took 74.08 GiB memory"."""
     model, stored = CATALOG.model("deepseek-v4-flash"), CATALOG.quantization("mxfp4-fp8")
-    held = stage_weight_bytes(model, stored, matrices(model), Layout(ranks, 1, 1, False), 0)
+    held = stage_weight_bytes(model, stored, matrices(model), ReplicaLayout(ranks, 1, 1, False), 0)
     assert held / GIB == pytest.approx(gib, rel=0.006)
 
 

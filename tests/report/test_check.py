@@ -8,7 +8,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.report.check import FEW, candidates
 from sim.scenario.reading.load import load_for_size
-from sim.study.size.bounds import Prospects
+from sim.study.size.bounds import CandidateBounds
 from sim.study.size.search_space import units
 
 SIZE = Path(__file__).parents[2] / "scenarios" / "size-72b-chat.yaml"
@@ -20,7 +20,7 @@ def test_candidates_are_counted_and_the_first_are_named(sets: tuple[str, ...]) -
     catalog = load_catalog()
     scenario = load_for_size(SIZE, sets, catalog=catalog)
     lines = [str(line) for line in candidates(scenario, catalog)]
-    prospects = Prospects(scenario, catalog)
+    prospects = CandidateBounds(scenario, catalog)
     kinds = list(units(scenario, scenario.size, catalog))
     reasons = [reason for unit in kinds if (reason := prospects.look(unit).reason)]
     count, most, able = (int(number) for number in re.findall(r"\d+", lines[0]))

@@ -16,8 +16,8 @@ from sim.cli import app
 from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 from sim.report.monte_carlo import disputed
-from sim.study.loaded_runs import Answers
-from sim.study.monte_carlo import MILLION, FleetDraws, FutureStudy, disputes_of
+from sim.study.loaded_runs import RunAnswers
+from sim.study.monte_carlo import MILLION, FleetDraws, MonteCarloStudy, disputes_of
 from sim.yamlio import dump
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ def _drawn(fleet: str, central: float, draws: list[float]) -> FleetDraws:
 
 
 def _told(points: list[Any], *outcomes: FleetDraws, models: dict[str, str] | None = None) -> list[str]:
-    study = FutureStudy((), {(): np.zeros(100)}, outcomes, False, models or {})
+    study = MonteCarloStudy((), {(): np.zeros(100)}, outcomes, False, models or {})
     return disputed(disputes_of(study, points))
 
 
@@ -126,7 +126,7 @@ def test_the_headline_says_on_what_it_rests(tmp_path: Path) -> None:
     assert headline.endswith(said)
     assert said in (out / "report.html").read_text()
     assert said in command("diff", out, out)
-    answers = Answers(out, load_catalog())
+    answers = RunAnswers(out, load_catalog())
     (own,) = answers.under({}).disputes
     assert (own.central, own.drawn, own.share) == ("A", "R", pytest.approx(float(share)))
     assert answers.under({"site.pue": 1.2}).disputes == ()  # nothing is drawn for other terms

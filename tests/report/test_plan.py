@@ -3,18 +3,18 @@
 from sim.cost.multi_year import MultiYear
 from sim.report.plan import verdict
 from sim.report.plan_tables import month_rows, summary_row
-from sim.study.capacity import Capacity
-from sim.study.plan import Outlook
-from sim.study.plan_cash import Row
+from sim.study.capacity import FleetCapacity
+from sim.study.plan import FleetPlanOutlook
+from sim.study.plan_cash import PlanMonth
 from sim.study.plan_units import Supply
 
 PLAN = MultiYear(years=0.5, starts="2027-11")
 
 
-def outlook(fleet: str, amounts: list[tuple[float, float]], short: int = 0) -> Outlook:
+def outlook(fleet: str, amounts: list[tuple[float, float]], short: int = 0) -> FleetPlanOutlook:
     """*amounts*: for every month and the end, what is paid at its start (received: below zero) and through it."""
     rows = tuple(
-        Row(
+        PlanMonth(
             month=month,
             demand=1,
             peak=1,
@@ -36,7 +36,7 @@ def outlook(fleet: str, amounts: list[tuple[float, float]], short: int = 0) -> O
         )
         for month, (at_once, through) in enumerate(amounts)
     )
-    return Outlook(fleet, Capacity(fleet, 1.0, None, ()), 1, rows, Supply(6, (1,) * 6, (), ()))
+    return FleetPlanOutlook(fleet, FleetCapacity(fleet, 1.0, None, ()), 1, rows, Supply(6, (1,) * 6, (), ()))
 
 
 BOUGHT = [(30.0, 1.0), (0, 1), (0, 1), (20, 1), (0, 1), (0, 1), (-10, 0)]
@@ -90,7 +90,7 @@ def test_what_is_short_is_told_with_the_cheapest_that_is_not() -> None:
 
 
 def test_nothing_can_be_planned() -> None:
-    none = Outlook("small", Capacity("small", 0.0, None, (), "does not fit"), 1, reason="does not fit")
+    none = FleetPlanOutlook("small", FleetCapacity("small", 0.0, None, (), "does not fit"), 1, reason="does not fit")
     answer = verdict([none], PLAN)
     assert answer.headline == "No fleet can be planned: see the reasons."
     assert answer.findings == ("small cannot be planned: does not fit.",)

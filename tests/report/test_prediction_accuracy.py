@@ -3,9 +3,11 @@
 from sim.report.charts.panels import ChartCurve, Panel
 from sim.report.charts.vega_lite import RINGS, chart_spec
 from sim.report.prediction_accuracy import KEY, NAMES, marked, ring_key, worth_told
-from sim.study.confidence import MARKS, Worth
+from sim.study.confidence import MARKS, PredictionConfidence
 
-NEAR, BETWEEN, BEYOND = (Worth(mark, why) for mark, why in zip(MARKS, ((), ("a", "b"), ("c",)), strict=True))
+NEAR, BETWEEN, BEYOND = (
+    PredictionConfidence(mark, why) for mark, why in zip(MARKS, ((), ("a", "b"), ("c",)), strict=True)
+)
 CURVE = ChartCurve("one", "#0072B2", (1, 2, 3, 4), (1, 2, 3, 4), "o", keys=("k1", "k2", "k3", "k4"))
 PANEL = Panel("title", "", "x", (CURVE,))
 

@@ -1,10 +1,10 @@
 """The gate in front of a replica: what it turns away, by what is outstanding and how important a request is."""
 
-from sim.routing.admission import Admission, Gate, Shed
+from sim.routing.admission import Admission, AdmissionRules, Shed
 
 
 def test_unimportant_requests_are_turned_away_first() -> None:
-    gate = Gate(
+    gate = AdmissionRules(
         Admission(max_outstanding=4, shed=Shed(above_priority=0, from_outstanding=2)), [lambda: 0], lambda *_: None
     )
 

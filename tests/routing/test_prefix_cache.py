@@ -17,7 +17,7 @@ from sim.routing.prefix_cache import RememberedIndex, ReportedIndex, replicas_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
-from sim.study.metrics.cohort import PrefixHits, prefix_hits
+from sim.study.metrics.window_requests import PrefixHits, prefix_hits
 
 BLOCK = 16
 REPLICAS = 4

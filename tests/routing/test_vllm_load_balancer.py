@@ -9,7 +9,7 @@ from engine_workloads import Affine, rank_limits
 
 import sim
 from sim.engine.asynchronous import AsyncEngine
-from sim.engine.schedulers.speculative import DraftRank
+from sim.engine.schedulers.speculative import DraftScheduler
 from sim.engine.synchronous import LockstepEngine, VllmEngine
 from sim.records import Batch, Leap, Request
 from sim.routing.vllm_load_balancer import Balancer, VllmLoadBalancer
@@ -92,7 +92,7 @@ def test_a_leap_uses_as_many_kv_blocks_at_any_time_as_its_steps(kind: str) -> No
     for steptime in (Affine(), OneByOne()):
         engine = {
             "plain": lambda s=steptime: VllmEngine(s, limits),
-            "drafts": lambda s=steptime: VllmEngine(s, limits, DraftRank),
+            "drafts": lambda s=steptime: VllmEngine(s, limits, DraftScheduler),
             "ahead": lambda s=steptime: AsyncEngine(s, limits),
             "lockstep": lambda s=steptime: LockstepEngine(s, limits, 2),
         }[kind]()

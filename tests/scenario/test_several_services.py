@@ -11,7 +11,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.study.capacity import capacities
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.yamlio import dump
 
 A100 = "a100-80gb-sxm"
@@ -137,7 +137,9 @@ def test_the_capacity_in_proportion_is_that_of_the_service_that_gives_way_first(
     path.write_text(dump(scenario(services=services, horizon_s=0.9, requests_cost=False, fleets=fleets)))
 
     def capacity(*sets: str) -> float:
-        (found,) = capacities(load(path, sets, catalog=catalog), catalog, tmp_path / "-".join(sets), Cores(1), 0.2)
+        (found,) = capacities(
+            load(path, sets, catalog=catalog), catalog, tmp_path / "-".join(sets), ProcessPool(1), 0.2
+        )
         return found.mean
 
     # fast has 67 requests/s for each of its replicas, slow 45

@@ -17,7 +17,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.capacity import capacities
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import read_case, save_case
 from sim.study.metrics.case_metrics import CaseMetrics, is_billed, measure, with_bill
 from sim.study.reprice import measured
@@ -214,7 +214,7 @@ def test_a_service_that_shares_a_pool_has_the_capacity_that_the_others_leave(tmp
 
     def capacity(*sets: str) -> float:
         loaded = load(file, sets, catalog=catalog())
-        (found,) = capacities(loaded, catalog(), tmp_path / "-".join(sets), Cores(1), 0.2)
+        (found,) = capacities(loaded, catalog(), tmp_path / "-".join(sets), ProcessPool(1), 0.2)
         return found.mean
 
     chat, both = capacity("service=chat"), capacity()

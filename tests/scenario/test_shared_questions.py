@@ -13,14 +13,14 @@ from sim.scenario.slo import Slo
 from sim.scenario.sweep import at_point
 from sim.study import breakeven_costs
 from sim.study.breakeven import costs_at, decide
-from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity, Found, capacities
-from sim.study.execution.cores import Cores
+from sim.study.breakeven_costs import CandidateLedgers
+from sim.study.capacity import FleetCapacity, ReplicationCapacity, capacities
+from sim.study.execution.cores import ProcessPool
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import mean_tokens, rate_per_load
 from sim.study.plan import outlooks, part_loads, why_no_plan
 from sim.study.sensitivity import swings
-from sim.study.size.bounds import Prospects
+from sim.study.size.bounds import CandidateBounds
 from sim.study.size.search import search
 from sim.study.size.search_space import units
 
@@ -60,8 +60,8 @@ def scenario(**more: Any) -> Scenario:
     return Scenario.model_validate(data | more)
 
 
-def found(capacity: float) -> list[Capacity]:
-    return [Capacity("f", capacity, None, (Found("f", 0, capacity, None, 0),))]
+def found(capacity: float) -> list[FleetCapacity]:
+    return [FleetCapacity("f", capacity, None, (ReplicationCapacity("f", 0, capacity, None, 0),))]
 
 
 @pytest.mark.slow
@@ -69,13 +69,13 @@ def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_ren
     asked = scenario(plan={"years": 1, "starts": "2027-01", "peak_to_mean": 2, "discount_rate": 0.05})
     assert rate_per_load(asked) == 3.0
     assert mean_tokens(asked) == (60.0, pytest.approx(80 / 3))
-    ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(2.0))
+    ledgers = CandidateLedgers(asked, CATALOG, tmp_path, ProcessPool(1), found(2.0))
     for load, copies in ((0.5, 1), (2.0, 1), (5.0, 3)):
         cost = ledgers.cost(ledgers.candidates[0], load)
         assert cost.units == copies
         assert cost.output_tokens_per_h == pytest.approx(3600 * load * 80)
         assert cost.usd_per_h == pytest.approx(0.4 * copies)
-    measured = part_loads(asked, CATALOG, found(2.0), tmp_path, Cores(1))
+    measured = part_loads(asked, CATALOG, found(2.0), tmp_path, ProcessPool(1))
     (outlook,) = outlooks(asked, CATALOG, found(2.0), measured)
     assert [row.rented for row in outlook.months] == [1] * 12
     assert outlook.total_usd == pytest.approx(12 * 730 * 0.4)
@@ -84,19 +84,19 @@ def test_in_proportion_units_carry_the_tokens_of_all_services_and_cost_their_ren
 
 def test_one_service_is_asked_about_beside_the_others_up_to_what_one_unit_carries(tmp_path: Path) -> None:
     asked = scenario(service="chat", breakeven={"load": 3.0})
-    ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(6.0))
+    ledgers = CandidateLedgers(asked, CATALOG, tmp_path, ProcessPool(1), found(6.0))
     (own,) = ledgers.candidates
     assert ledgers.cost(own, 3.0).output_tokens_per_h == pytest.approx(3600 * (3 * 20 + 40))
     assert costs_at(ledgers, 6.0) == {"f": pytest.approx(0.4)}
     assert costs_at(ledgers, 6.1) == {}
-    answer = decide(asked, Ledgers(asked, CATALOG, tmp_path, Cores(1), found(2.9)), found(2.9))
+    answer = decide(asked, CandidateLedgers(asked, CATALOG, tmp_path, ProcessPool(1), found(2.9)), found(2.9))
     assert not answer.usd_per_h
     assert why_no_plan(scenario(service="chat", plan={"years": 1, "starts": "2027-01"})).startswith("service: chat")
 
 
 def test_sensitivity_moves_the_loads_of_all_services_together(tmp_path: Path) -> None:
     inputs = {"load_scale": [0.5, 2.0], "services.code.workload.lengths.output.value": [20, 40]}
-    base, moved = swings(scenario(sensitivity={"inputs": inputs}), CATALOG, tmp_path, Cores(1)).swings
+    base, moved = swings(scenario(sensitivity={"inputs": inputs}), CATALOG, tmp_path, ProcessPool(1)).swings
     tokens_per_s = 80 * (4 - 0.5) / 4  # the first of each come at once, the last are cut off by the window
     assert base.low["f"].value / base.high["f"].value == pytest.approx(4, rel=0.25)
     assert moved.high["f"].value == pytest.approx(0.4 / 3600 / tokens_per_s * 1e6, rel=0.2)
@@ -117,7 +117,7 @@ def sized(rate_rps: float, **more: Any) -> Scenario:
 
 def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None:
     asked = sized(8.0)
-    answer = search(asked, CATALOG, tmp_path, Cores(1))
+    answer = search(asked, CATALOG, tmp_path, ProcessPool(1))
     best = answer.winner
     assert best is not None
     assert best.fleet is not None
@@ -126,13 +126,13 @@ def test_a_fleet_is_sized_for_all_services_that_share_it(tmp_path: Path) -> None
     assert pool.sharing is not None
     assert pool.sharing.models == "resident"
     assert all(one.good for one in best.services.values())
-    prospects = Prospects(asked, CATALOG)
+    prospects = CandidateBounds(asked, CATALOG)
     (unit,) = units(asked, asked.size, CATALOG) if asked.size is not None else ()
     assert 1 <= prospects.look(unit).least_replicas <= best.replicas
     # twice the work needs at least as many, and one that nobody can do is refused by the service's name
-    assert Prospects(sized(300.0), CATALOG).look(unit).least_replicas > prospects.look(unit).least_replicas
+    assert CandidateBounds(sized(300.0), CATALOG).look(unit).least_replicas > prospects.look(unit).least_replicas
     hopeless = asked.model_copy(update={"services": (asked.services[0], _within(asked.services[1], 1e-4))})
-    assert Prospects(hopeless, CATALOG).look(unit).reason.startswith("code: served alone, 0% of the requests")
+    assert CandidateBounds(hopeless, CATALOG).look(unit).reason.startswith("code: served alone, 0% of the requests")
     choices = {"lora": [{"max_loras": 1}, {"max_loras": 3}]}
     assert asked.size is not None
     slots = asked.size.model_validate(asked.size.model_dump(exclude_unset=True) | choices)
@@ -166,11 +166,12 @@ def test_a_tenant_grows_while_the_others_hold_theirs(tmp_path: Path) -> None:
         assert at.mean_rate_rps() == pytest.approx(2.0 + load)
         shares = {one.name: one.share for one in at.tenants}
         assert (2.0 + load) * shares["web"] / sum(shares.values()) == pytest.approx(2.0)
-    ledgers = Ledgers(asked, CATALOG, tmp_path, Cores(1), found(6.0))
+    ledgers = CandidateLedgers(asked, CATALOG, tmp_path, ProcessPool(1), found(6.0))
     assert ledgers.cost(ledgers.candidates[0], 4.0).output_tokens_per_h == pytest.approx(3600 * 20 * (2 + 4))
     # their requests are alike, so what both carry together does not depend on whose they are
     everyone, alone = (
-        capacities(each, CATALOG, tmp_path / each.name, Cores(1), 0.2)[0].mean for each in (tenants(name="e"), asked)
+        capacities(each, CATALOG, tmp_path / each.name, ProcessPool(1), 0.2)[0].mean
+        for each in (tenants(name="e"), asked)
     )
     assert alone == pytest.approx(everyone - 2.0, rel=0.25)
 

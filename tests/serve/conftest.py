@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from sim.answers.run import run_scenario
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.run import run_scenario
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.serve.guard import Access
 from sim.serve.http_server import application
 from sim.serve.workspace import Workspace
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 
 HOST = "127.0.0.1:8765"
 SHORT = {
@@ -33,7 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("serve") / "demo"
     catalog = load_catalog()
     scenario = load(scenario_file(Path("4x4090-vs-2xa100")), options(SHORT), catalog=catalog)
-    with Cores(1) as cores:
+    with ProcessPool(1) as cores:
         run_scenario(scenario, catalog, folder, cores, report=False, quiet=True, command=["test"])
     return folder
 

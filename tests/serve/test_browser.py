@@ -15,8 +15,8 @@ import pytest
 import uvicorn
 from small_scenario import SMALL
 
+from sim.answers.run import price_run
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.run import price_run
 from sim.language import speaking
 from sim.report.run.json_document import run_document
 from sim.report.words.money import showing

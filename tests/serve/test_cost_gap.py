@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from sim.answers.folder import question_of
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.folder import question_of
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.serve import jobs

@@ -13,8 +13,8 @@ from small_scenario import SMALL
 from starlette.testclient import TestClient
 
 from sim.serve import jobs
-from sim.serve.jobs import Limits, Queue
-from sim.serve.refusals import Refused
+from sim.serve.jobs import CommandQueue, JobLimits
+from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
 
 FAKE = """
@@ -121,7 +121,7 @@ def test_a_queued_run_is_the_scenario_that_was_checked(
     client: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", KEEPING))
-    monkeypatch.setattr(Queue, "_next", lambda _: None)  # until the files have changed
+    monkeypatch.setattr(CommandQueue, "_next", lambda _: None)  # until the files have changed
     (folder / "base.yaml").write_text(SMALL)
     (folder / "small.yaml").write_text("base: base.yaml\nname: kept\n")
     job = started(client, "seed=7", "horizon_s=6").json()["job"]
@@ -139,9 +139,9 @@ def test_a_queued_run_is_the_scenario_that_was_checked(
     assert "base" not in given
 
 
-def queue_of(client: TestClient) -> Queue:
+def queue_of(client: TestClient) -> CommandQueue:
     routes = client.app.app.routes  # type: ignore[attr-defined]
-    found: Queue = next(one.endpoint.__self__.queue for one in routes if one.path == "/api/events")
+    found: CommandQueue = next(one.endpoint.__self__.queue for one in routes if one.path == "/api/events")
     return found
 
 
@@ -174,12 +174,12 @@ def test_the_queue_survives_whatever_is_sent(client: TestClient, folder: Path, m
 
 
 @pytest.fixture
-def queues(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
+def queues(tmp_path: Path) -> Iterator[Callable[..., CommandQueue]]:
     """Servers of the same workspace; the processes that they have started end with the test."""
-    made: list[Queue] = []
+    made: list[CommandQueue] = []
 
-    def queue(limits: Limits = Limits(24, 0)) -> Queue:  # noqa: B008
-        made.append(Queue(Workspace(tmp_path), limits))
+    def queue(limits: JobLimits = JobLimits(24, 0)) -> CommandQueue:  # noqa: B008
+        made.append(CommandQueue(Workspace(tmp_path), limits))
         made[-1].resume()
         return made[-1]
 
@@ -187,7 +187,7 @@ def queues(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
     made[-1].close()
 
 
-def killed(queue: Queue) -> None:
+def killed(queue: CommandQueue) -> None:
     """What is left of a server after kill -9: nothing but the processes that it has started."""
     monkeypatched = queue._jobs
     queue._jobs = type(monkeypatched)()
@@ -196,11 +196,11 @@ def killed(queue: Queue) -> None:
     os.close(queue._mine)
 
 
-def put(queue: Queue, name: str) -> jobs.Job:
+def put(queue: CommandQueue, name: str) -> jobs.QueuedCommand:
     return queue.add("small.yaml", name, name, [], 1, SMALL)
 
 
-def reached(queue: Queue, *states: str) -> list[dict[str, Any]]:
+def reached(queue: CommandQueue, *states: str) -> list[dict[str, Any]]:
     """All jobs, the oldest first, once the oldest is in one of the *states*."""
     for _ in range(300):
         listed = queue.listed()[::-1]
@@ -210,18 +210,18 @@ def reached(queue: Queue, *states: str) -> list[dict[str, Any]]:
     raise AssertionError(listed)
 
 
-def pid_of(queue: Queue, job: dict[str, Any]) -> int | None:
+def pid_of(queue: CommandQueue, job: dict[str, Any]) -> int | None:
     return jobs._number(queue.kept / job["id"] / jobs.PID)
 
 
 def test_a_server_finds_what_outlived_the_one_before(
-    queues: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch
+    queues: Callable[..., CommandQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", SLEEPING))
     first = queues()
     put(first, "one"), put(first, "two")
     pid = pid_of(first, reached(first, "running")[0])
-    with pytest.raises(Refused, match="another gpufleet serve"):
+    with pytest.raises(RefusedRequest, match="another gpufleet serve"):
         put(queues(), "three")
     killed(first)
 
@@ -247,10 +247,10 @@ def test_a_server_finds_what_outlived_the_one_before(
 
 @pytest.mark.parametrize(
     ("limits", "text"),
-    [(Limits(1e-9, 0), "--run-hours"), (Limits(24, 0.02), "it needed more than 0.02 GB of memory (--run-gb)")],
+    [(JobLimits(1e-9, 0), "--run-hours"), (JobLimits(24, 0.02), "it needed more than 0.02 GB of memory (--run-gb)")],
 )
 def test_a_run_beyond_its_limits_is_stopped_and_says_why(
-    queues: Callable[..., Queue], monkeypatch: pytest.MonkeyPatch, limits: Limits, text: str
+    queues: Callable[..., CommandQueue], monkeypatch: pytest.MonkeyPatch, limits: JobLimits, text: str
 ) -> None:
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", SLEEPING))
     queue = queues(limits)
@@ -260,10 +260,10 @@ def test_a_run_beyond_its_limits_is_stopped_and_says_why(
     assert not jobs._is_locked(queue.kept / one["id"] / jobs.LOCK)
 
 
-def test_jobs_are_not_kept_behind_a_link(queues: Callable[..., Queue], tmp_path: Path) -> None:
+def test_jobs_are_not_kept_behind_a_link(queues: Callable[..., CommandQueue], tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".gpufleet").symlink_to(tmp_path / "elsewhere")
     queue = queues()
-    with pytest.raises(Refused, match="links are not followed"):
+    with pytest.raises(RefusedRequest, match="links are not followed"):
         put(queue, "one")
     assert list((tmp_path / "elsewhere").iterdir()) == []

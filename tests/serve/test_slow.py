@@ -14,8 +14,8 @@ from small_scenario import SMALL
 from sim.serve import guard, http_server
 from sim.serve.guard import Access
 from sim.serve.http_server import application, listening
-from sim.serve.refusals import Refused
-from sim.serve.scenario_checks import Checks, Wanted
+from sim.serve.refusals import RefusedRequest
+from sim.serve.scenario_checks import CheckProcesses, CheckRequest
 from sim.serve.workspace import Workspace
 
 
@@ -98,9 +98,9 @@ def test_a_body_that_does_not_arrive_is_refused(served: Access) -> None:
 
 
 def test_a_check_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    wanted = Wanted(tmp_path, tmp_path / "small.yaml", SMALL, [])
-    checks = Checks(0.0)
-    with pytest.raises(Refused, match="was stopped"):
+    wanted = CheckRequest(tmp_path, tmp_path / "small.yaml", SMALL, [])
+    checks = CheckProcesses(0.0)
+    with pytest.raises(RefusedRequest, match="was stopped"):
         checks.ask(wanted)
     checks.longest_s = 30
     assert (checks.ask(wanted).cases, checks.ask(wanted).errors) == (2, [])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from sim.answers.jobs import run_work
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.jobs import run_work
 from sim.jobs.load import load_job
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.shipped import scenario_file

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.serve.refusals import Refused
+from sim.serve.refusals import RefusedRequest
 from sim.serve.workspace import Workspace
 
 
@@ -16,12 +16,12 @@ from sim.serve.workspace import Workspace
     ],
 )
 def test_odd_names_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedRequest):
         Workspace(tmp_path).path(name)
 
 
 def test_a_name_that_is_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="too long"):
+    with pytest.raises(RefusedRequest, match="too long"):
         Workspace(tmp_path).path("n" * 300)
 
 
@@ -32,9 +32,9 @@ def test_links_are_followed_nowhere(tmp_path: Path) -> None:
     (tmp_path / "inside" / "file").symlink_to("/etc/hostname")
     workspace = Workspace(tmp_path)
     for name in ("out", "out/hostname", "back", "back/new.yaml", "inside/file"):
-        with pytest.raises(Refused, match="not followed"):
+        with pytest.raises(RefusedRequest, match="not followed"):
             workspace.path(name)
-    with pytest.raises(Refused, match="holds a link"):
+    with pytest.raises(RefusedRequest, match="holds a link"):
         workspace.folder("inside")
 
 
@@ -45,6 +45,6 @@ def test_names_in_any_script_are_names(tmp_path: Path) -> None:
 
 def test_what_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
     for asked in (Workspace(tmp_path).folder, Workspace(tmp_path).file):
-        with pytest.raises(Refused, match="reload the page") as found:
+        with pytest.raises(RefusedRequest, match="reload the page") as found:
             asked("outputs/gone")
         assert found.value.status == 404

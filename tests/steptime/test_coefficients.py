@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from sim.catalogue.catalog import load_catalog
-from sim.steptime.coefficients import Coefficients
+from sim.steptime.coefficients import StepTimeCoefficients
 from sim.yamlio import read
 
 DATA = Path(__file__).parents[2] / "data"
@@ -47,7 +47,7 @@ def test_the_last_rule_must_be_general():
     data = {**read(DATA / "steptime.yaml").data, "attention": read(DATA / "attention.yaml").data}
     data["allreduce_time_factors"].pop()
     with pytest.raises(ValidationError, match="must name no link and no GPU"):
-        Coefficients.model_validate(data)
+        StepTimeCoefficients.model_validate(data)
 
 
 def test_grouped_products_take_the_factor_of_the_longest_beginning_of_the_architecture(coefficients, gpu):

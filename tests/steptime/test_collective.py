@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.catalogue.engine import OwnAllReduce
-from sim.steptime.collective import AllReduce, Curve, Send
+from sim.steptime.collective import AllReduce, CollectiveCurve, Send
 
 LINKS = ["nvlink4-nvswitch", "pcie4-x16", "pcie4-x16-no-p2p", "pcie3-x16", "infinity-fabric-mi300x", "thunderbolt-4"]
 SIZES = st.floats(1, 1e10)
@@ -26,7 +26,7 @@ def test_larger_messages_are_never_faster(allreduces, sizes):
 
 
 def test_a_curve_goes_through_its_points_and_on_in_proportion():
-    curve = Curve.of((1e3, 1e6), (1e-5, 1e-3))
+    curve = CollectiveCurve.of((1e3, 1e6), (1e-5, 1e-3))
     assert curve.time_s(1e3) == pytest.approx(1e-5)
     assert curve.time_s(1e6) == pytest.approx(1e-3)
     assert curve.time_s(1) == pytest.approx(1e-5)
@@ -35,7 +35,7 @@ def test_a_curve_goes_through_its_points_and_on_in_proportion():
 
 
 def test_noise_in_a_curve_is_levelled():
-    curve = Curve.of((1e3, 2e3, 4e3), (2e-5, 1e-5, 3e-5))
+    curve = CollectiveCurve.of((1e3, 2e3, 4e3), (2e-5, 1e-5, 3e-5))
     assert curve.time_s(2e3) == pytest.approx(2e-5)
 
 

@@ -11,8 +11,8 @@ from sim.catalogue.server import PcieSlots, Server
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime.calibration import Calibration, Factor, LinkFactors
-from sim.steptime.collective import AllReduce, Network
-from sim.steptime.pcie_lanes import Lanes
+from sim.steptime.collective import AllReduce, ReplicaNetwork
+from sim.steptime.pcie_lanes import PcieLanes
 from sim.steptime.roofline import RooflineStepTime
 
 X16 = 16e9
@@ -34,7 +34,7 @@ def lanes(*pcie, socket=None):
         id="s", name="s", gpu_slots=value(8), link="pcie3-x16", pcie=pcie, psu_efficiency=value(1.0),
         socket_bytes_per_s=socket and value(socket),
     )  # fmt: skip
-    return Lanes.of(server, lambda generation: X16)
+    return PcieLanes.of(server, lambda generation: X16)
 
 
 def ring(*gpus):
@@ -100,7 +100,7 @@ def test_half_of_the_lanes_take_as_long_as_twice_the_bytes(link, name, message):
 
 
 def network(link, gpus=4, adapters=2, **changes):
-    return Network(link("ethernet-25g"), gpus, adapters, **changes)
+    return ReplicaNetwork(link("ethernet-25g"), gpus, adapters, **changes)
 
 
 def test_an_all_reduce_between_servers_by_hand(link):
@@ -118,7 +118,7 @@ def test_an_all_reduce_between_servers_by_hand(link):
 def test_sixteen_gpus_of_two_servers_take_what_was_measured(link):
     """Two DGX A100 over InfiniBand, 2 KiB: 65 us with NCCL, which also sums inside of each."""
     inside = AllReduce.over(link("nvlink3-nvswitch"), 8, 1.0, own_bytes=0)
-    across = Network(link("infiniband-hdr"), 8, 8).all_reduce(inside, 16)
+    across = ReplicaNetwork(link("infiniband-hdr"), 8, 8).all_reduce(inside, 16)
     assert across.time_s(2048) == pytest.approx(65e-6, rel=0.03)
 
 
@@ -163,7 +163,7 @@ def test_networks_of_one_rate_take_the_same_time_and_faster_ones_less(link):
 
 def test_a_replica_on_two_servers_is_slower_than_on_one(build, link):
     one = build(model="llama3.1-70b", card="h100-80gb-sxm", over="nvlink4-nvswitch", tp=8)
-    inputs = replace(one.inputs, network=Network(link("infiniband-hdr"), 4, 4))
+    inputs = replace(one.inputs, network=ReplicaNetwork(link("infiniband-hdr"), 4, 4))
     two = RooflineStepTime(one.spec, inputs)
     message = 64 * one.inputs.model.hidden * 2
     longer = two._link_s(64) - one._link_s(64)

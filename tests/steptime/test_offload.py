@@ -12,9 +12,9 @@ from sim.catalogue.catalog import load_catalog
 from sim.catalogue.engine import HostWeights, Offload
 from sim.catalogue.model import matrices
 from sim.memory.fit import fit
-from sim.memory.weights import Layout, host_weights
+from sim.memory.weights import ReplicaLayout, host_weights
 from sim.records import Batch
-from sim.steptime.inputs import Host, RooflineInputs
+from sim.steptime.inputs import HostOffload, RooflineInputs
 from sim.steptime.options import Roofline
 from sim.steptime.roofline import RooflineStepTime
 
@@ -38,7 +38,7 @@ def of(runs: list[published.Run], name: str) -> RooflineInputs:
     return next(run.inputs for run in runs if run.row["id"] == name)
 
 
-def host(inputs: RooflineInputs) -> Host:
+def host(inputs: RooflineInputs) -> HostOffload:
     assert inputs.host is not None
     return inputs.host
 
@@ -86,7 +86,7 @@ def test_every_vllm_from_0_10_on_reads_weights_in_place() -> None:
 
 
 def test_vllm_leaves_so_many_gib_per_gpu() -> None:
-    layout = Layout(tensor_parallel_size=2)
+    layout = ReplicaLayout(tensor_parallel_size=2)
     share = host_weights(Offload(cpu_offload_gb=10), MODEL, BF16, layout).layer_share
     two = fit(
         CATALOG.gpu("a100-80gb-sxm"), MODEL, BF16, CATALOG.engine("vllm-0.11"),

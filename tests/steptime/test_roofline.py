@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sim.catalogue.engine import (
-    Changed,
     DefaultTiles,
     EngineLimits,
     FastExperts,
+    ReleaseDefaults,
     SlowCards,
     SlowProducts,
     SlowWeights,
@@ -21,7 +21,7 @@ from sim.catalogue.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime.gemm import most_of
-from sim.steptime.inputs import Rates
+from sim.steptime.inputs import GpuRates
 from sim.steptime.options import Roofline
 from sim.steptime.roofline import RooflineStepTime
 
@@ -128,7 +128,7 @@ def test_a_mixture_reads_few_experts_for_one_token_and_all_of_them_for_many(buil
 def test_experts_are_read_no_faster_than_the_memory_delivers(build, gpu, model, card):
     steptime = build(model, card, "nvlink4-nvswitch", "fp8")
     product = next(one for one in steptime._products if one.expert)
-    rates = Rates.of(steptime.inputs)
+    rates = GpuRates.of(steptime.inputs)
     expert = next(one for one in matrices(steptime.inputs.model) if one.role == "expert")
     all_s = rates.weight_bytes(expert) * expert.count / rates.inputs.gpu.memory_bytes_per_s.value
     assert product.times(0).memory_s == 0
@@ -366,7 +366,7 @@ def test_experts_that_nobody_tuned_tiles_for_compute_longer_until_a_release_mend
         tiles = DefaultTiles(
             kernel=kernel, architectures=("Hopper", "Ampere", "Blackwell"), factor=twice, tuned=(tuned,)
         )
-        changes = (Changed(versions="0.14 to 0.16", default_tiles=tiles),)
+        changes = (ReleaseDefaults(versions="0.14 to 0.16", default_tiles=tiles),)
         own = at_version(one.inputs.engine.model_copy(update={"changed": changes}), version)
         batch = prompt(8192)
         arithmetic_s = sum(p.times(8192).compute_s for p in one._products if p.expert)
@@ -475,7 +475,7 @@ def test_weights_of_a_format_are_read_more_slowly_on_graphics_cards_of_blackwell
     build, engine
 ):
     factor = engine.overheads.moe_layer_factor.model_copy(update={"value": 1.6})
-    slow = Changed(versions="0.11 to 0.22", slow_weights=(SlowWeights(kernel="k", factor=factor),))
+    slow = ReleaseDefaults(versions="0.11 to 0.22", slow_weights=(SlowWeights(kernel="k", factor=factor),))
     own = engine.model_copy(update={"changed": (slow,)})
 
     def longer(card, version):

@@ -9,8 +9,8 @@ import pytest
 from small_scenario import ONE_SEAT, loaded, planned, variant
 
 from sim.cost.operations import Operations
-from sim.cost.replacement import Failures as Replaced
-from sim.failures import Domain, Law, Layout, Spares, domains_of
+from sim.cost.replacement import FailureCost as Replaced
+from sim.failures import FailureDomain, FailureTimes, ServerLayout, StandbyReplicas, domains_of
 from sim.scenario.experiment import Fleet
 from sim.scenario.resolving.resolved import CasePlan, FailurePlan
 from sim.study.availability import (
@@ -34,7 +34,7 @@ SCALED = [
     "fleets.0.pools.0.autoscaling={policy: kpa, target: 1, max_replicas: 4}",
     "fleets.0.pools.0.cold_start={total_s: 1}",
 ]
-LAW = Law(mtbf_s=90.0, repair_s=10.0)
+LAW = FailureTimes(mtbf_s=90.0, repair_s=10.0)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> CasePlan:
     return planned(tmp_path_factory.mktemp("availability"), FOUR)
 
 
-def failing(plan: CasePlan, domains: tuple[Domain, ...], **settings: object) -> CasePlan:
+def failing(plan: CasePlan, domains: tuple[FailureDomain, ...], **settings: object) -> CasePlan:
     return replace(plan, pools=(replace(plan.pools[0], failures=FailurePlan(domains, **settings)),))
 
 
@@ -53,7 +53,7 @@ def expected_near(found: ServingStates, counts: tuple[int, ...], share: float) -
 
 
 def test_states_of_independent_replicas_are_binomial(plan: CasePlan) -> None:
-    found = serving_states(failing(plan, domains_of({"replica": LAW}, Layout(4, 1), 1)), failures=1500)
+    found = serving_states(failing(plan, domains_of({"replica": LAW}, ServerLayout(4, 1), 1)), failures=1500)
     assert np.sum(list(found.shares.values()), axis=0) == pytest.approx(np.ones(BATCHES))
     for up in (4, 3, 2):
         expected_near(found, (up,), comb(4, up) * 0.9**up * 0.1 ** (4 - up))
@@ -61,15 +61,17 @@ def test_states_of_independent_replicas_are_binomial(plan: CasePlan) -> None:
 
 
 def test_a_warm_spare_stands_in_but_for_its_takeover(plan: CasePlan) -> None:
-    spares = Spares(count=1, kind="warm", takeover_s=2.0)
-    found = serving_states(failing(plan, domains_of({"replica": LAW}, Layout(4, 1), 1), spares=spares), failures=1500)
+    spares = StandbyReplicas(count=1, kind="warm", takeover_s=2.0)
+    found = serving_states(
+        failing(plan, domains_of({"replica": LAW}, ServerLayout(4, 1), 1), spares=spares), failures=1500
+    )
     assert found.full == (3,)
     # three of four work: 0.9477; and while one serves less than could: a takeover of 2 s after each failure
     assert 0.85 < found.share((3,)) < 0.9477
 
 
 def test_a_server_takes_two_replicas_along(plan: CasePlan) -> None:
-    domains = domains_of({"server": LAW}, Layout(4, 1, replicas_per_server=2), 1)
+    domains = domains_of({"server": LAW}, ServerLayout(4, 1, replicas_per_server=2), 1)
     found = serving_states(failing(plan, domains), failures=1500)
     assert set(found.shares) == {(4,), (2,), (0,)}
     expected_near(found, (2,), 2 * 0.9 * 0.1)
@@ -126,7 +128,7 @@ def test_spares_that_stand_by_are_on_the_bill_of_the_whole_fleet(tmp_path: Path)
     (fleet,) = loaded(tmp_path, FOUR, f"fleets.0.pools.0.failures={failures}").fleets
     (pool,) = in_state(fleet, (3,)).pools
     assert pool.failures is not None
-    assert (pool.replicas, pool.failures.components, pool.failures.spares) == (4, {}, Spares(count=1))
+    assert (pool.replicas, pool.failures.components, pool.failures.spares) == (4, {}, StandbyReplicas(count=1))
     assert pools_as_data(fleet, (3,))[0]["failures"] == {"spares": {"count": 1}}
     assert in_state(fleet, (2,)).pools[0].failures is None
 

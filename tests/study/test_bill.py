@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, priced, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.cost.charge import Paid
+from sim.cost.charge import PaymentTime
 from sim.cost.finance import RunningLine
 from sim.cost.time_value import Horizon
 from sim.scenario.resolving.case import resolve
@@ -18,10 +18,10 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.scenario.year import YEAR
 from sim.study.breakeven_costs import months
-from sim.study.capacity import Capacity
+from sim.study.capacity import FleetCapacity
 from sim.study.discounting import levelised
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.case_metrics import idle_window
 from sim.study.plan import outlook
@@ -114,7 +114,7 @@ Simulated = tuple[dict[str, StoredCase], dict[str, CaseResult]]
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     folder: Path = tmp_path_factory.mktemp("one bill")
     scenario = Scenario.model_validate(BASIS)
-    stored = run_points(scenario, CATALOG, folder, Cores(1), lambda *_: None)
+    stored = run_points(scenario, CATALOG, folder, ProcessPool(1), lambda *_: None)
     results = {case.fleet: run_case(scenario, case, CATALOG) for case in cases(scenario)}
     assert all(isinstance(result, CaseResult) for result in results.values())
     return {one.fleet: one for one in stored}, results
@@ -161,7 +161,7 @@ def test_run_breakeven_and_plan_come_to_the_same(simulated: Simulated, money: di
         assert scenario.plan is not None
         term = {"rental_term_months": round(life)}  # a contract that ends with the plan
         years = scenario.plan.model_copy(update=term | {"discount_rate": rate})
-        capacity = Capacity(fleet.name, LOAD, None, ())
+        capacity = FleetCapacity(fleet.name, LOAD, None, ())
         one = outlook(scenario, years, fleet, CATALOG, capacity, measured, (60.0, 60.0), LOAD)
         assert one.present_usd == pytest.approx(worth, abs=cent)
         flat = years.model_copy(update={"discount_rate": 0.0})
@@ -179,7 +179,9 @@ def test_rent_by_the_clock_of_a_schedule_is_in_the_plan(simulated: Simulated) ->
     plan = resolve(scenario, Case("switched", {}, {}, 0), CATALOG)
     window = metered(stored["switched"], plan)
     measured = Quantities((0.0, LOAD), (idle_window(plan), window), (0.0, LOAD))
-    one = outlook(scenario, assumed, fleet, CATALOG, Capacity("switched", LOAD, None, ()), measured, (60, 60), LOAD)
+    one = outlook(
+        scenario, assumed, fleet, CATALOG, FleetCapacity("switched", LOAD, None, ()), measured, (60, 60), LOAD
+    )
     # two replicas for 2 of 4 minutes, one for the others: 1.5 cards at 0.4 $/h
     assert one.total_usd == pytest.approx(1.5 * 0.4 * 8760)
     assert fsum(row.rental_usd for row in one.rows) == pytest.approx(one.total_usd)
@@ -202,10 +204,10 @@ def test_every_charge_says_when_it_is_paid(simulated: Simulated) -> None:
     assert plan is not None
     when = {charge.component: charge.paid for charge in plan.charges}
     assert when == {
-        "gpu_capital": Paid.AT_DELIVERY,
-        "server_capital": Paid.AT_DELIVERY,
-        "deployment": Paid.AT_DELIVERY,
-        "decommissioning": Paid.AT_END,
-        "hosting": Paid.IN_SERVICE,
-        "energy": Paid.METERED,
+        "gpu_capital": PaymentTime.AT_DELIVERY,
+        "server_capital": PaymentTime.AT_DELIVERY,
+        "deployment": PaymentTime.AT_DELIVERY,
+        "decommissioning": PaymentTime.AT_END,
+        "hosting": PaymentTime.IN_SERVICE,
+        "energy": PaymentTime.METERED,
     }

@@ -17,23 +17,23 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.cost.cash_flow import Flows
+from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity
 from sim.cost.time_value import Horizon
 from sim.report.breakeven import owned_peaks, ranking_rows, sentences
 from sim.scenario.schema import Scenario
 from sim.study import breakeven, breakeven_costs
 from sim.study.breakeven import API, BreakevenAnswer, TippingInput, _tipping, decide
-from sim.study.breakeven_costs import Candidate, Cost, Ledgers, below, months, payback_months
-from sim.study.capacity import Capacity, Found
-from sim.study.execution.cores import Cores
+from sim.study.breakeven_costs import Candidate, CandidateLedgers, Cost, below, months, payback_months
+from sim.study.capacity import FleetCapacity, ReplicationCapacity
+from sim.study.execution.cores import ProcessPool
 
 FINANCE = Annuity(method="annuity", discount_rate=0.10, life_years=3, residual_fraction=0.0)
 
 
-def flows(capex_usd: float, running_usd_per_month: float) -> Flows:
+def flows(capex_usd: float, running_usd_per_month: float) -> CashFlows:
     running = {"staff": running_usd_per_month / 730}
-    return Flows(running, {"gpu_capital": capex_usd}, running, {}, resold_usd=capex_usd)
+    return CashFlows(running, {"gpu_capital": capex_usd}, running, {}, resold_usd=capex_usd)
 
 
 def cost(capex_usd: float, running_usd_per_month: float, finance: Annuity | None = None) -> Cost:
@@ -231,8 +231,10 @@ def decided(folder: Path, **more: Any) -> BreakevenAnswer:
         }
         | more
     )
-    found = [Capacity(one["name"], 2.0, None, (Found(one["name"], 0, 2.0, None, 0),)) for one in fleets]
-    return decide(scenario, Ledgers(scenario, CATALOG, folder, Cores(1), found), found)
+    found = [
+        FleetCapacity(one["name"], 2.0, None, (ReplicationCapacity(one["name"], 0, 2.0, None, 0),)) for one in fleets
+    ]
+    return decide(scenario, CandidateLedgers(scenario, CATALOG, folder, ProcessPool(1), found), found)
 
 
 LENGTHS = ("prompt", "output")

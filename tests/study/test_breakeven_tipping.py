@@ -18,10 +18,10 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
-from sim.study.breakeven import Tipping, tipping_points
-from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity
-from sim.study.execution.cores import Cores
+from sim.study.breakeven import TippingPoints, tipping_points
+from sim.study.breakeven_costs import CandidateLedgers
+from sim.study.capacity import FleetCapacity
+from sim.study.execution.cores import ProcessPool
 from sim.study.sensitivity import inputs
 from sim.yamlio import dump
 
@@ -46,14 +46,14 @@ WITHIN = 1e-3
 
 
 @pytest.fixture(scope="module")
-def ledgers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], Ledgers]:
+def ledgers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], CandidateLedgers]:
     """Return a maker of ledgers under any terms: the points are simulated once."""
     folder = tmp_path_factory.mktemp("tips")
 
-    def make(terms: dict[str, Any]) -> Ledgers:
+    def make(terms: dict[str, Any]) -> CandidateLedgers:
         scenario = Scenario.model_validate(SCENARIO | terms)
-        capacities = [Capacity(fleet.name, 4.0, None, ()) for fleet in scenario.fleets]
-        return Ledgers(scenario, CATALOG, folder, Cores(1), capacities)
+        capacities = [FleetCapacity(fleet.name, 4.0, None, ()) for fleet in scenario.fleets]
+        return CandidateLedgers(scenario, CATALOG, folder, ProcessPool(1), capacities)
 
     return make
 
@@ -71,15 +71,15 @@ def scenario_of(own: dict[str, Any], let: dict[str, Any], **terms: Any) -> dict[
     return {"fleets": fleets, "site": SITE, **terms}
 
 
-def tips(ledgers: Ledgers) -> dict[str, Tipping]:
+def tips(ledgers: CandidateLedgers) -> dict[str, TippingPoints]:
     return {one.name: one for one in tipping_points(ledgers)}
 
 
-def fresh(ledgers: Ledgers) -> dict[str, float]:
+def fresh(ledgers: CandidateLedgers) -> dict[str, float]:
     return {one.name: ledgers.cost(one, ledgers.load).usd_per_h for one in ledgers.candidates}
 
 
-def crossing(one: Tipping) -> float:
+def crossing(one: TippingPoints) -> float:
     (value,) = {one.below, one.above} - {None}
     assert value is not None
     return value

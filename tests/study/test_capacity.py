@@ -21,9 +21,9 @@ from sim.report.capacity import search_rows
 from sim.scenario.reading.load import load
 from sim.scenario.slo import Slo
 from sim.study import capacity as capacity_module
-from sim.study.capacity import Capacity, capacities, why_no_capacity
+from sim.study.capacity import FleetCapacity, capacities, why_no_capacity
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.service_level import standing
 from sim.study.metrics.statistics import half_width, mean
@@ -56,8 +56,8 @@ def scenario(folder: Path, arrivals: dict[str, Any], output: dict[str, Any], **m
     return load(path, (), catalog=load_catalog())
 
 
-def found(loaded: Any, out: Path, relative: float = 0.01) -> Capacity:
-    (capacity,) = capacities(loaded, load_catalog(), out, Cores(1), relative)
+def found(loaded: Any, out: Path, relative: float = 0.01) -> FleetCapacity:
+    (capacity,) = capacities(loaded, load_catalog(), out, ProcessPool(1), relative)
     return capacity
 
 
@@ -244,14 +244,16 @@ SCENARIO = {
 def test_capacity_lies_within_its_interval_of_an_exhaustive_sweep(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(dump(SCENARIO))
     catalog = load_catalog()
-    (found,) = capacities(load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "search", Cores(1), RELATIVE)
+    (found,) = capacities(
+        load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "search", ProcessPool(1), RELATIVE
+    )
     assert found.half_width is not None
     assert all(one.tried for one in found.found)
 
     grid = np.geomspace(0.75 * found.mean, 1.3 * found.mean, 18).round(4).tolist()
     (tmp_path / "s.yaml").write_text(dump(SCENARIO | {"sweep": {"workload.arrivals.rate_rps": grid}}))
     cases = run_points(
-        load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "sweep", Cores(1), lambda *_: None
+        load(tmp_path / "s.yaml", catalog=catalog), catalog, tmp_path / "sweep", ProcessPool(1), lambda *_: None
     )
     best, slo = [], Slo.model_validate(SCENARIO["slo"])
     for replication in range(5):

@@ -12,8 +12,8 @@ from sim.report.capacity import capacity_rows, headline
 from sim.scenario.sections.precision import Precision
 from sim.scenario.slo import Slo
 from sim.study import capacity
-from sim.study.capacity import Capacity, at_horizon, can_be_lengthened, capacities, horizon_check
-from sim.study.execution.cores import Cores
+from sim.study.capacity import FleetCapacity, at_horizon, can_be_lengthened, capacities, horizon_check
+from sim.study.execution.cores import ProcessPool
 from sim.study.load_axis import LoadAxis
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -41,8 +41,8 @@ def scenario(folder: Path, *sets: str) -> Any:
     return loaded(folder, QUEUE, *sets)
 
 
-def found(asked: Any, out: Path, precision: Precision | None = None) -> Capacity:
-    (one,) = capacities(asked, CATALOG, out, Cores(1), 0.02, precision=precision)
+def found(asked: Any, out: Path, precision: Precision | None = None) -> FleetCapacity:
+    (one,) = capacities(asked, CATALOG, out, ProcessPool(1), 0.02, precision=precision)
     return one
 
 

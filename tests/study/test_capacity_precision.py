@@ -10,8 +10,8 @@ from sim.catalogue.catalog import load_catalog
 from sim.report.words.precision import capacity_notes
 from sim.scenario.sections.precision import FIRST_REPLICATIONS, Precision
 from sim.study.at_capacity import at_capacity
-from sim.study.capacity import Capacity, Found, capacities, precision_of
-from sim.study.execution.cores import Cores
+from sim.study.capacity import FleetCapacity, ReplicationCapacity, capacities, precision_of
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.precision import next_cases
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.statistics import half_width, mean
@@ -33,8 +33,8 @@ def scenario(folder: Path, *sets: str) -> Any:
     return loaded(folder, SCENARIO, *sets)
 
 
-def found(asked: Any, out: Path, precision: Precision | None) -> Capacity:
-    with Cores(1) as workplace:
+def found(asked: Any, out: Path, precision: Precision | None) -> FleetCapacity:
+    with ProcessPool(1) as workplace:
         (one,) = capacities(asked, CATALOG, out, workplace, 0.1, precision=precision)
     return one
 
@@ -94,10 +94,10 @@ def test_what_no_chance_is_in_is_searched_once(tmp_path: Path) -> None:
 
 
 def test_a_capacity_beyond_the_search_asks_for_no_more() -> None:
-    every = (Found("a", 0, float("inf"), None, 3), Found("a", 1, float("inf"), None, 3))
-    assert Capacity("a", float("inf"), None, every).relative is None
-    assert Capacity("a", 0.0, 0.0, ()).relative == 0.0
-    assert Capacity("a", 2.0, 0.5, ()).relative == 0.25
+    every = (ReplicationCapacity("a", 0, float("inf"), None, 3), ReplicationCapacity("a", 1, float("inf"), None, 3))
+    assert FleetCapacity("a", float("inf"), None, every).relative is None
+    assert FleetCapacity("a", 0.0, 0.0, ()).relative == 0.0
+    assert FleetCapacity("a", 2.0, 0.5, ()).relative == 0.25
 
 
 def test_a_precision_without_a_metric_adds_nothing_to_a_run(tmp_path: Path) -> None:

@@ -9,10 +9,20 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
 from sim.steptime.calibration import OwnRuns
-from sim.study.confidence import MARKS, Calibrated, Entry, Setting, Worth, fleet_worth, mark_of, model_kind, worst
+from sim.study.confidence import (
+    MARKS,
+    Calibrated,
+    MeasuredSetup,
+    PredictedSetting,
+    PredictionConfidence,
+    fleet_worth,
+    mark_of,
+    model_kind,
+    worst,
+)
 
-SETTING = Setting("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "")
-ENTRY = Entry("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "", 1, 1, 1, 1.0, 64.0, 100.0, 2000.0, 9, 2)
+SETTING = PredictedSetting("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "")
+ENTRY = MeasuredSetup("a", "Ada", "llama", "dense", 8.0, "plain", "vllm", "", 1, 1, 1, 1.0, 64.0, 100.0, 2000.0, 9, 2)
 BIG = replace(ENTRY, gpu="b", architecture="Hopper", family="big", params_billion=70.0, tp=4, link="fabric")
 INDEX = (ENTRY, BIG, replace(BIG, gpu="c", kernel="fp8", engine="sglang", kind="mixture of experts"))
 NEAR, BETWEEN, FAR = MARKS
@@ -181,7 +191,7 @@ def test_a_given_step_time_has_no_mark() -> None:
 
 
 def test_time_to_the_last_token_has_the_wider_of_both_intervals() -> None:
-    one = Worth(NEAR, (), {"ttft": (0.5, 1.2), "tpot": (0.8, 1.4)})
+    one = PredictionConfidence(NEAR, (), {"ttft": (0.5, 1.2), "tpot": (0.8, 1.4)})
     assert one.factor("e2e_s_p95") == (0.5, 1.4)
     assert one.factor("ttft_s_mean") == (0.5, 1.2)
     assert one.factor("throughput") is None

@@ -16,7 +16,16 @@ from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.prediction import Prediction
 from sim.fidelity.scores import PredictedRow, inside
-from sim.study.confidence import COVERED, MARKS, METRICS, Bid, Interval, Worth, chance_cheaper, read_intervals
+from sim.study.confidence import (
+    COVERED,
+    MARKS,
+    METRICS,
+    MeetingFleet,
+    PredictionConfidence,
+    PredictionInterval,
+    chance_cheaper,
+    read_intervals,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fit"))
 try:
@@ -83,8 +92,10 @@ def test_a_row_whose_campaign_was_left_out_has_the_mark_that_others_measurements
     assert found == [("a", MARKS[1], 1.2), ("b", MARKS[0], 1.2), ("c", MARKS[0], 1.2)]
 
 
-def bid(usd_per_h: float, replicas: int = 1, low: float = 0.7, high: float = 1.3, common_sd: float = 0.0) -> Bid:
-    return Bid(usd_per_h, replicas, Worth(MARKS[0], (), {"throughput": (low, high)}, common_sd))
+def bid(
+    usd_per_h: float, replicas: int = 1, low: float = 0.7, high: float = 1.3, common_sd: float = 0.0
+) -> MeetingFleet:
+    return MeetingFleet(usd_per_h, replicas, PredictionConfidence(MARKS[0], (), {"throughput": (low, high)}, common_sd))
 
 
 def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_always_is() -> None:
@@ -94,7 +105,7 @@ def test_equal_fleets_are_as_likely_to_be_the_cheaper_and_a_far_cheaper_one_alwa
     assert ahead + behind == pytest.approx(1, abs=0.15)
     assert chance_cheaper(bid(1, 1), bid(1, 1), 1) == pytest.approx(0.5, abs=0.03)
     assert chance_cheaper(bid(1, 9), bid(5, 9), 1) == 1
-    assert chance_cheaper(bid(1, 9), Bid(2, 9, Worth(MARKS[0], ())), 1) is None
+    assert chance_cheaper(bid(1, 9), MeetingFleet(2, 9, PredictionConfidence(MARKS[0], ())), 1) is None
 
 
 def test_an_error_that_both_have_in_common_does_not_touch_the_lead() -> None:
@@ -105,7 +116,7 @@ def test_an_error_that_both_have_in_common_does_not_touch_the_lead() -> None:
 
 
 def test_a_measurement_is_inside_where_it_is_a_factor_within_the_interval_of_the_prediction() -> None:
-    worth = Worth(MARKS[1], (), {"tpot": (0.8, 1.25)})
+    worth = PredictionConfidence(MARKS[1], (), {"tpot": (0.8, 1.25)})
 
     def row(measured: float, gpu: str) -> PredictedRow:
         told = Prediction("a", "covered", metrics={"tpot_mean_ms": 10.0}, gpu=gpu, family="f", worth=worth)
@@ -124,7 +135,7 @@ def page(name: str) -> str:
     return (ROOT.parent / "docs" / name).read_text()
 
 
-def told(interval: Interval | None) -> str:
+def told(interval: PredictionInterval | None) -> str:
     return "too few" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
 
 

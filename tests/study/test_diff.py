@@ -7,14 +7,14 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from sim.answers.run import price_run, run_scenario
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.deliver.run import price_run, run_scenario
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.study.diff import StoredRun, compare
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.reprice import load_repriced
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run, and the same at another price of electricity."""
     catalog, folder = load_catalog(), tmp_path_factory.mktemp("diff")
     scenario = load(scenario_file(Path("4x4090-vs-2xa100")), options(SHORT), catalog=catalog)
-    with Cores(1) as cores:
+    with ProcessPool(1) as cores:
         run_scenario(scenario, catalog, folder / "a", cores, report=False, quiet=True, command=["test"])
     loaded = load_repriced(folder / "a", options(DEAR), catalog)
     price_run(folder / "a", loaded, catalog, folder / "b", report=False, command=["test"])

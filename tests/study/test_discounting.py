@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.cost.cash_flow import Flows
+from sim.cost.cash_flow import CashFlows
 from sim.cost.finance import Annuity, Finance
 from sim.cost.time_value import Horizon, annuity_factor
 from sim.report.words.money import rate_notes
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data
 from sim.study.booked_inputs import booked_inputs
-from sim.study.breakeven_costs import Ledgers, months
-from sim.study.capacity import Capacity
+from sim.study.breakeven_costs import CandidateLedgers, months
+from sim.study.capacity import FleetCapacity
 from sim.study.discounting import horizon_of, levelised
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.yamlio import dump
 
 CATALOG = load_catalog()
@@ -61,13 +61,13 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("rates")
 
 
-def ledgers(points: Path, terms: dict[str, Any], **more: Any) -> Ledgers:
+def ledgers(points: Path, terms: dict[str, Any], **more: Any) -> CandidateLedgers:
     scenario = Scenario.model_validate(SCENARIO | {"finance": terms} | more)
-    capacities = [Capacity(fleet.name, 4.0, None, ()) for fleet in scenario.fleets]
-    return Ledgers(scenario, CATALOG, points, Cores(1), capacities)
+    capacities = [FleetCapacity(fleet.name, 4.0, None, ()) for fleet in scenario.fleets]
+    return CandidateLedgers(scenario, CATALOG, points, ProcessPool(1), capacities)
 
 
-def present(found: Ledgers) -> dict[str, float]:
+def present(found: CandidateLedgers) -> dict[str, float]:
     """Net present cost by candidate, as ranking.csv has it."""
     costs = {one.name: found.cost(one, found.load).usd_per_h for one in found.candidates}
     return {name: found.horizon.net_present_usd(usd) for name, usd in costs.items()}
@@ -153,12 +153,12 @@ def test_size_chooses_by_the_rate(tmp_path: Path) -> None:
 HOURS_PER_MONTH = 730
 
 
-def bought(price: float, opex_per_month: float, finance: Annuity, removal: float = 0.0) -> Flows:
+def bought(price: float, opex_per_month: float, finance: Annuity, removal: float = 0.0) -> CashFlows:
     """Hardware with a running cost, booked as the ledger books it."""
     capital = finance.usd_per_h(price) + finance.end_usd_per_h(removal)
     opex = {"staff": opex_per_month / HOURS_PER_MONTH}
     booked = {"gpu_capital": capital, **opex}
-    return Flows(booked, {"gpu_capital": price}, opex, {"decommissioning": removal}, resold_usd=price)
+    return CashFlows(booked, {"gpu_capital": price}, opex, {"decommissioning": removal}, resold_usd=price)
 
 
 def test_a_forklift() -> None:
@@ -247,7 +247,7 @@ def test_a_commitment_keeps_its_price_for_its_term() -> None:
         {"method": "annuity", "discount_rate": 0.08, "life_years": 3, "inflation": {"rental_reserved": 0.2}}
     )
     rent = {"rental_reserved": 1.0}
-    flows = Flows(rent, {}, rent, {}, {"rental_reserved": 12.0})
+    flows = CashFlows(rent, {}, rent, {}, {"rental_reserved": 12.0})
     path = months(flows, finance, 0.08, 36)
     paid = [730 * 1.2 ** ((month - 1) // 12) for month in range(1, 37)]
     assert path[-1].cash_usd == pytest.approx(sum(paid))
@@ -283,7 +283,7 @@ def test_candidates_share_one_horizon_and_one_rate() -> None:
     with_rate = data | {"finance": short | {"discount_rate": 0.06}}
     assert horizon_of(Scenario.model_validate(with_rate)) == Horizon(60, 0.06)
     line = {"energy": 1.0}
-    flows = Flows(line, {}, line)
+    flows = CashFlows(line, {}, line)
     horizon = Horizon(60, 0.1)
     levels = [flows.levelised_usd_per_h(TypeAdapter(Finance).validate_python(its), horizon) for its in (short, long)]
     assert levels[0] == levels[1]

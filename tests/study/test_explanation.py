@@ -12,7 +12,7 @@ from sim.report.explanation import rows
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
-from sim.study.explanation import Stretch, journal_of, stretches
+from sim.study.explanation import RequestPhase, journal_of, stretches
 
 BATCHING = {
     "policy": "vllm",
@@ -42,7 +42,7 @@ def life(
     fleet: Any = (),
     turn_s: float = 0,
     **keys: Any,
-) -> list[Stretch]:
+) -> list[RequestPhase]:
     """*turn_s*: what the API server takes to read a request in."""
     rows = "".join(f"{arrived},{prompt},{answer}\n" for arrived, prompt, answer in requests)
     (folder / "requests.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + rows)

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+from sim.answers.run import price_run, run_scenario
 from sim.catalogue.catalog import Catalog, load_catalog
-from sim.deliver.run import price_run, run_scenario
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.sweep import axes
 from sim.study.execution.cases import limits
-from sim.study.execution.cores import Cores
-from sim.study.loaded_runs import Answers
+from sim.study.execution.cores import ProcessPool
+from sim.study.loaded_runs import RunAnswers
 from sim.study.points import summarize
 from sim.study.reprice import load_repriced
 
@@ -30,7 +30,7 @@ def run_in(folder: Path, catalog: Catalog, **values: Any) -> list[dict[str, Any]
     """The rows of a run of the demo with *values*."""
     file = scenario_file(Path("4x4090-vs-2xa100"))
     scenario = load(file, options(SHORT | values), catalog=catalog)
-    with Cores(1) as cores:
+    with ProcessPool(1) as cores:
         cases = run_scenario(scenario, catalog, folder, cores, report=False, quiet=True, command=["test"])
     return [dict(point.row) for point in summarize(cases, axes(scenario), limits(scenario))]
 
@@ -43,8 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, catalog: Catalog) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answers(folder: Path, catalog: Catalog) -> Answers:
-    return Answers(folder, catalog)
+def answers(folder: Path, catalog: Catalog) -> RunAnswers:
+    return RunAnswers(folder, catalog)
 
 
 PRICES = [
@@ -61,7 +61,7 @@ PRICES = [
 
 @pytest.mark.parametrize("values", PRICES, ids=["terms", "rent", "quotes"])
 def test_prices_give_what_price_gives(
-    answers: Answers, folder: Path, catalog: Catalog, values: dict[str, Any], tmp_path: Path
+    answers: RunAnswers, folder: Path, catalog: Catalog, values: dict[str, Any], tmp_path: Path
 ) -> None:
     loaded = load_repriced(folder, options(values), catalog)
     cases = price_run(folder, loaded, catalog, tmp_path, report=False, command=["test"])
@@ -76,7 +76,7 @@ def test_prices_give_what_price_gives(
     "slo", [{"ttft_s": 0.4, "tpot_s": 0.03}, {"ttft_s": {"p90": 0.5}, "e2e_s": 8.0, "attainment": 0.9}]
 )
 def test_limits_give_what_a_run_with_them_gives(
-    answers: Answers, catalog: Catalog, slo: dict[str, Any], tmp_path: Path
+    answers: RunAnswers, catalog: Catalog, slo: dict[str, Any], tmp_path: Path
 ) -> None:
     rows = run_in(tmp_path, catalog, slo={"ttft_s": 3.0, "tpot_s": 0.1, "attainment": 0.95} | slo)
     values = {f"slo.{name}": value for name, value in slo.items()}
@@ -99,6 +99,6 @@ def test_limits_give_what_a_run_with_them_gives(
         ({"fleets.9.cost.quotes": {}}, "fleets.9"),
     ],
 )
-def test_what_needs_a_simulation_is_refused(answers: Answers, values: dict[str, Any], text: str) -> None:
+def test_what_needs_a_simulation_is_refused(answers: RunAnswers, values: dict[str, Any], text: str) -> None:
     with pytest.raises(ScenarioErrors, match=text):
         answers.under(values)

@@ -15,7 +15,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, at_point, cases
 from sim.study.execution.cases import limits, run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import wilson
 from sim.study.monte_carlo import (
@@ -23,10 +23,10 @@ from sim.study.monte_carlo import (
     CARBON,
     MILLION,
     MONTH,
-    Ends,
+    DrawnSetting,
     FleetDraws,
-    FutureStudy,
-    Setting,
+    MonteCarloStudy,
+    QuantileEffect,
     cheapest,
     cheapest_share,
     futures_of,
@@ -95,14 +95,14 @@ class Run:
         self.path = folder / "futures.yaml"
         self.path.write_text(dump(SCENARIO))
         self.out = folder / "out"
-        self.stored = run_points(self.scenario(), self.catalog, self.out, Cores(1), lambda *_: None)
+        self.stored = run_points(self.scenario(), self.catalog, self.out, ProcessPool(1), lambda *_: None)
 
     def scenario(self, *sets: str) -> Scenario:
         return load(self.path, sets, catalog=self.catalog)
 
-    def study(self, *sets: str, stored: list[StoredCase] | None = None) -> FutureStudy:
+    def study(self, *sets: str, stored: list[StoredCase] | None = None) -> MonteCarloStudy:
         scenario = self.scenario(*sets)
-        cases = stored or run_points(scenario, self.catalog, self.out, Cores(1), lambda *_: None)
+        cases = stored or run_points(scenario, self.catalog, self.out, ProcessPool(1), lambda *_: None)
         study = futures_of(scenario, self.catalog, cases)
         assert study is not None
         return study
@@ -169,13 +169,13 @@ def test_carbon_of_a_future_is_that_of_its_plan(run: Run) -> None:
     study = run.study(*drawn, "futures.draws=100")
     scenario = run.scenario("carbon.grid_g_per_kwh=[400]")
     grid, pue = (study.drawn[place] for place in (("carbon", "grid_g_per_kwh", 0), ("site", "pue")))
-    plain = run_points(scenario, run.catalog, run.out, Cores(1), lambda *_: None)
+    plain = run_points(scenario, run.catalog, run.out, ProcessPool(1), lambda *_: None)
     kg_per_million = plain[0].metrics["operational_kg_co2e"] / plain[0].metrics["output_tokens"] * 1e6
     assert study.outcomes[0].draws[CARBON] == pytest.approx(kg_per_million * grid / 400 * pue / 1.4)
 
 
 def _stored(run: Run, scenario: Scenario) -> list[StoredCase]:
-    return run_points(scenario, run.catalog, run.out, Cores(1), lambda *_: None)
+    return run_points(scenario, run.catalog, run.out, ProcessPool(1), lambda *_: None)
 
 
 def test_all_fleets_meet_the_same_draws(run: Run) -> None:
@@ -278,7 +278,7 @@ def fleet(name: str, draws: list[float], low: float, high: float) -> FleetDraws:
 
 
 OWN, RENTED = fleet("own", [1.0, 2.0, 3.0], 1.5, 2.5), fleet("rented", [4.0, 1.5, 5.0], 3.0, 6.0)
-SETTING = Setting({}, (OWN, RENTED))
+SETTING = DrawnSetting({}, (OWN, RENTED))
 
 
 def test_shares_and_quantiles_by_hand() -> None:
@@ -291,7 +291,7 @@ def test_the_difference_of_the_first_two_comes_first() -> None:
     study: Any = SimpleNamespace(inputs=["price of power"], models={})
     found = list(turned(study, SETTING, [MILLION]))
     assert [one.of for one in found] == ["rented less own", "own", "rented"]
-    assert found[0].measures[MILLION] == Ends(1.5, 3.5, 2.0)
+    assert found[0].measures[MILLION] == QuantileEffect(1.5, 3.5, 2.0)
 
 
 def test_fleets_of_different_models_are_ranked_apart() -> None:

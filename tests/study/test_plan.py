@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from sim.case import CaseResult, run_case
 from sim.catalogue.catalog import load_catalog
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.records import Interval
 from sim.report.plan import verdict
 from sim.report.plan_tables import plan_table, summary_row, write_months
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import cases
-from sim.study.capacity import Capacity
+from sim.study.capacity import FleetCapacity
 from sim.study.metrics.case_metrics import CaseMetrics, measure
-from sim.study.plan import Outlook, outlook
+from sim.study.plan import FleetPlanOutlook, outlook
 from sim.study.plan_units import Quantities
 
 LOAD, TOKENS = 2.0, (100.0, 100.0)
@@ -86,21 +86,21 @@ def price_of(item: str) -> float:
     return prices.offers[prices.default_purchase].price.value
 
 
-def hour(it_kw: float, requests: float) -> Window:
+def hour(it_kw: float, requests: float) -> MeteredWindow:
     """An hour of the pool at that power, in which so many requests were answered."""
     tokens = round(requests * TOKENS[1])
     metered = Interval("rtx-4090", "workstation-4x4090", 0, "serving", 0, 3600, gpu_s=7200, output_tokens=tokens)
     metered.server_energy_j = metered.idle_energy_j = 3.6e6 * it_kw
-    return Window(1.0, {"rtx-4090": [metered]})
+    return MeteredWindow(1.0, {"rtx-4090": [metered]})
 
 
-def planned(wanted: Scenario, index: int, it_kw: float = 0.5, capacity: float = LOAD) -> Outlook:
+def planned(wanted: Scenario, index: int, it_kw: float = 0.5, capacity: float = LOAD) -> FleetPlanOutlook:
     windows = (hour(it_kw, 0), hour(it_kw, 3600 * LOAD))
     quantities = Quantities((0.0, LOAD), windows, (0.0, LOAD))
     assert wanted.plan is not None
     fleet = wanted.fleets[index]
     return outlook(
-        wanted, wanted.plan, fleet, CATALOG, Capacity(fleet.name, capacity, None, ()), quantities, TOKENS, LOAD
+        wanted, wanted.plan, fleet, CATALOG, FleetCapacity(fleet.name, capacity, None, ()), quantities, TOKENS, LOAD
     )
 
 

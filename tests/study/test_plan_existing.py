@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.records import Interval
 from sim.scenario.schema import Scenario
 from sim.study import plan as planning
-from sim.study.capacity import Capacity
-from sim.study.plan import Outlook, api_outlook, existing_units, outlook
-from sim.study.plan_cash import MOST_TOGETHER, RowsOf, Sales, best_sales
+from sim.study.capacity import FleetCapacity
+from sim.study.plan import FleetPlanOutlook, api_outlook, existing_units, outlook
+from sim.study.plan_cash import MOST_TOGETHER, RowsOf, SalePlan, best_sales
 from sim.study.plan_units import HeldUnits, Quantities
 
 CATALOG = load_catalog()
@@ -57,12 +57,12 @@ def scenario(plan: dict[str, Any], **changes: Any) -> Scenario:
     return Scenario.model_validate(BASIS | changes | {"plan": BASIS["plan"] | plan})
 
 
-def hour(kw: float, requests: float, cached: float = 0) -> Window:
+def hour(kw: float, requests: float, cached: float = 0) -> MeteredWindow:
     read = round(requests * TOKENS[0])
     metered = Interval("rtx-4090", "workstation-4x4090", 0, "serving", 0, 3600, gpu_s=7200)
     metered.prompt_tokens, metered.cached_tokens = round(read * (1 - cached)), round(read * cached)
     metered.server_energy_j = metered.idle_energy_j = 3.6e6 * kw
-    return Window(1.0, {"rtx-4090": [metered]})
+    return MeteredWindow(1.0, {"rtx-4090": [metered]})
 
 
 def measured(cached: float = 0.0) -> dict[str, Quantities]:
@@ -74,19 +74,19 @@ def measured(cached: float = 0.0) -> dict[str, Quantities]:
 
 
 def held_in(wanted: Scenario, capacities: dict[str, float] | None = None) -> tuple[HeldUnits, ...]:
-    found = {name: Capacity(name, most, None, ()) for name, most in (CAPACITY | (capacities or {})).items()}
+    found = {name: FleetCapacity(name, most, None, ()) for name, most in (CAPACITY | (capacities or {})).items()}
     return existing_units(wanted, CATALOG, found, measured())
 
 
-def planned(wanted: Scenario, fleet: str, held: tuple[HeldUnits, ...] | None = None) -> Outlook:
+def planned(wanted: Scenario, fleet: str, held: tuple[HeldUnits, ...] | None = None) -> FleetPlanOutlook:
     asked, position = wanted.plan, list(CAPACITY).index(fleet)
     assert asked is not None
-    capacity = Capacity(fleet, CAPACITY[fleet], None, ())
+    capacity = FleetCapacity(fleet, CAPACITY[fleet], None, ())
     around = held_in(wanted) if held is None else held
     return outlook(wanted, asked, wanted.fleets[position], CATALOG, capacity, measured()[fleet], TOKENS, 2.0, around)
 
 
-def sold(one: Outlook) -> list[int]:
+def sold(one: FleetPlanOutlook) -> list[int]:
     return [held.sold for held in one.held]
 
 
@@ -212,9 +212,9 @@ def test_capacity_covers_the_peak_and_rows_sum_to_totals(
 def plan_selling(months: Sequence[int]) -> Any:
     """In the place of `best_sales`: the plan with these months of sale."""
 
-    def sales(held: Sequence[HeldUnits], plan_months: int, rows_of: RowsOf) -> Sales:
+    def sales(held: Sequence[HeldUnits], plan_months: int, rows_of: RowsOf) -> SalePlan:
         chosen = tuple(replace(one, sold=month) for one, month in zip(held, months, strict=True))
-        return Sales(chosen, rows_of(chosen))
+        return SalePlan(chosen, rows_of(chosen))
 
     return sales
 
@@ -270,7 +270,7 @@ API = {"input": 1.0, "output": 2.0, "cached_discount": 0.5}
 SECONDS = 730 * 3600
 
 
-def api_plan(wanted: Scenario, cached: float = 0.0) -> Outlook:
+def api_plan(wanted: Scenario, cached: float = 0.0) -> FleetPlanOutlook:
     (one,) = api_outlook(wanted, CATALOG, measured(cached), held_in(wanted))
     return one
 

@@ -7,8 +7,8 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.study.capacity import Capacity, capacities
-from sim.study.execution.cores import Cores
+from sim.study.capacity import FleetCapacity, capacities
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import load_case
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.expected_load import mean_tokens
@@ -57,9 +57,9 @@ def test_power_and_service_at_part_load(tmp_path: Path, arrivals: dict[str, Any]
     path, catalog = tmp_path / "s.yaml", load_catalog()
     path.write_text(dump(SCENARIO | {"workload": SCENARIO["workload"] | {"arrivals": arrivals}}))
     scenario = load(path, catalog=catalog)
-    found = list(capacities(scenario, catalog, tmp_path, Cores(1), 0.1))
+    found = list(capacities(scenario, catalog, tmp_path, ProcessPool(1), 0.1))
     [one] = found
-    measured = part_loads(scenario, catalog, found, tmp_path, Cores(1))["own"]
+    measured = part_loads(scenario, catalog, found, tmp_path, ProcessPool(1))["own"]
     label = LoadAxis.of(scenario).label
     assert measured.loads[0] == 0
     assert measured.loads[-1] == one.mean
@@ -87,7 +87,7 @@ def test_fleets_without_a_capacity_are_left_out(tmp_path: Path) -> None:
     path.write_text(dump(SCENARIO))
     scenario = load(path, catalog=catalog)
     for mean in (0.0, float("inf")):
-        assert part_loads(scenario, catalog, [Capacity("own", mean, None, ())], tmp_path, Cores(1)) == {}
+        assert part_loads(scenario, catalog, [FleetCapacity("own", mean, None, ())], tmp_path, ProcessPool(1)) == {}
 
 
 def test_tokens_of_a_request_are_those_of_the_workload(tmp_path: Path) -> None:

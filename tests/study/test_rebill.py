@@ -8,7 +8,7 @@ from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.rebill import Rebilling
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def billing(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bills")
     (folder / "s.yaml").write_text(SCENARIO % request.param)
     scenario = load(folder / "s.yaml", (), catalog=CATALOG)
-    stored = run_points(scenario, CATALOG, folder / "out", Cores(1), lambda *_: None)
+    stored = run_points(scenario, CATALOG, folder / "out", ProcessPool(1), lambda *_: None)
     return Rebilling(scenario, CATALOG, list(zip(cases(scenario), stored, strict=True))), stored
 
 

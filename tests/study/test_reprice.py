@@ -16,7 +16,7 @@ from sim.records import FleetLog
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
-from sim.study.execution.cases import Job
+from sim.study.execution.cases import CaseJob
 from sim.study.execution.digest import digest
 from sim.study.execution.store import load_case
 from sim.study.metrics.columns import column
@@ -60,7 +60,7 @@ def finished_run(folder: Path, **more) -> Path:
     path.write_text(dump(SCENARIO | more))
     scenario = load(path, (), catalog=catalog)
     for case in cases(scenario):
-        Job(scenario, case, folder / "points" / digest(scenario, case, catalog), catalog).run()
+        CaseJob(scenario, case, folder / "points" / digest(scenario, case, catalog), catalog).run()
     keep_scenario(folder, scenario)
     return folder
 

@@ -17,7 +17,7 @@ from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import Case
 from sim.study import cost_gap as gap_of_fleets
 from sim.study.cost_gap import GROUPS, LINK, PHYSICAL, PRICE, cost_of, explain, hybrid
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.sensitivity import swings
 
 METRIC = "usd_per_million_output_tokens"
@@ -54,7 +54,7 @@ def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
     # capital per hour = 7,000 / (life * 8,760) whatever is simulated: twice from 4 to 2 years, half from 4 to 8
     inputs = "{finance.life_years: [2, 8], site.electricity_usd_per_kwh: [0.1, 0.4]}"
     text = f"{TWO_OR_ONE}sensitivity: {{inputs: {inputs}}}\n"
-    found = swings(loaded(tmp_path, text), load_catalog(), tmp_path, Cores(1))
+    found = swings(loaded(tmp_path, text), load_catalog(), tmp_path, ProcessPool(1))
     life, power = found.swings
     now, short, long = found.base["two"].value, life.low["two"].value, life.high["two"].value
     tokens_per_h = 7000 / (8760 * 4) / (now - long) / 2  # in millions: half of the capital is saved
@@ -70,7 +70,7 @@ def test_a_straight_line_moves_cost_as_one_over_life(tmp_path: Path) -> None:
 def test_a_hybrid_of_one_fleet_is_the_fleet(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
     two, one = (resolve(scenario, Case(name, {}, {}, 0), catalog) for name in ("two", "one"))
-    base = swings(scenario, catalog, tmp_path, Cores(1)).base
+    base = swings(scenario, catalog, tmp_path, ProcessPool(1)).base
     usd, _, millions = cost_of(hybrid(two, one, set(PHYSICAL)), (two, one))
     assert usd / millions == pytest.approx(base["two"].value, rel=1e-9)
     _, usd, millions = cost_of(hybrid(two, one, set()), (two, one))
@@ -81,8 +81,8 @@ def test_a_hybrid_of_one_fleet_is_the_fleet(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     scenario, catalog = loaded(tmp_path), load_catalog()
-    base = swings(scenario, catalog, tmp_path, Cores(1)).base
-    own, full = explain(scenario, catalog, tmp_path, Cores(1), "two", "one").gaps
+    base = swings(scenario, catalog, tmp_path, ProcessPool(1)).base
+    own, full = explain(scenario, catalog, tmp_path, ProcessPool(1), "two", "one").gaps
     assert tuple(own.parts) == GROUPS
     assert own.usd == pytest.approx(base["two"].value - base["one"].value, rel=1e-9)
     for gap in (own, full):
@@ -91,7 +91,7 @@ def test_the_gap_is_the_sum_of_its_parts(tmp_path: Path) -> None:
 
 
 def test_the_same_fleet_twice_leaves_nothing_to_explain(tmp_path: Path) -> None:
-    gaps = explain(loaded(tmp_path), load_catalog(), tmp_path, Cores(1), "one", "one").gaps
+    gaps = explain(loaded(tmp_path), load_catalog(), tmp_path, ProcessPool(1), "one", "one").gaps
     assert [part for gap in gaps for part in gap.parts.values()] == [0.0] * 2 * len(GROUPS)
 
 
@@ -103,7 +103,7 @@ def test_a_dearer_twin_differs_in_its_price_alone(tmp_path: Path) -> None:
         "{acquisition: buy, quotes: {rtx-4090: 2000, workstation-2x4090: 3000}}",
         "{acquisition: rent, quotes: {a100-80gb-pcie: 3}}",
     )
-    (own, full) = explain(loaded(tmp_path, text), load_catalog(), tmp_path, Cores(1), "two", "one").gaps
+    (own, full) = explain(loaded(tmp_path, text), load_catalog(), tmp_path, ProcessPool(1), "two", "one").gaps
     for gap in (own, full):
         assert gap.parts[PRICE] == gap.usd == pytest.approx(gap.second_usd)
         assert not any(part for group, part in gap.parts.items() if group != PRICE)
@@ -180,7 +180,9 @@ def test_an_end_where_a_fleet_cannot_run_is_told(tmp_path: Path) -> None:
 
 def test_a_quote_moves_as_its_price(tmp_path: Path) -> None:
     asked = "{inputs: {fleets.two.cost.quotes.rtx-4090: {relative: 0.5}}}"
-    (one,) = swings(loaded(tmp_path, f"{TWO_OR_ONE}sensitivity: {asked}\n"), load_catalog(), tmp_path, Cores(1)).swings
+    (one,) = swings(
+        loaded(tmp_path, f"{TWO_OR_ONE}sensitivity: {asked}\n"), load_catalog(), tmp_path, ProcessPool(1)
+    ).swings
     assert (one.input.name, one.input.unit, one.input.now) == ("quote for rtx-4090 of two", "USD", 2000)
     assert (one.input.low, one.input.high) == (1000, 3000)
     assert one.low["two"].value < one.high["two"].value

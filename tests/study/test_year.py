@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sim.answers.run import run_scenario
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.deliver.run import run_scenario
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import axes
 from sim.study import breakeven_costs
-from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity, Found
+from sim.study.breakeven_costs import CandidateLedgers
+from sim.study.capacity import FleetCapacity, ReplicationCapacity
 from sim.study.execution.cases import limits
-from sim.study.execution.cores import Cores
-from sim.study.plan import Outlook, outlooks, part_loads
+from sim.study.execution.cores import ProcessPool
+from sim.study.plan import FleetPlanOutlook, outlooks, part_loads
 from sim.study.points import Point, summarize
 from sim.study.size.search import search
 from sim.study.year import FleetYear, year_of
@@ -62,21 +62,21 @@ MEAN = (3380 * LOW + 1000 * HIGH) / 8760
 
 
 def year_by(folder: Path, scenario: Scenario) -> tuple[FleetYear, list[Point]]:
-    cases = run_scenario(scenario, CATALOG, folder, Cores(1), report=False, quiet=True, command=["test"])
+    cases = run_scenario(scenario, CATALOG, folder, ProcessPool(1), report=False, quiet=True, command=["test"])
     points = summarize(cases, axes(scenario), limits(scenario))
     year = year_of(scenario, CATALOG, points, axes(scenario))
     assert year is not None
     return year.rows[0], points
 
 
-def capacity(mean: float) -> Capacity:
+def capacity(mean: float) -> FleetCapacity:
     """One that no search has found: both replications serve *mean*, and nothing was simulated there."""
-    return Capacity("own", mean, None, tuple(Found("own", r, mean, None, 0) for r in range(2)))
+    return FleetCapacity("own", mean, None, tuple(ReplicationCapacity("own", r, mean, None, 0) for r in range(2)))
 
 
-def planned(folder: Path, scenario: Scenario, most: float = CAPACITY) -> Outlook:
+def planned(folder: Path, scenario: Scenario, most: float = CAPACITY) -> FleetPlanOutlook:
     found = [capacity(most)]
-    (one,) = outlooks(scenario, CATALOG, found, part_loads(scenario, CATALOG, found, folder, Cores(1)))
+    (one,) = outlooks(scenario, CATALOG, found, part_loads(scenario, CATALOG, found, folder, ProcessPool(1)))
     return one
 
 
@@ -86,14 +86,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ledgers(folder: Path) -> Ledgers:
+def ledgers(folder: Path) -> CandidateLedgers:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(breakeven_costs, "UTILISATIONS", (0.03, 1.0))
-        return Ledgers(Scenario.model_validate(SCENARIO), CATALOG, folder, Cores(1), [capacity(CAPACITY)])
+        return CandidateLedgers(
+            Scenario.model_validate(SCENARIO), CATALOG, folder, ProcessPool(1), [capacity(CAPACITY)]
+        )
 
 
 @pytest.mark.slow
-def test_run_breakeven_and_plan_bill_the_same_energy(folder: Path, ledgers: Ledgers) -> None:
+def test_run_breakeven_and_plan_bill_the_same_energy(folder: Path, ledgers: CandidateLedgers) -> None:
     scenario = Scenario.model_validate(SCENARIO)
     year, points = year_by(folder / "run", scenario)
     low, high = (1e-3 * point.row["facility_power_w_mean"] for point in points)
@@ -119,7 +121,7 @@ def test_a_plan_without_demand_takes_the_mean_of_the_profile_and_buys_for_its_pe
     assert fsum(row.requests for row in plan.months) == pytest.approx(requests)
 
 
-def test_an_idle_fleet_is_simulated_and_not_extrapolated(ledgers: Ledgers) -> None:
+def test_an_idle_fleet_is_simulated_and_not_extrapolated(ledgers: CandidateLedgers) -> None:
     (own,) = ledgers.candidates
     usd_per_h = ledgers.steady(own, 0.0).flows.monthly_usd_per_h["energy"]
     assert usd_per_h == pytest.approx(IDLE_KW * PUE * USD_PER_KWH)
@@ -128,7 +130,7 @@ def test_an_idle_fleet_is_simulated_and_not_extrapolated(ledgers: Ledgers) -> No
 def test_size_bills_the_year_of_the_profile_and_asks_for_its_peak(folder: Path) -> None:
     size = {"gpus": ["rtx-4090"], "costs": {"rented": {"acquisition": "rent", "quotes": {"rtx-4090": 99}}}}
     scenario = Scenario.model_validate(SCENARIO | {"size": size | {"max_replicas": 1}})
-    found = search(scenario, CATALOG, folder, Cores(1))
+    found = search(scenario, CATALOG, folder, ProcessPool(1))
     year, points = year_by(folder / "run", Scenario.model_validate(SCENARIO))
     assert found.winner is not None
     assert found.winner.name == "own"

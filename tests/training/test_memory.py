@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.training.job import Job, Parallel
+from sim.training.job import OptimizerStep, Parallel
 from sim.training.memory import MemoryHabits, activation_bytes, memory
-from sim.training.network import Network, of_dimensions
+from sim.training.network import ForwardCost, of_dimensions
 
 CATALOG = load_catalog()
 GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")
 GPT = of_dimensions("gpt", {"layers": 12, "hidden": 2048, "heads": 16, "vocab": 0})
 
 
-def job(network: Network = GPT, parallel: Parallel | None = None, **more: object) -> Job:
+def job(network: ForwardCost = GPT, parallel: Parallel | None = None, **more: object) -> OptimizerStep:
     usual = {"micro_batch": 8, "micro_batches": 1, "sequence": 512}
-    return Job(GPU, LINK, network, parallel or Parallel(), **(usual | more))  # type: ignore[arg-type]
+    return OptimizerStep(GPU, LINK, network, parallel or Parallel(), **(usual | more))  # type: ignore[arg-type]
 
 
 def test_activations_are_34_sbh_a_layer() -> None:

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.training.job import Job, Parallel
+from sim.training.job import OptimizerStep, Parallel
 from sim.training.network import of_dimensions, of_model
-from sim.training.steptime import OPTIMIZER_BYTES, Rates, reduce_s, step_time, tensor_exchange_s
+from sim.training.steptime import OPTIMIZER_BYTES, TrainingRates, reduce_s, step_time, tensor_exchange_s
 
 CATALOG = load_catalog()
 GPU, LINK = CATALOG.gpu("a100-80gb-sxm"), CATALOG.link("nvlink3-nvswitch")
 GPT = of_dimensions("gpt", {"layers": 24, "hidden": 4096, "heads": 32, "vocab": 51200})
-RATES = Rates(
+RATES = TrainingRates(
     matrix_flop_per_s=200e12,
     plain_flop_per_s=200e12,
     bytes_per_s=1.6e12,
@@ -30,7 +30,7 @@ RATES = Rates(
     link_time_factor=1.0,
     network_efficiency=1.0,
 )
-JOB = Job(GPU, LINK, GPT, Parallel(), micro_batch=4, micro_batches=8, sequence=2048)
+JOB = OptimizerStep(GPU, LINK, GPT, Parallel(), micro_batch=4, micro_batches=8, sequence=2048)
 
 
 def test_a_step_worked_by_hand() -> None:
@@ -108,6 +108,6 @@ def test_more_of_anything_that_is_slower_never_helps() -> None:
 
 def test_experts_on_other_nodes_cost_the_network() -> None:
     moe = of_model(CATALOG.model("qwen3-30b-a3b"))
-    inside = Job(GPU, LINK, moe, Parallel(data=8, expert=8), 1, 8, 4096, node_bytes_per_s=200e9)
+    inside = OptimizerStep(GPU, LINK, moe, Parallel(data=8, expert=8), 1, 8, 4096, node_bytes_per_s=200e9)
     across = replace(inside, parallel=Parallel(data=16, expert=16))
     assert step_time(across, RATES).expert_exchange_s > step_time(inside, RATES).expert_exchange_s > 0

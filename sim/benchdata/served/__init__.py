@@ -1,6 +1,6 @@
 """What a server tells of the traffic that it answers: /metrics, spans, reports of load generators."""
 
 from sim.benchdata.served.files import parsed, read_rows
-from sim.benchdata.served.traffic import Seen, fragment, traffic_files, traffic_text, why_not_written
+from sim.benchdata.served.traffic import ServedPeriod, fragment, traffic_files, traffic_text, why_not_written
 
-__all__ = ["Seen", "fragment", "parsed", "read_rows", "traffic_files", "traffic_text", "why_not_written"]
+__all__ = ["ServedPeriod", "fragment", "parsed", "read_rows", "traffic_files", "traffic_text", "why_not_written"]

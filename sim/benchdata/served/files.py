@@ -14,9 +14,9 @@ from sim.benchdata.errors import BenchdataError
 from sim.benchdata.row import AMOUNTS, COUNTS, TEXTS, BenchRow
 from sim.benchdata.served.load_generators import is_report, is_run, seen_in_report, seen_in_run
 from sim.benchdata.served.metrics import seen_in
-from sim.benchdata.served.scrapes import Scrape, are_metrics, is_matrix, matrices, scrape, scrapes_in, text_of
+from sim.benchdata.served.scrapes import MetricsScrape, are_metrics, is_matrix, matrices, scrape, scrapes_in, text_of
 from sim.benchdata.served.spans import are_spans, seen_in_spans
-from sim.benchdata.served.traffic import Seen
+from sim.benchdata.served.traffic import ServedPeriod
 from sim.infile import json_objects
 
 TABLES = (".csv", ".tsv")
@@ -55,7 +55,7 @@ class _Stretch:
 
 def read_rows(
     paths: Sequence[Path], gpu: str, about: Sequence[str] = (), seconds: Sequence[float] = ()
-) -> tuple[list[BenchRow], list[Seen]]:
+) -> tuple[list[BenchRow], list[ServedPeriod]]:
     """Rows to calibrate *gpu* with, and the traffic that they were seen under; of a table only rows.
 
     *about*: `column=value` for what the files do not tell. *seconds*: from the first scrape to the last, one for all
@@ -70,7 +70,7 @@ def read_rows(
             raise BenchdataError([(str(paths[0]), 0, text)])
         return read_benchmarks(paths[0]), []
     rows: list[BenchRow] = []
-    seen: list[Seen] = []
+    seen: list[ServedPeriod] = []
     problems: list[tuple[str, int, str]] = []
     known = {"gpu": gpu}
     try:
@@ -148,7 +148,9 @@ def _held(file: Path) -> Held:
         raise BenchdataError([(str(file), error.lineno, f"is no JSON: {error.msg.lower()}")]) from None
 
 
-def _told(path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]) -> Iterator[tuple[BenchRow, Seen]]:
+def _told(
+    path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]
+) -> Iterator[tuple[BenchRow, ServedPeriod]]:
     """Rows and traffic of a file that stands for itself, called *name*."""
     if held and all(map(is_result, held)):
         for run, row in rows_of(held, path, name, known):
@@ -166,10 +168,10 @@ def _told(path: Path, name: str, held: Sequence[Any], known: Mapping[str, str]) 
         raise BenchdataError([(str(path), 0, UNKNOWN)])
 
 
-def _of_client(data: dict[str, Any], row: BenchRow) -> Seen:
+def _of_client(data: dict[str, Any], row: BenchRow) -> ServedPeriod:
     """The traffic of a run that became *row*."""
     seconds, answered = data.get("duration"), data.get("completed")
-    return Seen(
+    return ServedPeriod(
         id=row.id,
         model=row.model,
         engine=row.engine,
@@ -182,7 +184,7 @@ def _of_client(data: dict[str, Any], row: BenchRow) -> Seen:
     )
 
 
-def _scrapes(stretch: _Stretch) -> list[Scrape]:
+def _scrapes(stretch: _Stretch) -> list[MetricsScrape]:
     if sum(map(bool, (stretch.pages, stretch.answers, stretch.collected))) > 1:
         text = "stands beside metrics of another kind; put each stretch into a folder of its own"
         raise BenchdataError([(str(stretch.place), 0, text)])
@@ -198,7 +200,7 @@ def _scrapes(stretch: _Stretch) -> list[Scrape]:
     return [scrape(path, text) for path, text in stretch.pages]
 
 
-def _when(scrape: Scrape) -> float:
+def _when(scrape: MetricsScrape) -> float:
     return scrape.time_s or 0.0
 
 

@@ -106,7 +106,7 @@ ANSWERS_BEFORE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TokenProgress:
     """Of each page, from the first: tokens that a request has made, and requests that began and ended, since then."""
 
     tokens: Floats
@@ -122,7 +122,7 @@ class Pace:
         return found
 
 
-def all_answers(mean: float, cv: float, pace: Pace) -> tuple[float, float]:
+def all_answers(mean: float, cv: float, pace: TokenProgress) -> tuple[float, float]:
     """(mean, spread over mean) of the answers [tokens] of all requests, where *mean* and *cv* are of those that ended.
 
     On a server that fills these are the short ones. Expectation maximization for a lognormal law (Dempster, Laird and
@@ -145,7 +145,7 @@ def all_answers(mean: float, cv: float, pace: Pace) -> tuple[float, float]:
     return mean, cv
 
 
-def remaining_answers(mean: float, cv: float, pace: Pace) -> Floats:
+def remaining_answers(mean: float, cv: float, pace: TokenProgress) -> Floats:
     """What each request that runs at the first page has yet to make [tokens], rising.
 
     Of those that ended since, all but as many as the law lets end of those that began since; the others end later.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import NO_TRACE, BenchdataError, why_unusable
-from sim.benchdata.served.traffic import Seen
+from sim.benchdata.served.traffic import ServedPeriod
 
 MS = {"ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3, "sec": 1e3}
 AIPERF_LATENCIES = {
@@ -42,7 +42,7 @@ def _metrics(data: dict[str, Any]) -> dict[str, Any]:
     return records if isinstance(records, dict) else data
 
 
-def seen_in_run(path: Path, data: dict[str, Any]) -> Seen:
+def seen_in_run(path: Path, data: dict[str, Any]) -> ServedPeriod:
     """The run's traffic. Raises BenchdataError."""
     try:
         seen = _traffic_of_run(path.stem, data)
@@ -57,7 +57,7 @@ def seen_in_run(path: Path, data: dict[str, Any]) -> Seen:
     return seen
 
 
-def _traffic_of_run(name: str, data: dict[str, Any]) -> Seen:
+def _traffic_of_run(name: str, data: dict[str, Any]) -> ServedPeriod:
     metrics, config = _metrics(data), data.get("input_config") or {}
     prompt, output = metrics["input_sequence_length"], metrics["output_sequence_length"]
     rate = _figure(metrics["request_throughput"], "avg")
@@ -69,7 +69,7 @@ def _traffic_of_run(name: str, data: dict[str, Any]) -> Seen:
             told = metrics[theirs]
             measured |= {f"{ours}_mean_ms": _ms(told, "avg")}
             measured |= {f"{ours}_p50_ms": _ms(told, "p50")} if ours != "e2e" and "p50" in told else {}
-    return Seen(
+    return ServedPeriod(
         id=name,
         model=next(_models(config), ""),
         engine="vLLM",
@@ -168,7 +168,7 @@ def is_report(data: Any) -> bool:
     return isinstance(data, dict) and isinstance(data.get("benchmarks"), list)
 
 
-def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Seen]:
+def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[ServedPeriod]:
     """An entry for each benchmark that answered requests, called *name* and its number. Raises BenchdataError."""
     found, problems = [], []
     left_out: list[tuple[int, str]] = []
@@ -194,7 +194,7 @@ def seen_in_report(path: Path, name: str, report: dict[str, Any]) -> list[Seen]:
     return [replace(found[0], remarks=remarks), *found[1:]]
 
 
-def _traffic_of_benchmark(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> Seen:
+def _traffic_of_benchmark(name: str, report: dict[str, Any], benchmark: dict[str, Any]) -> ServedPeriod:
     metrics, strategy = benchmark["metrics"], _strategy(benchmark)
     prompt, output = metrics["prompt_token_count"]["successful"], metrics["output_token_count"]["successful"]
     total = metrics["request_totals"]["successful"]
@@ -208,7 +208,7 @@ def _traffic_of_benchmark(name: str, report: dict[str, Any], benchmark: dict[str
     if seconds:
         measured["req_s"] = total / seconds  # the mean of GuideLLM's own rates leaves out a request
     rate = measured.get("req_s")
-    return Seen(
+    return ServedPeriod(
         id=name,
         model=_model(report, benchmark),
         engine="vLLM",

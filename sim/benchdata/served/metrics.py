@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.row import Counted
-from sim.benchdata.served.lengths import Histogram, Pace, all_answers, remaining_answers
-from sim.benchdata.served.scrapes import CUMULATIVE, ENGINES, NAMES, Scrape, Series, labelled
-from sim.benchdata.served.traffic import QUEUED, Seen, cuts, rate_seen
+from sim.benchdata.row import CountedTraffic
+from sim.benchdata.served.lengths import Histogram, TokenProgress, all_answers, remaining_answers
+from sim.benchdata.served.scrapes import CUMULATIVE, ENGINES, NAMES, MetricsScrape, Series, labelled
+from sim.benchdata.served.traffic import QUEUED, ServedPeriod, cuts, rate_seen
 
 TARGET = ("cluster", "namespace", "job", "pod", "instance")
 """Labels by which a collector tells servers apart; an engine has none of them."""
@@ -32,15 +32,15 @@ RANK = ("engine", "dp_rank")
 Target = tuple[str, ...]
 
 
-def by_server(scrapes: Sequence[Scrape]) -> dict[str, list[Scrape]]:
+def by_server(scrapes: Sequence[MetricsScrape]) -> dict[str, list[MetricsScrape]]:
     """Name of a server -> its scrapes; the name is empty where no label tells one."""
-    found: dict[Target, list[Scrape]] = {}
+    found: dict[Target, list[MetricsScrape]] = {}
     for one in scrapes:
-        own: dict[Target, Scrape] = {}
+        own: dict[Target, MetricsScrape] = {}
         for series, value in one.values.items():
             labels = labelled(series)
             target = tuple(labels.get(name, "") for name in TARGET)
-            own.setdefault(target, Scrape(one.place, one.time_s)).values[series] = value
+            own.setdefault(target, MetricsScrape(one.place, one.time_s)).values[series] = value
         for target, part in own.items():
             found.setdefault(target, []).append(part)
     return {_called(target): parts for target, parts in sorted(found.items())}
@@ -52,7 +52,7 @@ def _called(target: Target) -> str:
     return " ".join(dict.fromkeys(named[name] for name in ("pod", "instance") if named[name])) or named["job"]
 
 
-def check_growth(scrapes: Sequence[Scrape]) -> None:
+def check_growth(scrapes: Sequence[MetricsScrape]) -> None:
     """Counters of one server never fall. Raises BenchdataError."""
     for earlier, later in pairwise(scrapes):
         for series, after in later.values.items():
@@ -65,13 +65,13 @@ def check_growth(scrapes: Sequence[Scrape]) -> None:
                 raise BenchdataError([(later.place, 0, text)])
 
 
-def ranks_of(scrape: Scrape) -> int:
+def ranks_of(scrape: MetricsScrape) -> int:
     """Data-parallel ranks that the samples tell apart, at least 1."""
     labels = [labelled(series) for series in scrape.values]
     return max(1, *(len({one[name] for one in labels if name in one}) for name in RANK))
 
 
-def gauge(scrape: Scrape, name: str) -> float:
+def gauge(scrape: MetricsScrape, name: str) -> float:
     """Sum over the ranks that have requests of their own."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for series, value in scrape.values.items():
@@ -81,7 +81,7 @@ def gauge(scrape: Scrape, name: str) -> float:
     return sum(found.values())
 
 
-def label_of(scrape: Scrape, name: str) -> dict[str, str]:
+def label_of(scrape: MetricsScrape, name: str) -> dict[str, str]:
     """The labels of the first series with this name."""
     held: Series | None = next((series for series in scrape.values if series[0] == name), None)
     return dict(held[1]) if held else {}
@@ -91,20 +91,20 @@ SETTINGS = {"cache_dtype": "kv_dtype", "gpu_memory_utilization": "gpu_memory_uti
 """What vLLM says of its cache -> columns."""
 
 
-def time_between(scrapes: Sequence[Scrape]) -> float | None:
+def time_between(scrapes: Sequence[MetricsScrape]) -> float | None:
     """From the first to the last, where they carry times."""
     begin_s, end_s = scrapes[0].time_s, scrapes[-1].time_s
     return end_s - begin_s if len(scrapes) > 1 and begin_s is not None and end_s is not None else None
 
 
-class Between:
+class CounterDifferences:
     """Differences of one server's counters; series of several engine processes add up."""
 
-    def __init__(self, scrapes: Sequence[Scrape], engine: str) -> None:
+    def __init__(self, scrapes: Sequence[MetricsScrape], engine: str) -> None:
         check_growth(scrapes)
         self.scrapes, self.engine = scrapes, engine
         self.last = scrapes[-1]
-        self.first = scrapes[0] if len(scrapes) > 1 else Scrape(self.last.place)
+        self.first = scrapes[0] if len(scrapes) > 1 else MetricsScrape(self.last.place)
         self._known = {series[0] for series in self.last.values}
 
     @property
@@ -257,7 +257,7 @@ LEAST_PAGES = 3
 """Two say what came, and not whether it came before the server filled or after."""
 
 
-def with_parts(whole: Seen, between: Between) -> Seen:
+def with_parts(whole: ServedPeriod, between: CounterDifferences) -> ServedPeriod:
     """*whole* with the answers of all requests, not only of those that ended, and with its parts.
 
     The pages have times.
@@ -271,12 +271,12 @@ def with_parts(whole: Seen, between: Between) -> Seen:
     return replace(whole, parts=tuple(_parts(whole, between, at_s)))
 
 
-def _parts(whole: Seen, between: Between, at_s: Floats) -> Iterator[Seen]:
+def _parts(whole: ServedPeriod, between: CounterDifferences, at_s: Floats) -> Iterator[ServedPeriod]:
     running, waiting = between.gauges("running"), between.gauges("waiting")
     came = [begun + queue for begun, queue in zip(between.counts("ttft"), waiting, strict=True)]
     for first, last in cuts(came):
         pages = slice(first, last + 1)
-        part, since_s = Between(between.scrapes[pages], between.engine), at_s[pages] - at_s[first]
+        part, since_s = CounterDifferences(between.scrapes[pages], between.engine), at_s[pages] - at_s[first]
         if not part.made_tokens:
             continue
         requests, seconds = max(1, round(came[last] - came[first])), float(since_s[-1])
@@ -291,16 +291,16 @@ def _parts(whole: Seen, between: Between, at_s: Floats) -> Iterator[Seen]:
         )
 
 
-def _measured(part: Between, first_tokens: bool) -> dict[str, float]:
+def _measured(part: CounterDifferences, first_tokens: bool) -> dict[str, float]:
     found = {"tpot_mean_ms": MS_PER_S * part.histogram("itl").mean}
     if first_tokens and (ttft_s := part.streamed_ttft_s()) is not None:
         found["ttft_mean_ms"] = MS_PER_S * ttft_s
     return found
 
 
-def _counted(whole: Seen, part: Between, since_s: Floats, came: Floats) -> Counted:
+def _counted(whole: ServedPeriod, part: CounterDifferences, since_s: Floats, came: Floats) -> CountedTraffic:
     pace = _pace(part, since_s)
-    return Counted(
+    return CountedTraffic(
         remaining=tuple(remaining_answers(whole.output_tokens, whole.output_cv, pace).tolist()),
         waiting=part.gauges("waiting")[0],
         came=tuple(zip(since_s[1:].tolist(), came[1:].tolist(), strict=True)),
@@ -310,14 +310,14 @@ def _counted(whole: Seen, part: Between, since_s: Floats, came: Floats) -> Count
     )
 
 
-def _pace(between: Between, at_s: Floats) -> Pace:
+def _pace(between: CounterDifferences, at_s: Floats) -> TokenProgress:
     """Of pages at *at_s*; where no answer went on between two of them, a token takes what it usually does."""
     usual_s = between.histogram("itl").mean
     gaps, gaps_s = np.diff(between.counts("itl")), np.diff(between.counts("itl", "_sum"))
     gap_s = np.divide(gaps_s, gaps, out=np.full(len(gaps), usual_s), where=(gaps > 0) & (gaps_s > 0))
     begun, ended = np.array(between.counts("ttft")), np.array(between.ended())
     running = between.gauges("running")
-    return Pace(
+    return TokenProgress(
         np.concatenate([[0.0], np.cumsum(np.diff(at_s) / gap_s)]),
         begun - begun[0],
         ended - ended[0],
@@ -328,7 +328,7 @@ def _pace(between: Between, at_s: Floats) -> Pace:
 ALIKE = "no histogram of lengths: all are taken to be alike; --about prompt_cv=... and output_cv=... say how they vary"
 
 
-def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "") -> list[Seen]:
+def seen_in(scrapes: Sequence[MetricsScrape], seconds: float | None, stretch: str = "") -> list[ServedPeriod]:
     """What each server served from the first scrape to the last; of a single one, all since it began.
 
     *seconds*: the time between where not all samples carry theirs. *stretch*: its name. Raises BenchdataError.
@@ -337,12 +337,12 @@ def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "")
     scrapes = _timed(scrapes, seconds)
     engine, model = _who(scrapes)
     name = stretch or Path(scrapes[-1].place).stem
-    servers = {called: Between(parts, engine) for called, parts in by_server(scrapes).items()}
+    servers = {called: CounterDifferences(parts, engine) for called, parts in by_server(scrapes).items()}
     busy = {called: one for called, one in servers.items() if len(servers) == 1 or one.answered}
     if not busy:
         raise BenchdataError([(scrapes[-1].place, 0, "none of its servers answered a request between the scrapes")])
     idle = [f"{called} answered no request and is left out" for called in servers if called and called not in busy]
-    found: list[Seen] = []
+    found: list[ServedPeriod] = []
     for called, between in busy.items():
         named = f"{name} {called}" if len(servers) > 1 else name
         one = _seen(between, seconds, named, name, model, () if found else tuple(idle))
@@ -351,8 +351,8 @@ def seen_in(scrapes: Sequence[Scrape], seconds: float | None, stretch: str = "")
 
 
 def _seen(
-    between: Between, seconds: float | None, name: str, stretch: str, model: str, remarks: tuple[str, ...]
-) -> Seen:
+    between: CounterDifferences, seconds: float | None, name: str, stretch: str, model: str, remarks: tuple[str, ...]
+) -> ServedPeriod:
     scrapes, engine = between.scrapes, between.engine
     ttft, itl = between.histogram("ttft"), between.histogram("itl")
     between.check_no_drafts()
@@ -367,7 +367,7 @@ def _seen(
         measured["ttft_mean_ms"] = MS_PER_S * first
     prompt, prompt_cv = between.lengths("prompt")
     output, output_cv = between.lengths("output")
-    whole = Seen(
+    whole = ServedPeriod(
         id=name,
         stretch=stretch,
         model=model,
@@ -389,14 +389,14 @@ def _seen(
     return whole if load or seconds is None else with_parts(whole, between)
 
 
-def _in_order(scrapes: Sequence[Scrape]) -> None:
+def _in_order(scrapes: Sequence[MetricsScrape]) -> None:
     for earlier, later in pairwise(scrapes):
         if earlier.time_s is not None and later.time_s is not None and later.time_s <= earlier.time_s:
             text = f"is no later than {earlier.place}; name the scrapes in the order in which they were taken"
             raise BenchdataError([(later.place, 0, text)])
 
 
-def _timed(scrapes: Sequence[Scrape], seconds: float | None) -> Sequence[Scrape]:
+def _timed(scrapes: Sequence[MetricsScrape], seconds: float | None) -> Sequence[MetricsScrape]:
     """With times of all or of none; where *seconds* is all that is known, they were taken evenly."""
     if all(one.time_s is not None for one in scrapes):
         return scrapes
@@ -404,7 +404,7 @@ def _timed(scrapes: Sequence[Scrape], seconds: float | None) -> Sequence[Scrape]
     return [replace(one, time_s=None if step_s is None else number * step_s) for number, one in enumerate(scrapes)]
 
 
-def _who(scrapes: Sequence[Scrape]) -> tuple[str, str]:
+def _who(scrapes: Sequence[MetricsScrape]) -> tuple[str, str]:
     """(engine, model)."""
     engines = {series[0].partition(":")[0] for one in scrapes for series in one.values}
     models = {name for one in scrapes for series in one.values if (name := labelled(series).get("model_name"))}

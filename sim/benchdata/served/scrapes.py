@@ -94,7 +94,7 @@ Values = dict[Series, float]
 
 
 @dataclass(slots=True)
-class Scrape:
+class MetricsScrape:
     """All samples that are read of one moment."""
 
     place: str
@@ -119,9 +119,9 @@ def is_page(text: str) -> bool:
     return any(SPELLING.match(line) for line in text.splitlines())
 
 
-def scrape(path: Path, text: str) -> Scrape:
+def scrape(path: Path, text: str) -> MetricsScrape:
     """The engine's samples of one /metrics page. Raises BenchdataError."""
-    found = Scrape(str(path))
+    found = MetricsScrape(str(path))
     problems = []
     for place, line in enumerate(text.splitlines(), 1):
         if not SPELLING.match(line):
@@ -143,7 +143,7 @@ def scrape(path: Path, text: str) -> Scrape:
     return found
 
 
-def matrices(answers: Sequence[tuple[Path, Any]]) -> list[Scrape]:
+def matrices(answers: Sequence[tuple[Path, Any]]) -> list[MetricsScrape]:
     """Scrapes of the moments that all answers to queries have in common, in order. Raises BenchdataError.
 
     At a moment of one answer the others count with what they said last: their moments need not be the same.
@@ -166,7 +166,7 @@ def matrices(answers: Sequence[tuple[Path, Any]]) -> list[Scrape]:
         now = [moments.get(at_s, known) for moments, known in zip(told, now, strict=True)]
         if begin_s <= at_s <= end_s:
             values = {series: value for known in now for series, value in known.items()}
-            found.append(Scrape(str(answers[-1][0]), at_s, values))
+            found.append(MetricsScrape(str(answers[-1][0]), at_s, values))
     return found
 
 
@@ -233,7 +233,7 @@ def are_metrics(data: Any) -> bool:
     return isinstance(data, dict) and "resourceMetrics" in data
 
 
-def scrapes_in(path: Path, documents: Sequence[Any]) -> list[Scrape]:
+def scrapes_in(path: Path, documents: Sequence[Any]) -> list[MetricsScrape]:
     """A scrape for each moment. Raises BenchdataError."""
     try:
         samples = sorted(_samples(path, documents), key=lambda one: one[0])
@@ -243,10 +243,10 @@ def scrapes_in(path: Path, documents: Sequence[Any]) -> list[Scrape]:
         raise BenchdataError([(str(path), 0, "holds a metric that is not in OTLP's form")]) from None
     if not samples:
         raise BenchdataError([(str(path), 0, NONE_READ)])
-    found: list[Scrape] = []
+    found: list[MetricsScrape] = []
     for at_s, series, value in samples:
         if not found or at_s - (found[-1].time_s or 0.0) > SAME_MOMENT_S:
-            found.append(Scrape(str(path), at_s))
+            found.append(MetricsScrape(str(path), at_s))
         found[-1].values[series] = value
     return found
 

@@ -10,7 +10,7 @@ from statistics import fmean, pstdev
 from typing import Any, NoReturn
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.served.traffic import Seen, rate_seen
+from sim.benchdata.served.traffic import ServedPeriod, rate_seen
 from sim.decimals import number
 from sim.otel import CACHED_TOKENS, OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 
@@ -27,7 +27,7 @@ def are_spans(data: Any) -> bool:
     return isinstance(data, dict) and "resourceSpans" in data
 
 
-def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
+def seen_in_spans(path: Path, documents: Sequence[Any]) -> ServedPeriod:
     """The stretch from the first request to the last. Raises BenchdataError."""
     unknown: dict[str, str] = {}
     try:
@@ -58,7 +58,7 @@ def seen_in_spans(path: Path, documents: Sequence[Any]) -> Seen:
     if load and timed:
         measured["ttft_mean_ms"] = MS_PER_S * fmean(one.ttft_s or 0.0 for one in timed)
     prompts, outputs = [one.prompt for one in found], [one.output for one in found]
-    return Seen(
+    return ServedPeriod(
         id=path.stem,
         model=models[0] if models else "",
         engine=engine,

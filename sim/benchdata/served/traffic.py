@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.benchdata.errors import BenchdataError
-from sim.benchdata.row import BenchRow, Counted
+from sim.benchdata.row import BenchRow, CountedTraffic
 from sim.benchdata.table import Problem, row_of
 from sim.yamlio import dump
 
@@ -70,7 +70,7 @@ EQUAL = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ServedPeriod:
     """One stretch of time of one server."""
 
     id: str
@@ -99,11 +99,11 @@ class Seen:
     """Columns that the server told of itself."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """What the client was told: load, rate_req_s, concurrency; empty: nobody knows."""
-    counted: Counted | None = None
+    counted: CountedTraffic | None = None
     """The requests that came one by one; None: they came as `load` says."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """By METRICS of `row`."""
-    parts: tuple["Seen", ...] = ()
+    parts: tuple["ServedPeriod", ...] = ()
     """Of a stretch in which the load changed: each is a run of its own."""
     remarks: tuple[str, ...] = ()
     """What a reader must know."""
@@ -144,13 +144,13 @@ class Seen:
         return [one.row(path, about) for one in self.parts or (self,)]
 
 
-def together(servers: Sequence[Seen]) -> Seen:
+def together(servers: Sequence[ServedPeriod]) -> ServedPeriod:
     """All that the servers of one stretch were asked."""
     first, requests = servers[0], sum(one.requests for one in servers)
     prompt, prompt_cv = _mixed([(one.requests, one.prompt_tokens, one.prompt_cv) for one in servers])
     output, output_cv = _mixed([(one.requests, one.output_tokens, one.output_cv) for one in servers])
     cached = sum(one.requests * one.prompt_tokens * one.cached_share for one in servers)
-    return Seen(
+    return ServedPeriod(
         id=first.stretch or first.id,
         model=first.model,
         engine=first.engine,
@@ -177,9 +177,9 @@ LONGEST_OVER_MEAN = 8
 HEADER = "# Traffic that was seen, written by `gpufleet calibrate` from {table}.\n"
 
 
-def traffic_files(path: Path, seen: Sequence[Seen]) -> dict[Path, Seen]:
+def traffic_files(path: Path, seen: Sequence[ServedPeriod]) -> dict[Path, ServedPeriod]:
     """Where the traffic of each stretch goes: to *path*, or of several stretches to files of their own beside it."""
-    stretches: dict[str, list[Seen]] = {}
+    stretches: dict[str, list[ServedPeriod]] = {}
     for one in seen:
         stretches.setdefault(one.stretch or one.id, []).append(one)
     whole = {name: together(servers) if len(servers) > 1 else servers[0] for name, servers in stretches.items()}
@@ -188,12 +188,12 @@ def traffic_files(path: Path, seen: Sequence[Seen]) -> dict[Path, Seen]:
     return {path.with_stem(f"{path.stem}-{name}"): one for name, one in whole.items()}
 
 
-def traffic_text(seen: Seen, table: str) -> str:
+def traffic_text(seen: ServedPeriod, table: str) -> str:
     """The file that a scenario names as its base."""
     return HEADER.format(table=table) + dump(fragment(seen))
 
 
-def why_not_written(path: Path, seen: Sequence[Seen], out: Path) -> str:
+def why_not_written(path: Path, seen: Sequence[ServedPeriod], out: Path) -> str:
     """Why the traffic does not go to *path*; empty if it does."""
     if not seen:
         return "a table of runs says nothing of the traffic; name pages of metrics, spans or a report"
@@ -207,7 +207,7 @@ def why_not_written(path: Path, seen: Sequence[Seen], out: Path) -> str:
     return ""
 
 
-def fragment(seen: Seen) -> dict[str, Any]:
+def fragment(seen: ServedPeriod) -> dict[str, Any]:
     """The workload as a scenario says it. The rate is left out where it is not known."""
     arrivals: dict[str, Any] = {"process": "poisson"}
     if seen.rate_rps is not None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from sim.engine.kv.tiers import Tiers
 from sim.engine.sequence import Sequence
 
-_Twinned = TypeVar("_Twinned", bound="Twinned")
+_Twinned = TypeVar("_Twinned", bound="DuplicateBlock")
 
 
 class BlockPool:
@@ -73,7 +73,7 @@ class BlockPool:
         """*sequence* leaves without any blocks: nothing is known of it here."""
 
 
-class Block:
+class NamedBlock:
     """A KV block with a name: what it holds can be found again until the block is reallocated."""
 
     __slots__ = ("key", "twins", "users")
@@ -81,11 +81,11 @@ class Block:
     def __init__(self, key: object) -> None:
         self.key = key
         self.users = 1
-        self.twins: tuple[Block, ...] = ()
+        self.twins: tuple[NamedBlock, ...] = ()
         """Of the oldest block of a name, the younger ones that bear it, too."""
 
 
-class Twinned(Protocol):
+class DuplicateBlock(Protocol):
     """A block that may share its name with younger ones."""
 
     twins: tuple[Any, ...]
@@ -167,16 +167,16 @@ class PrefixCache(NamedBlocks):
         self._queue: OrderedDict[object, int] = OrderedDict()
         """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
         block has a name."""
-        self._named: dict[object, Block] = {}
+        self._named: dict[object, NamedBlock] = {}
         """The oldest block of each name."""
-        self._blocks_of: dict[Sequence, list[Block]] = {}
+        self._blocks_of: dict[Sequence, list[NamedBlock]] = {}
         """Named blocks that a running sequence holds, in sequence order."""
 
     def nameless(self, most: int) -> int:
         """See `BlockPool.nameless`."""
         blocks = 0
         for entry, length in self._queue.items() if self._named else ():
-            if blocks >= most or isinstance(entry, Block):
+            if blocks >= most or isinstance(entry, NamedBlock):
                 return min(blocks, most)
             blocks += length
         return most
@@ -219,7 +219,7 @@ class PrefixCache(NamedBlocks):
         if not self._named:
             return
         queue = self._queue
-        reallocated: list[Block] = []
+        reallocated: list[NamedBlock] = []
         while blocks > 0:
             entry, length = queue.popitem(last=False)
             if length > blocks:
@@ -227,7 +227,7 @@ class PrefixCache(NamedBlocks):
                 queue.move_to_end(entry, last=False)
                 break
             blocks -= length
-            if isinstance(entry, Block):
+            if isinstance(entry, NamedBlock):
                 reallocated.append(entry)
         self._unname(reallocated)
 
@@ -253,7 +253,7 @@ class PrefixCache(NamedBlocks):
             self._queue = OrderedDict({object(): self.free} if self.free else {})
         appeared = []
         for name in self._names(sequence, count)[len(blocks) :]:
-            block = Block(name)
+            block = NamedBlock(name)
             blocks.append(block)
             oldest = named.setdefault(name, block)
             if oldest is block:
@@ -263,7 +263,7 @@ class PrefixCache(NamedBlocks):
         if appeared:
             self._report(appeared, True)
 
-    def _unname(self, blocks: Iterable[Block]) -> None:
+    def _unname(self, blocks: Iterable[NamedBlock]) -> None:
         """What *blocks* hold is not found any more."""
         vanished = [block.key for block in blocks if vanishes(self._named, block.key, block)]
         if vanished:
@@ -325,7 +325,7 @@ class PrefixCache(NamedBlocks):
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         if self._named:
-            self._unname([entry for entry in self._queue if isinstance(entry, Block)])
+            self._unname([entry for entry in self._queue if isinstance(entry, NamedBlock)])
             self._queue = OrderedDict({object(): self.free} if self.free else {})
         if self._tiers is not None:
             self._tiers.clear()
@@ -364,7 +364,7 @@ def block_name(sequence: Sequence, block: int, size: int) -> object:
     return request.index, block
 
 
-class Answers(dict[Sequence, None]):
+class DecodedBlockHashes(dict[Sequence, None]):
     """Decoding sequences whose answers are shared. A step changes none of them; they are named when that matters."""
 
     __slots__ = ("_pool",)

@@ -1,7 +1,7 @@
 """What decode steps need of the KV cache, kept without touching a sequence at every step.
 
-`BlockPhases` and `GroupPhases` count the blocks that steps of one token take, `Slots` those that steps of several
-tokens take, and `WindowedContexts` is the sum of contexts capped at a sliding window.
+`BlockPhases` and `GroupPhases` count the blocks that steps of one token take, `NextBlockSteps` those that steps of
+several tokens take, and `WindowedContexts` is the sum of contexts capped at a sliding window.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -233,7 +233,7 @@ FirstStep = Callable[[Sequence, int], int]
 """Counter of the first step in which a sequence has slots for more tokens than these."""
 
 
-class Slots:
+class NextBlockSteps:
     """A heap of the steps at which decoding sequences need another block; a sequence knows what it holds."""
 
     def __init__(self, block_size: int, reach: Reach, first_step: FirstStep) -> None:

@@ -13,19 +13,19 @@ from sim.engine.kv.group_pool import Windows, by_window, neighbours, offered_by_
 from sim.engine.sequence import Sequence
 
 
-class Entry:
+class FreeQueueEntry:
     """One or several free blocks in a row."""
 
     __slots__ = ("after", "before", "length")
 
-    before: "Entry"
-    after: "Entry"
+    before: "FreeQueueEntry"
+    after: "FreeQueueEntry"
 
     def __init__(self, length: int) -> None:
         self.length = length
 
 
-class Block(Entry):
+class NamedGroupBlock(FreeQueueEntry):
     """A block of one group that others may ask for, or its owner after a preemption."""
 
     __slots__ = ("group", "name", "twins", "users")
@@ -33,11 +33,11 @@ class Block(Entry):
     def __init__(self, group: int, name: object, users: int) -> None:
         super().__init__(1)
         self.group, self.name, self.users = group, name, users
-        self.twins: tuple[Block, ...] = ()
+        self.twins: tuple[NamedGroupBlock, ...] = ()
         """Of the oldest block of a name, the younger ones that bear it, too."""
 
 
-class Run(Entry):
+class OwnedBlocks(FreeQueueEntry):
     """Blocks that only their owner can ask for, if it is preempted: of several groups of layers the same places of its
     context, group by group, the last place first.
     """
@@ -63,7 +63,7 @@ class Run(Entry):
             yield self._first_group + group, self._last - back
 
 
-class Slid(Entry):
+class WindowFreedBlocks(FreeQueueEntry):
     """Blocks that left a window place after place: of each owner in turn, one in each of *groups*."""
 
     __slots__ = ("groups", "owners")
@@ -89,11 +89,11 @@ class FreeQueue:
     __slots__ = ("_ends",)
 
     def __init__(self, blocks: int) -> None:
-        self._ends = ends = Entry(0)
+        self._ends = ends = FreeQueueEntry(0)
         ends.before = ends.after = ends
         self.add_unknown(blocks)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[FreeQueueEntry]:
         entry = self._ends.after
         while entry is not self._ends:
             following = entry.after
@@ -103,19 +103,19 @@ class FreeQueue:
     def add_slid(self, owners: list[Sequence], groups: range) -> None:
         """A block in each of *groups* of each of *owners* in turn will be reallocated last."""
         last = self._ends.before
-        if type(last) is Slid and last.groups is groups and len(last.owners) < Slid.MOST:
+        if type(last) is WindowFreedBlocks and last.groups is groups and len(last.owners) < WindowFreedBlocks.MOST:
             last.owners += owners
             last.length += len(owners) * len(groups)
         else:
-            self.add(Slid(groups, owners))
+            self.add(WindowFreedBlocks(groups, owners))
 
-    def insert(self, entry: Entry, after: Entry) -> None:
+    def insert(self, entry: FreeQueueEntry, after: FreeQueueEntry) -> None:
         """Puts *entry* in front of *after*."""
         before = after.before
         entry.before, entry.after = before, after
         before.after = after.before = entry
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: FreeQueueEntry) -> None:
         """*entry* will be reallocated last."""
         ends = self._ends
         last = ends.before
@@ -130,22 +130,22 @@ class FreeQueue:
         """*blocks* that nobody can ask for will be reallocated first."""
         self._add_unknown(blocks, self._ends.after, self._ends.after)
 
-    def _add_unknown(self, blocks: int, neighbour: Entry, after: Entry) -> None:
+    def _add_unknown(self, blocks: int, neighbour: FreeQueueEntry, after: FreeQueueEntry) -> None:
         if not blocks:
             return
-        if isinstance(neighbour, Run) and neighbour.owner is None:
+        if isinstance(neighbour, OwnedBlocks) and neighbour.owner is None:
             neighbour.length += blocks
         else:
-            run = Run(None, range(1), range(0))
+            run = OwnedBlocks(None, range(1), range(0))
             run.length = blocks
             self.insert(run, after)
 
     @staticmethod
-    def remove(entry: Entry) -> None:
+    def remove(entry: FreeQueueEntry) -> None:
         """Takes *entry* out, wherever it stands."""
         entry.before.after, entry.after.before = entry.after, entry.before
 
-    def take(self, blocks: int) -> list[Entry]:
+    def take(self, blocks: int) -> list[FreeQueueEntry]:
         """Takes *blocks* from the head; the entries that are used up."""
         used = []
         entry = self._ends.after
@@ -164,7 +164,7 @@ class FreeQueue:
 USERS = attrgetter("users")
 
 
-class Table:
+class BlockTable:
     """What a running sequence holds in each group."""
 
     __slots__ = ("blocks", "first", "named")
@@ -172,7 +172,7 @@ class Table:
     def __init__(self, kinds: int, groups: int) -> None:
         self.first = [0] * kinds
         """First place of each kind of groups that it still holds."""
-        self.blocks: list[list[Block]] = [[] for _ in range(groups)]
+        self.blocks: list[list[NamedGroupBlock]] = [[] for _ in range(groups)]
         """Of each group, from its first place on up to `named`."""
         self.named = 0
         """Leading places whose blocks have names, those before the windows included."""
@@ -209,10 +209,10 @@ class GroupCache(NamedBlocks):
         """Groups that keep one block for a sequence."""
         self.growing = len(windows) - self.states
         self._queue = FreeQueue(self.usable)
-        self._named: list[dict[object, Block]] = [{} for _ in windows]
+        self._named: list[dict[object, NamedGroupBlock]] = [{} for _ in windows]
         """Of each group, the oldest block of each name."""
-        self._tables: dict[Sequence, Table] = {}
-        self._found_blocks: list[list[Block]] = []
+        self._tables: dict[Sequence, BlockTable] = {}
+        self._found_blocks: list[list[NamedGroupBlock]] = []
         """Of each group, what the last one who wants to join has found."""
 
     def skipped(self, window: int | None, computed: int) -> int:
@@ -223,7 +223,7 @@ class GroupCache(NamedBlocks):
         """See `BlockPool.nameless`; the names of the reported group count."""
         blocks = 0
         for entry in self._queue:
-            if blocks >= most or (isinstance(entry, Block) and entry.group == self._reported):
+            if blocks >= most or (isinstance(entry, NamedGroupBlock) and entry.group == self._reported):
                 return min(blocks, most)
             blocks += entry.length
         return most
@@ -284,7 +284,7 @@ class GroupCache(NamedBlocks):
         surely = sum(one for one, window in zip(idle, self.windows, strict=True) if not window)
         return max(new) + sum(idle), max([new[0], *[one + surely for one in new[1:]]])
 
-    def _cached(self, sequence: Sequence, group: int, hits: int) -> list[Block]:
+    def _cached(self, sequence: Sequence, group: int, hits: int) -> list[NamedGroupBlock]:
         """The blocks in *group* of the first *hits* places of *sequence*, from the window on."""
         if not hits:
             return []
@@ -294,7 +294,7 @@ class GroupCache(NamedBlocks):
 
     def claim(self, sequence: Sequence, hits: int) -> None:
         """Takes the cached blocks of *sequence* for it, which `joins` has found."""
-        table = self._tables[sequence] = Table(len(self._kinds), len(self.windows))
+        table = self._tables[sequence] = BlockTable(len(self._kinds), len(self.windows))
         if not hits:
             return
         table.named = hits
@@ -312,7 +312,7 @@ class GroupCache(NamedBlocks):
         super().take(blocks)
         if self._caches and blocks:
             for entry in self._queue.take(blocks):
-                if isinstance(entry, Block):
+                if isinstance(entry, NamedGroupBlock):
                     self._unname(entry)
 
     def put_back(self, blocks: int) -> None:
@@ -341,8 +341,8 @@ class GroupCache(NamedBlocks):
                 table.blocks[group] += [self._new_block(group, name, 1) for name in new]
         table.named = count
 
-    def _new_block(self, group: int, name: object, users: int) -> Block:
-        block = Block(group, name, users)
+    def _new_block(self, group: int, name: object, users: int) -> NamedGroupBlock:
+        block = NamedGroupBlock(group, name, users)
         oldest = self._named[group].setdefault(name, block)
         if oldest is not block:
             oldest.twins += (block,)
@@ -350,7 +350,7 @@ class GroupCache(NamedBlocks):
             self.listener([name], True)
         return block
 
-    def _unname(self, block: Block) -> None:
+    def _unname(self, block: NamedGroupBlock) -> None:
         vanished = vanishes(self._named[block.group], block.name, block)
         if vanished and self.listener is not None and block.group == self._reported:
             self.listener([block.name], False)
@@ -412,9 +412,9 @@ class GroupCache(NamedBlocks):
 
     def _add_run(self, sequence: Sequence, groups: range, places: range) -> None:
         self.free += len(groups) * len(places)
-        self._queue.add(Run(sequence, groups, places))
+        self._queue.add(OwnedBlocks(sequence, groups, places))
 
-    def _let_go(self, blocks: list[Block]) -> None:
+    def _let_go(self, blocks: list[NamedGroupBlock]) -> None:
         for block in reversed(blocks):
             block.users -= 1
             if not block.users:
@@ -449,7 +449,7 @@ class GroupCache(NamedBlocks):
                 self._queue.add_unknown(nameless)
                 self._let_go(table.blocks[group])
 
-    def _forget_own(self, sequence: Sequence, table: Table) -> None:
+    def _forget_own(self, sequence: Sequence, table: BlockTable) -> None:
         """*sequence* does not come back: nobody asks for what it shares with nobody."""
         self._names_of.pop(sequence, None)
         shared = sequence.request.shared_tokens // self.block_size
@@ -467,15 +467,15 @@ class GroupCache(NamedBlocks):
         """Free blocks that *sequence* has filled get their names; there are few, for it is preempted."""
         slid = [first - 1 for first in self._tables[sequence].first]
         for entry in reversed(list(self._queue)):
-            if isinstance(entry, Run) and entry.owner is sequence:
+            if isinstance(entry, OwnedBlocks) and entry.owner is sequence:
                 for group, place in entry.left():
                     slid[self._kind_of[group]] = entry.first - 1
                     self._queue.insert(self._new_block(group, self.name_of(sequence, place), 0), entry)
                 self._queue.remove(entry)
-            elif isinstance(entry, Slid) and sequence in entry.owners:
+            elif isinstance(entry, WindowFreedBlocks) and sequence in entry.owners:
                 self._name_slid(sequence, entry, slid)
 
-    def _name_slid(self, sequence: Sequence, entry: Slid, slid: list[int]) -> None:
+    def _name_slid(self, sequence: Sequence, entry: WindowFreedBlocks, slid: list[int]) -> None:
         """*slid* is the last place of *sequence* in *entry* and before, of each kind of groups."""
         kind = self._kind_of[entry.groups.start]
         mine = sum(owner is sequence for owner, _ in entry.left())
@@ -486,7 +486,7 @@ class GroupCache(NamedBlocks):
                 for group in groups:
                     self._queue.insert(self._new_block(group, self.name_of(sequence, place), 0), entry)
             else:
-                others = Slid(entry.groups, [owner])
+                others = WindowFreedBlocks(entry.groups, [owner])
                 others.length = len(groups)
                 self._queue.insert(others, entry)
         self._queue.remove(entry)
@@ -503,6 +503,6 @@ class GroupCache(NamedBlocks):
     def clear(self) -> None:
         """What is cached is lost: blocks that nobody uses hold nothing."""
         for entry in self._queue:
-            if isinstance(entry, Block):
+            if isinstance(entry, NamedGroupBlock):
                 self._unname(entry)
         self._queue = FreeQueue(self.free)

@@ -10,28 +10,28 @@ from collections.abc import Iterable
 from sim.engine.kv.decode_steps import ADMISSION, GroupPhases
 from sim.engine.kv.group_cache import GroupCache
 from sim.engine.kv.group_pool import GroupPool, StatePool
-from sim.engine.limits import RankLimits
-from sim.engine.schedulers.pipeline import Flying, Launch, StageSchedule
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.limits import SchedulerLimits
+from sim.engine.schedulers.pipeline import InFlightBatch, InFlightSequence, PipelineScheduler
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 
 
-class GroupSchedule(StageSchedule):
+class GroupPipelineScheduler(PipelineScheduler):
     """Who is in the next batch, where a request holds blocks in several groups."""
 
     TOGETHER = False
     pool: GroupPool
 
-    def _goes_on(self, one: Flying) -> bool:
+    def _goes_on(self, one: InFlightSequence) -> bool:
         return False  # it may give blocks back
 
-    def _need(self, one: Flying, new: int) -> int:
+    def _need(self, one: InFlightSequence, new: int) -> int:
         self.pool.give_back(one, max(0, one.computed - one.flying))
         return self.pool.needs(one, one.computed + new)
 
-    def _joins(self, one: Flying, hits: int, new: int) -> int:
+    def _joins(self, one: InFlightSequence, hits: int, new: int) -> int:
         size, windows = self.pool.block_size, self.pool.windows
         first = [self.pool.wanted(group, hits * size + new) for group in range(len(windows))]
         joins = self.pool.joins(one, hits, first)
@@ -40,22 +40,22 @@ class GroupSchedule(StageSchedule):
         whole = [self.limits.reserved_blocks(window, one.tokens) for window in windows]
         return max(joins, self.pool.joins(one, hits, whole))
 
-    def _give(self, one: Flying, blocks: int, new: int) -> None:
+    def _give(self, one: InFlightSequence, blocks: int, new: int) -> None:
         self.pool.grow(one, one.computed + new)
         self._name(one, min(one.computed + new, one.tokens))
 
 
-class StateSchedule(GroupSchedule):
+class StatePipelineScheduler(GroupPipelineScheduler):
     """Who is in the next batch, where states are kept in the prefix cache (`Scheduler._mamba_block_aligned_split`)."""
 
     pool: StatePool
 
-    def form(self, now: float) -> Launch | None:
-        """See `StageSchedule.form`."""
+    def form(self, now: float) -> InFlightBatch | None:
+        """See `PipelineScheduler.form`."""
         self.pool.begin_step()
         return super().form(now)
 
-    def _cut(self, one: Flying, start: int, new: int) -> int:
+    def _cut(self, one: InFlightSequence, start: int, new: int) -> int:
         """A chunk of a prompt ends with a whole block, unless the prompt does or no chunk holds a block; none reaches
         beyond the last whole block or beyond what others have computed without leaving a state.
         """
@@ -78,12 +78,12 @@ class StateSchedule(GroupSchedule):
         return max(0, min((stop for stop in stops if start < stop < end), default=end) - start)
 
 
-class GroupRank(Rank):
+class GroupScheduler(VllmScheduler):
     """One rank whose sequences hold blocks in several groups; `Sequence.held` counts places, one for all groups."""
 
     __slots__ = ("_behind", "_grouped", "_limits", "_room")
 
-    def __init__(self, limits: RankLimits, pool: GroupCache, waiting: WaitingQueue, ahead: bool = False) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: GroupCache, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._limits = limits
         self._behind = int(ahead)
@@ -96,7 +96,7 @@ class GroupRank(Rank):
         """Free blocks below which the head of the queue cannot join."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`: while others decode, blocks become free or cached ones are lost."""
+        """See `Scheduler.may_admit`: while others decode, blocks become free or cached ones are lost."""
         if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
@@ -201,4 +201,4 @@ class GroupRank(Rank):
         if blocks > 0:
             self.pool.take(blocks)
             sequence.held = -(-(sequence.computed + chunk) // self.pool.block_size)
-        RankSchedule._schedule_chunk(self, sequence, chunk)
+        Scheduler._schedule_chunk(self, sequence, chunk)

@@ -3,7 +3,7 @@
 As `v1/core/sched/scheduler.py` has it, tokens count as computed once they are scheduled, so the chunks of one prompt
 follow each other through the stages, and a request that decodes is in one batch at a time, unless steps are formed
 ahead. A preempted request still gets the token that was being made, and joins again once nothing of it is in flight.
-`Cohort` keeps requests that decode in one batch after the other, so that a batch is a few sums.
+`DecodeCohort` keeps requests that decode in one batch after the other, so that a batch is a few sums.
 """
 
 from collections import deque
@@ -11,14 +11,14 @@ from itertools import pairwise
 from math import inf, isnan
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.schedulers.prompt_pacing import PromptPacing
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
-from sim.records import Batch, Leap, Request, Span
+from sim.records import Batch, Leap, Request, StepSpan
 
 
-class Flying(Sequence):
+class InFlightSequence(Sequence):
     """A request that may be in several batches at once."""
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Flying(Sequence):
         self.last_end_s = 0.0
         """When its last token leaves the last stage."""
         self.gone = False
-        self.cohort: Cohort | None = None
+        self.cohort: DecodeCohort | None = None
         """With whom it decodes; what follows from the batches of all is not in its own fields then."""
 
 
@@ -72,7 +72,7 @@ def pass_through(free_s: list[float], ready_s: float, leap: Leap, pieces: int = 
     return free_s[-1]
 
 
-class Passage:
+class PipelineTiming:
     """The way of one batch through the stages."""
 
     __slots__ = ("end_s", "entered_s", "load", "stage_s")
@@ -93,7 +93,7 @@ class Passage:
         return self.stage_s * min(1.0, max(0.0, (now - self.entered_s) / (self.end_s - self.entered_s)))
 
 
-class Launch(Passage):
+class InFlightBatch(PipelineTiming):
     """A batch in flight."""
 
     __slots__ = (
@@ -101,11 +101,11 @@ class Launch(Passage):
         "sampled", "shared_s",
     )  # fmt: skip
 
-    def __init__(self, chunks: dict[Flying, int], window: int, blocked_by: str) -> None:
+    def __init__(self, chunks: dict[InFlightSequence, int], window: int, blocked_by: str) -> None:
         super().__init__()
         self.chunks = chunks
         """Of all but the cohort."""
-        self.cohort: Cohort | None = None
+        self.cohort: DecodeCohort | None = None
         self.number = 0
         """Of the cohort's batches."""
         self.ready_s = 0.0
@@ -116,11 +116,11 @@ class Launch(Passage):
         prompts = [(one, new) for one, new in chunks.items() if not one.decoding] if self.batch.prefill_seqs else []
         self.parts = chunk_parts(prompts)
         self.recomputed_in_step = sum(recomputed_tokens(one, new) for one, new in prompts)
-        self.sampled: set[Flying] = set()
+        self.sampled: set[InFlightSequence] = set()
         """Who gets a token at its end."""
         self.shared_s = 0.0
 
-    def board(self, cohort: "Cohort", count: int, kv_tokens: int) -> None:
+    def board(self, cohort: "DecodeCohort", count: int, kv_tokens: int) -> None:
         """The *count* members of *cohort* with *kv_tokens* of context are in it, too."""
         batch = self.batch
         batch.decode_seqs += count
@@ -131,29 +131,29 @@ class Launch(Passage):
             self.ready_s = cohort.last_end_s
             self._admissions = [one.admission for one in self.chunks]
 
-    def add(self, one: Flying) -> None:
+    def add(self, one: InFlightSequence) -> None:
         """*one*, which has left the cohort, is in it by itself."""
         self.chunks[one] = 1
         self._admissions.append(one.admission)
         self.sampled.add(one)
 
-    def in_order(self) -> list[tuple[Flying, int]]:
+    def in_order(self) -> list[tuple[InFlightSequence, int]]:
         """Chunks in the order in which their requests had been admitted when it was scheduled."""
         chunks, numbers = list(self.chunks.items()), self._admissions
         if all(a < b for a, b in pairwise(numbers)):
             return chunks
         return [chunks[place] for place in sorted(range(len(chunks)), key=numbers.__getitem__)]
 
-    def span(self, place: str) -> Span:
+    def span(self, place: str) -> StepSpan:
         """The batch, for whoever looks at single steps, and the *place* of a request that is asked about."""
         prompts = {sequence.request.index for sequence, *_ in self.parts}
         indices = {one.request.index: new for one, new in self.chunks.items()}
         chunks = {index: new for index, new in indices.items() if index in prompts}
         decoding = frozenset(indices) - prompts
-        return Span(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding, place)
+        return StepSpan(self.entered_s, self.end_s, 1, self.batch, self.blocked_by, chunks, decoding, place)
 
 
-class Cohort:
+class DecodeCohort:
     """Requests that decode together, batch after batch, as long as nobody is preempted: a batch is a few sums.
 
     Who joins keeps what it had then; what the cohort's batches have added is made good when it parts from it.
@@ -165,21 +165,21 @@ class Cohort:
     )  # fmt: skip
 
     def __init__(self, block_size: int, ahead: bool) -> None:
-        self.members: dict[Flying, tuple[int, int]] = {}
+        self.members: dict[InFlightSequence, tuple[int, int]] = {}
         """Each with the number of its first batch here and of the first one after its last."""
         self.scheduled = self.received = 0
         """Batches that were scheduled, and of these those that have ended."""
         self.eligible = 0
-        """See `Flying.eligible`."""
+        """See `InFlightSequence.eligible`."""
         self.last_end_s = 0.0
         """When the last tokens leave the last stage."""
         self._ahead = ahead
         self._named_at = 0
         """Batches that had ended when the last one was scheduled."""
-        self._flying: deque[Launch] = deque()
-        self._due: list[dict[Flying, None]] = [{} for _ in range(block_size)]
+        self._flying: deque[InFlightBatch] = deque()
+        self._due: list[dict[InFlightSequence, None]] = [{} for _ in range(block_size)]
         """Who needs a block for the batches with this number, modulo the size of a block."""
-        self._ending: dict[int, dict[Flying, None]] = {}
+        self._ending: dict[int, dict[InFlightSequence, None]] = {}
         """Who gets its last token in the batch before the one with this number."""
         self._kv_tokens = 0
 
@@ -188,11 +188,11 @@ class Cohort:
         return calls >= self.eligible if self._ahead else self.received == self.scheduled
 
     @property
-    def due(self) -> dict[Flying, None]:
+    def due(self) -> dict[InFlightSequence, None]:
         """Who needs a block for the next batch."""
         return self._due[self.scheduled % len(self._due)]
 
-    def join(self, one: Flying, left: int) -> None:
+    def join(self, one: InFlightSequence, left: int) -> None:
         """*one*, which was in its last batch, decodes with it in *left* further ones."""
         end = self.scheduled + left
         self.members[one] = self.scheduled, end
@@ -201,7 +201,7 @@ class Cohort:
         self._kv_tokens += one.computed
         one.cohort = self
 
-    def board(self, launch: Launch, eligible: int) -> None:
+    def board(self, launch: InFlightBatch, eligible: int) -> None:
         """Its next batch is *launch*, with whoever is in that already; it may go on in call *eligible*."""
         count = len(self.members)
         launch.board(self, count, self._kv_tokens)
@@ -222,7 +222,7 @@ class Cohort:
         for one in list(self.members):
             self.part(one)
 
-    def part(self, one: Flying) -> None:
+    def part(self, one: InFlightSequence) -> None:
         """*one* goes on by itself, also in the batches that are in flight."""
         since, end = self.members.pop(one)
         del self._ending[end][one]
@@ -248,7 +248,7 @@ class Cohort:
                 launch.add(one)
 
 
-def _batch(chunks: dict[Flying, int], window: int) -> Batch:
+def _batch(chunks: dict[InFlightSequence, int], window: int) -> Batch:
     batch = Batch()
     sampled = 0
     for one, new in chunks.items():
@@ -263,15 +263,15 @@ def _batch(chunks: dict[Flying, int], window: int) -> Batch:
     return batch
 
 
-class StageSchedule:
+class PipelineScheduler:
     """Who is in the next batch."""
 
     TOGETHER = True
     """Whether who decodes does so in cohorts."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: int) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: int) -> None:
         self.limits, self.pool, self.waiting = limits, pool, waiting
-        self.running: dict[Flying, None] = {}
+        self.running: dict[InFlightSequence, None] = {}
         """In admission order."""
         self.preemptions = 0
         self.blocked_by = ""
@@ -286,10 +286,10 @@ class StageSchedule:
         self._pacing = PromptPacing(limits)
         self._admissions = 0
         self._together = self.TOGETHER and not limits.window
-        self._cohorts: list[Cohort] = []
+        self._cohorts: list[DecodeCohort] = []
         """Each with members."""
 
-    def form(self, now: float) -> Launch | None:
+    def form(self, now: float) -> InFlightBatch | None:
         """The next batch; None if there is nothing to schedule."""
         limits = self.limits
         self._calls += 1
@@ -299,7 +299,7 @@ class StageSchedule:
         pacing = self._pacing
         if pacing.limited:
             pacing.begin_step(self._steps, len(self.running) + len(self.waiting), self._somebody_decodes)
-        chunks: dict[Flying, int] = {}
+        chunks: dict[InFlightSequence, int] = {}
         cohort = self._cohort()
         budget = self._serve_running(chunks, cohort)
         prompts = pacing.spaced and (self._prompt_withdrawn or any(not one.decoding for one in chunks))
@@ -311,7 +311,7 @@ class StageSchedule:
                 pacing.admitted(left=self.waiting.first(lambda one: not one.passed_over) is not None)
         if not chunks and (cohort is None or not cohort.members):
             return None
-        launch = Launch(chunks, limits.window or 0, self.blocked_by)
+        launch = InFlightBatch(chunks, limits.window or 0, self.blocked_by)
         if prompts or (pacing.spaced and any(not one.decoding and one.tokens - one.computed > 1 for one in chunks)):
             pacing.computes(self._steps)
         self._steps += 1
@@ -333,7 +333,7 @@ class StageSchedule:
             cohort.dissolve()
         self._cohorts.clear()
 
-    def _cohort(self) -> Cohort | None:
+    def _cohort(self) -> DecodeCohort | None:
         """The one that decodes in this batch. Where there are several, or the budget may not last, everybody goes on
         by itself.
         """
@@ -343,7 +343,7 @@ class StageSchedule:
             return None
         return ready[0] if ready else None
 
-    def _within_budget(self, ready: list[Cohort]) -> bool:
+    def _within_budget(self, ready: list[DecodeCohort]) -> bool:
         """Whether the budget lasts for all who run, those of the cohorts that are not *ready* apart."""
         budget = self.limits.max_num_batched_tokens
         if sum(len(cohort.members) for cohort in self._cohorts) == len(self.running):
@@ -358,11 +358,11 @@ class StageSchedule:
             budget -= min(new, budget)
         return True
 
-    def _gather(self, launch: Launch, cohort: Cohort | None) -> None:
+    def _gather(self, launch: InFlightBatch, cohort: DecodeCohort | None) -> None:
         """Those of *launch* who decode from now on do so together."""
         if not self._together:
             return
-        together = cohort if cohort is not None else Cohort(self.pool.block_size, self._ahead > 0)
+        together = cohort if cohort is not None else DecodeCohort(self.pool.block_size, self._ahead > 0)
         alone = list(launch.chunks)
         together.board(launch, self._calls + self._ahead)
         for one in alone:
@@ -377,7 +377,7 @@ class StageSchedule:
         """Where request number *asked* is: running, queued or nowhere (empty)."""
         return place(asked, self.waiting.has(asked), self.running)
 
-    def _count(self, launch: Launch) -> None:
+    def _count(self, launch: InFlightBatch) -> None:
         """The new tokens of *launch* count as computed."""
         ahead, eligible = self._ahead, self._calls + self._ahead
         for one, new in launch.chunks.items():
@@ -390,7 +390,7 @@ class StageSchedule:
                     one.placeholders += 1
                     one.eligible = eligible
 
-    def _serve_running(self, chunks: dict[Flying, int], cohort: Cohort | None) -> int:
+    def _serve_running(self, chunks: dict[InFlightSequence, int], cohort: DecodeCohort | None) -> int:
         """Schedules who runs, in admission order; the budget that is left."""
         budget, order, position, calls = self.limits.max_num_batched_tokens, list(self.running), 0, self._calls
         if cohort is not None:
@@ -437,7 +437,7 @@ class StageSchedule:
                 budget -= new
         return budget
 
-    def _serve(self, cohort: Cohort) -> None:
+    def _serve(self, cohort: DecodeCohort) -> None:
         """The members of *cohort* have the blocks for its next batch; where there may be too few for all who run, those
         who need one part from it.
         """
@@ -453,7 +453,7 @@ class StageSchedule:
             for one in cohort.due:
                 one.held += 1
 
-    def _goes_on(self, one: Flying) -> bool:
+    def _goes_on(self, one: InFlightSequence) -> bool:
         """Whether the next token of *one*, which decodes, fits into the blocks that it holds: then it has it."""
         known = one.computed + 1
         if known > one.held * self.pool.block_size:
@@ -462,30 +462,30 @@ class StageSchedule:
             self._name(one, known if known < one.tokens else one.tokens)
         return True
 
-    def _need(self, one: Flying, new: int) -> int:
+    def _need(self, one: InFlightSequence, new: int) -> int:
         """Blocks that *one* needs for the next *new* tokens."""
         size = self.pool.block_size
         beyond = one.computed + new - one.held * size
         return -(-beyond // size) if beyond > 0 else 0
 
-    def _joins(self, one: Flying, hits: int, new: int) -> int:
+    def _joins(self, one: InFlightSequence, hits: int, new: int) -> int:
         """Free blocks that must be there for *one* to join with *new* tokens."""
         tokens = one.tokens if self.limits.options.reserves_all_tokens else hits * self.pool.block_size + new
         return self.pool.missing(one, hits, tokens)
 
-    def _give(self, one: Flying, blocks: int, new: int) -> None:
+    def _give(self, one: InFlightSequence, blocks: int, new: int) -> None:
         if blocks > 0:
             self.pool.take(blocks)
             one.held += blocks
         known = one.computed + new
         self._name(one, known if known < one.tokens else one.tokens)
 
-    def _name(self, one: Flying, tokens: int) -> None:
+    def _name(self, one: InFlightSequence, tokens: int) -> None:
         if tokens > one.named:
             one.named = tokens
             self.pool.name(one, tokens)
 
-    def _preempt(self, one: Flying) -> None:
+    def _preempt(self, one: InFlightSequence) -> None:
         self.pool.release(one, one.held, True, one.named)
         one.high_water = max(one.high_water, one.computed)
         one.stale, one.placeholders = one.flying, 0
@@ -497,7 +497,7 @@ class StageSchedule:
         del self.running[one]
         self.waiting.put_back(one)
 
-    def _admit(self, chunks: dict[Flying, int], budget: int, now: float) -> None:
+    def _admit(self, chunks: dict[InFlightSequence, int], budget: int, now: float) -> None:
         """Waiting requests join in order; one with tokens in flight is passed over."""
         limits, pool = self.limits, self.pool
         while self.waiting:
@@ -520,7 +520,7 @@ class StageSchedule:
             budget -= new
 
     @staticmethod
-    def _may_join(one: Flying) -> bool:
+    def _may_join(one: InFlightSequence) -> bool:
         """Return whether no token of *one* that was scheduled before a preemption is in flight."""
         one.passed_over = one.passed_over or one.stale > 0
         return not one.stale
@@ -531,18 +531,18 @@ class StageSchedule:
         left = min(left, self._pacing.longest_chunk)
         return min(left, budget) if self.limits.chunked_prefill or left <= budget else 0
 
-    def _cut(self, one: Flying, start: int, new: int) -> int:
+    def _cut(self, one: InFlightSequence, start: int, new: int) -> int:
         """How many of the *new* tokens of *one* behind the first *start* the step computes."""
         return new
 
-    def _seat(self, one: Flying, hits: int, now: float) -> None:
+    def _seat(self, one: InFlightSequence, hits: int, now: float) -> None:
         self.pool.claim(one, hits)
         one.held, one.computed, one.passed_over = hits, hits * self.pool.block_size, False
         self._admissions += 1
         self.cached_in_step += one.seat(now, self._admissions)
         self.running[one] = None
 
-    def update(self, launch: Launch, end_s: float) -> list[Request]:
+    def update(self, launch: InFlightBatch, end_s: float) -> list[Request]:
         """*launch* leaves the last stage; the requests that leave with it."""
         left, sampled = [], launch.sampled
         if launch.cohort is not None:
@@ -556,7 +556,7 @@ class StageSchedule:
                 left.append(one.request)
         return left
 
-    def _get_token(self, one: Flying, stale: bool, end_s: float) -> bool:
+    def _get_token(self, one: InFlightSequence, stale: bool, end_s: float) -> bool:
         """Whether it was the last one."""
         one.made += 1
         one.tokens += 1
@@ -576,7 +576,7 @@ class StageSchedule:
             self.waiting.remove(one.request)
         return True
 
-    def leave(self, one: Flying) -> None:
+    def leave(self, one: InFlightSequence) -> None:
         """*one*, which runs, leaves: seat and blocks are free again."""
         self.pool.release(one, one.held, False, one.named)
         del self.running[one]

@@ -1,42 +1,42 @@
 """Prompts before tokens: the schedulers of vLLM V0 and of SGLang.
 
-`PrefillFirstRank` follows vLLM's V0 `core/scheduler.py` (`_schedule_default`): as long as a waiting request can be
+`PrefillFirstScheduler` follows vLLM's V0 `core/scheduler.py` (`_schedule_default`): as long as a waiting request can be
 admitted, a step computes prompts and nobody decodes. A prompt step takes waiting requests in order while token
 budget, `max_num_seqs` and blocks last: whole prompts, or the last one cut at the budget and continued in the next
 step. A watermark of the blocks stays free, so that a request that joins does not preempt itself. Without a prompt to
 compute all others decode one token; where one cannot get a KV block, the newest is preempted and waits to compute
 prompt and tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
 
-`SglangRank` follows SGLang 0.5.9 (`managers/scheduler.py` and `schedule_policy.py`). A request joins where its prompt
-and the most that its answer may be are free beside a share of what the others may still make
-(`PrefillAdder.add_one_req`). Once that fails, or `max_num_seqs` is reached, no request tries again before a decode step
-begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, the requests with
-the shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
+`SglangScheduler` follows SGLang 0.5.9 (`managers/scheduler.py` and `schedule_policy.py`). A request joins where its
+prompt and the most that its answer may be are free beside a share of what the others may still make
+(`PrefillAdder.add_one_req`). Once that fails, or `max_num_seqs` is reached, no request tries again before a decode
+step begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, the requests
+with the shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
 
 `NewTokenRatio` is that share (`NewTokenRatioTracker`). It begins at 0.7 times `schedule_conservativeness`, falls in 600
 decode steps to 14 % of that, and starts again where the server is idle; when KV blocks have run out, it becomes what
 the requests that stay have made of their answers so far, and 20 tokens more for each.
 
-`Inbox` has arrivals that the server has not read yet: SGLang's receive interval
+`SchedulerInbox` has arrivals that the server has not read yet: SGLang's receive interval
 (`managers/scheduler_recv_skipper.py`). The scheduler looks for new requests before it forms a step: where it is idle,
 after each step with prompts, and otherwise every `interval` decode steps. In between a request waits unread, whatever
 is free.
 
-`SglangRank` with `ahead` is SGLang's overlap scheduler. In `managers/scheduler.py` (`event_loop_overlap`) a step is
-launched before the result of the one before it is looked at, so it is formed when that one begins: a request that
-arrives meanwhile waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes such
-a request once more in the step that was formed meanwhile; that row is left out here. A request that is retracted then
-loses the token that is being made.
+`SglangScheduler` with `ahead` is SGLang's overlap scheduler. In `managers/scheduler.py` (`event_loop_overlap`) a step
+is launched before the result of the one before it is looked at, so it is formed when that one begins: a request that
+arrives meanwhile waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes
+such a request once more in the step that was formed meanwhile; that row is left out here. A request that is retracted
+then loses the token that is being made.
 """
 
 from math import inf
 
 from sim.engine.kv.blocks import BlockPool, PrefixCache
-from sim.engine.limits import RankLimits
-from sim.engine.schedulers.vllm import Flight, Rank
+from sim.engine.limits import SchedulerLimits
+from sim.engine.schedulers.vllm import InFlightStep, VllmScheduler
 from sim.engine.schedulers.waiting_queue import PrefixQueue, WaitingQueue
 from sim.engine.sequence import Sequence
-from sim.records import Progress, Request
+from sim.records import ReplicaProgress, Request
 
 LONGEST_SORTED = 128
 """Longer queues are first come first served."""
@@ -45,17 +45,17 @@ SHORT_PREFIX = 32
 with one of them to go last."""
 
 
-class PrefillFirstRank(Rank):
+class PrefillFirstScheduler(VllmScheduler):
     """One rank on which prompts go first."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._kept_free = int(limits.options.watermark * pool.usable)
         self._answers = None
         self._sorted = limits.options.schedule_policy == "lpm"
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`; decodes take no part of the budget."""
+        """See `Scheduler.may_admit`; decodes take no part of the budget."""
         hits = self.pool.lookup(sequence)
         return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
@@ -163,7 +163,7 @@ class NewTokenRatio:
         self._from, self._steps = min(1.0, (made + RETRACT_STEPS * running) / (at_most + 1)), 0
 
 
-class Inbox:
+class SchedulerInbox:
     """Requests between their arrival and the scheduler's next look."""
 
     def __init__(self, interval: int) -> None:
@@ -210,12 +210,12 @@ LONGEST_ANSWER = 4096
 """Tokens of an answer that admission counts on at most (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
 
 
-class SglangRank(PrefillFirstRank):
+class SglangScheduler(PrefillFirstScheduler):
     """One rank under SGLang's rules."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
-        self._inbox = Inbox(limits.options.scheduler_recv_interval)
+        self._inbox = SchedulerInbox(limits.options.scheduler_recv_interval)
         self._ratio = NewTokenRatio(limits.options.schedule_conservativeness or 0.0)
         self._max_prefill_tokens = limits.options.max_num_batched_tokens or limits.max_num_batched_tokens
         whole_blocks = max(pool.block_size, limits.max_num_batched_tokens // pool.block_size * pool.block_size)
@@ -237,30 +237,30 @@ class SglangRank(PrefillFirstRank):
         """The next step tries to admit the head of the queue, full or not."""
 
     def enqueue(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.enqueue`; where the scheduler polls, it arrives unread."""
+        """See `Scheduler.enqueue`; where the scheduler polls, it arrives unread."""
         if self._inbox.interval == 1:
             return super().enqueue(sequence)
         self._inbox.unread.append(sequence)
         return True
 
     def queued(self) -> int:
-        """See `RankSchedule.queued`."""
+        """See `Scheduler.queued`."""
         return super().queued() + len(self._inbox)
 
     def steps_until_read(self, steps: int) -> int:
-        """See `RankSchedule.steps_until_read`."""
+        """See `Scheduler.steps_until_read`."""
         return self._inbox.steps_until_read(steps)
 
     def place(self, asked: int) -> str:
-        """See `RankSchedule.place`."""
+        """See `Scheduler.place`."""
         return "unread" if self._inbox.has(asked) else super().place(asked)
 
-    def turn_away(self, request: Request) -> Progress | None:
-        """See `RankSchedule.turn_away`."""
-        return Progress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
+    def turn_away(self, request: Request) -> ReplicaProgress | None:
+        """See `Scheduler.turn_away`."""
+        return ReplicaProgress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`; who is unread may join once it is read."""
+        """See `Scheduler.may_admit`; who is unread may join once it is read."""
         return self._inbox.interval > 1 or not self._full or self._preempts
 
     def _form(self, now: float) -> int:
@@ -300,7 +300,7 @@ class SglangRank(PrefillFirstRank):
         return 1
 
     def _compute_prompts(self, now: float, mixed: int = 0) -> None:
-        """See `PrefillFirstRank._compute_prompts`; *mixed* tokens of the step are those of others who decode."""
+        """See `PrefillFirstScheduler._compute_prompts`; *mixed* tokens of the step are those of others who decode."""
         if self._preempts:
             self._full = ""
         if not self._prefilling and (self._full or not self.waiting):
@@ -449,17 +449,17 @@ class SglangRank(PrefillFirstRank):
             self._ratio.decay(steps - self._preempted_in_step)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `RankSchedule.commit`."""
+        """See `Scheduler.commit`."""
         self._count_steps(steps, bool(self._chunks), not self._decodes_wait)
         return super().commit(steps, end_s)
 
     def form_ahead(self, now: float) -> int:
-        """See `Rank.form_ahead`: the step after a last token knows which requests have left."""
+        """See `VllmScheduler.form_ahead`: the step after a last token knows which requests have left."""
         steps = super().form_ahead(now)
         return min(steps, 1) if self._awaits_last_tokens() else steps
 
-    def closing(self, flight: Flight) -> None:
-        """See `Rank.closing`."""
+    def closing(self, flight: InFlightStep) -> None:
+        """See `VllmScheduler.closing`."""
         self._count_steps(flight.steps, bool(flight.chunks), not flight.prompts_only)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 
 
 class PromptPacing:
@@ -13,7 +13,7 @@ class PromptPacing:
         "spaced", "wait",
     )  # fmt: skip
 
-    def __init__(self, limits: RankLimits) -> None:
+    def __init__(self, limits: SchedulerLimits) -> None:
         self._interval = limits.options.prefill_schedule_interval
         self._long_prefill = limits.options.long_prefill_token_threshold
         self._max_model_len = limits.max_model_len

@@ -16,18 +16,18 @@ is empty after that, and whoever waits goes on.
 """
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.limits import RankLimits
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import Rank
+from sim.engine.limits import SchedulerLimits
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.vllm import VllmScheduler
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
 
 
-class ReserveRank(RankSchedule):
+class ReserveScheduler(Scheduler):
     """One rank whose requests reserve all their KV blocks at admission."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`."""
+        """See `Scheduler.may_admit`."""
         return (
             len(self.running) < self.seats
             and self._decoding < self._max_num_batched_tokens
@@ -47,7 +47,7 @@ class ReserveRank(RankSchedule):
         self.pool.take(sequence.held - hits)
 
     def form(self, now: float) -> int:
-        """See `RankSchedule.form`."""
+        """See `Scheduler.form`."""
         self.blocked_by = ""
         if not self.running and not self.waiting:
             return 0
@@ -60,13 +60,13 @@ class ReserveRank(RankSchedule):
         return self._steps_until_finish() if self._decoding else 0
 
 
-class HoldingRank(ReserveRank):
+class BatchWaitingScheduler(ReserveScheduler):
     """Prompts wait until they fill a step, or for so many steps (`py_executor.py`, `_waiting_requests`).
 
     Those who could be computed have their seats and blocks meanwhile. Where nobody decodes, nobody waits.
     """
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._most_steps = limits.options.batch_wait_timeout_iters
         self._enough_tokens = limits.batch_wait_tokens
@@ -94,24 +94,24 @@ class HoldingRank(ReserveRank):
         return 1 if self._holds else super()._steps_until_finish()
 
 
-class MaxUtilizationRank(Rank):
+class MaxUtilizationScheduler(VllmScheduler):
     """One rank whose requests take KV blocks as they need them; an answer is found by others once it is complete."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._answers = None
 
 
-class UnifiedRank(Rank):
+class UnifiedCacheScheduler(VllmScheduler):
     """llama.cpp's slots over one cache; a block is a cell."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._breaks = False
         """The step formed last has more tokens than there were cells: those in slots end with it."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`."""
+        """See `Scheduler.may_admit`."""
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
@@ -146,7 +146,7 @@ class UnifiedRank(Rank):
             super()._schedule_chunk(sequence, fits)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `RankSchedule.commit`; those whom the cache has no cells for leave, too, with `rejected` set."""
+        """See `Scheduler.commit`; those whom the cache has no cells for leave, too, with `rejected` set."""
         left = super().commit(steps, end_s)
         if self._breaks or not self.pool.free:
             left += self._end_all()

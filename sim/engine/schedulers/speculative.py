@@ -14,13 +14,13 @@ next step computes it once more in vain.
 from math import ceil
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.kv.decode_steps import Slots, WindowedContexts
-from sim.engine.limits import RankLimits
-from sim.engine.schedulers.rank_schedule import RankSchedule
-from sim.engine.schedulers.vllm import Flight, Rank
+from sim.engine.kv.decode_steps import NextBlockSteps, WindowedContexts
+from sim.engine.limits import SchedulerLimits
+from sim.engine.schedulers.scheduler import Scheduler
+from sim.engine.schedulers.vllm import InFlightStep, VllmScheduler
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
-from sim.records import Progress
+from sim.records import ReplicaProgress
 
 PARTS = 1 << 16
 """A pace is a multiple of this part of a token: then contexts and their sums are exact."""
@@ -29,17 +29,17 @@ NEVER = 1 << 62
 """A step that does not come."""
 
 
-class DraftRank(Rank):
+class DraftScheduler(VllmScheduler):
     """One rank whose decoding sequences come several tokens further in a step."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._drafts = limits.draft_tokens
         self._longest = limits.max_model_len
         self._accepts = limits.accepts
         self._per_decode = 1 + self._drafts
         self._answers = None
-        self._phases = Slots(pool.block_size, self._reach, self._first_step)
+        self._phases = NextBlockSteps(pool.block_size, self._reach, self._first_step)
         self._pace: dict[Sequence, float] = {}
         """Tokens per step of those who decode."""
         if limits.window:
@@ -52,7 +52,7 @@ class DraftRank(Rank):
 
     @property
     def pace(self) -> float:
-        """See `RankSchedule.pace`."""
+        """See `Scheduler.pace`."""
         batch = self.batch
         return (batch.decode_seqs + batch.accepted_tokens) / batch.decode_seqs if batch.decode_seqs else 1
 
@@ -127,7 +127,7 @@ class DraftRank(Rank):
         return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `RankSchedule.commit`; who had fewer drafts comes less far."""
+        """See `Scheduler.commit`; who had fewer drafts comes less far."""
         if self._cut is not None:
             sequence, lost = self._cut
             self._leave_decoding(sequence)
@@ -148,7 +148,7 @@ class DraftRank(Rank):
         self.forget(sequence)
 
     def forget(self, sequence: Sequence) -> None:
-        """See `Rank.forget`."""
+        """See `VllmScheduler.forget`."""
         self._pace.pop(sequence, None)
 
     def _end_answer(self, sequence: Sequence) -> None:
@@ -180,20 +180,20 @@ class DraftRank(Rank):
         self.batch.accepted_tokens -= sum(self._pace[sequence] - 1 for sequence in still)
 
     def _enter_decoding(self, sequence: Sequence) -> None:
-        RankSchedule._enter_decoding(self, sequence)
+        Scheduler._enter_decoding(self, sequence)
         self._pace_sum += self._pace[sequence]
         self._phases.add(sequence)
 
     def _leave_decoding(self, sequence: Sequence) -> None:
-        RankSchedule._leave_decoding(self, sequence)
+        Scheduler._leave_decoding(self, sequence)
         self._pace_sum -= self._pace[sequence]
         self._phases.remove(sequence)
 
 
-class AsyncDraftRank(DraftRank):
+class AsyncDraftScheduler(DraftScheduler):
     """One rank that drafts and whose steps are formed one ahead."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = True) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = True) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._odd: dict[Sequence, tuple[int, int, int]] = {}
         """(step, context before the step under way, tokens behind which the step's own lie) where the step under way
@@ -238,7 +238,7 @@ class AsyncDraftRank(DraftRank):
         self._odd[sequence] = self._step + 1, context, context
 
     def form_ahead(self, now: float) -> int:
-        """See `Rank.form_ahead`; who is computed in vain makes no tokens."""
+        """See `VllmScheduler.form_ahead`; who is computed in vain makes no tokens."""
         steps = super().form_ahead(now)
         if not self._again:
             return steps
@@ -270,8 +270,8 @@ class AsyncDraftRank(DraftRank):
             self._finishing.rebuild(going_on)
         return still
 
-    def closing(self, flight: Flight) -> None:
-        """See `Rank.closing`; who had fewer drafts comes less far."""
+    def closing(self, flight: InFlightStep) -> None:
+        """See `VllmScheduler.closing`; who had fewer drafts comes less far."""
         if self._cut is not None:
             sequence, lost = self._cut
             context = self._context(sequence, self._step)
@@ -281,8 +281,8 @@ class AsyncDraftRank(DraftRank):
             self._enter_decoding(sequence)
             self._cut = None
 
-    def end_decoding(self, sequence: Sequence, flight: Flight) -> None:
-        """See `Rank.end_decoding`."""
+    def end_decoding(self, sequence: Sequence, flight: InFlightStep) -> None:
+        """See `VllmScheduler.end_decoding`."""
         self._end_answer(sequence)
         flight.before[sequence] = context = self._start(sequence, self._step)[0]
         if context + 2 - sequence.request.prompt_tokens < sequence.output_tokens:
@@ -309,29 +309,29 @@ class AsyncDraftRank(DraftRank):
         context = flight.before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
         return context + min(new, 1)
 
-    def made_before(self, sequence: Sequence, made: int, flight: Flight) -> int:
-        """See `Rank.made_before`."""
+    def made_before(self, sequence: Sequence, made: int, flight: InFlightStep) -> int:
+        """See `VllmScheduler.made_before`."""
         context = flight.before.get(sequence)
         return made - 1 if context is None else context + 1 - sequence.request.prompt_tokens
 
-    def progress_before_last(self, sequence: Sequence, flight: Flight, whole: int) -> Progress:
-        """See `Rank.progress_before_last`."""
+    def progress_before_last(self, sequence: Sequence, flight: InFlightStep, whole: int) -> ReplicaProgress:
+        """See `VllmScheduler.progress_before_last`."""
         chunk = flight.chunks.get(sequence)
         if chunk is not None:
             made = sequence.made - (sequence.decoding or sequence in flight.leaving)
-            return Progress(sequence.computed - chunk, made)
+            return ReplicaProgress(sequence.computed - chunk, made)
         if not sequence.decoding and sequence not in flight.leaving:
-            return Progress(sequence.computed, sequence.made)
+            return ReplicaProgress(sequence.computed, sequence.made)
         context = flight.before[sequence] if sequence in flight.leaving else self._start(sequence, self._step)[0]
-        return Progress(context, context + 1 - sequence.request.prompt_tokens)
+        return ReplicaProgress(context, context + 1 - sequence.request.prompt_tokens)
 
     def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
-        """See `Rank.known_when_dropped`."""
+        """See `VllmScheduler.known_when_dropped`."""
         self._end_answer(sequence)
         context, behind = self._start(sequence, self._step)
         return context + (in_step and behind > context)
 
     def forget(self, sequence: Sequence) -> None:
-        """See `Rank.forget`."""
+        """See `VllmScheduler.forget`."""
         super().forget(sequence)
         self._odd.pop(sequence, None)

@@ -9,17 +9,17 @@ of the token budget, each in chunks where it must. Tokens are dated when they ar
 from collections import deque
 
 from sim.engine.kv.blocks import BlockPool
-from sim.engine.limits import RankLimits
-from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.limits import SchedulerLimits
+from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.waiting_queue import WaitingQueue
 from sim.engine.sequence import Sequence
-from sim.records import Progress, Request
+from sim.records import ReplicaProgress, Request
 
 
-class StaticRank(RankSchedule):
+class StaticScheduler(Scheduler):
     """One rank that serves batch after batch."""
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._prompts: deque[Sequence] = deque()
         """Members of the batch whose prompts are not computed yet."""
@@ -27,11 +27,11 @@ class StaticRank(RankSchedule):
         """Members that have all their tokens and are computed along."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`: nobody joins a batch under way."""
+        """See `Scheduler.may_admit`: nobody joins a batch under way."""
         return False
 
     def form(self, now: float) -> int:
-        """See `RankSchedule.form`."""
+        """See `Scheduler.form`."""
         self.blocked_by = ""
         if not self.running:
             self._gather(now)
@@ -82,8 +82,8 @@ class StaticRank(RankSchedule):
             self._schedule_chunk(sequence, chunk)
             budget -= chunk
 
-    def evict(self, request: Request, whole_steps: int, stepping: bool) -> Progress:
-        """See `RankSchedule.evict`: a prompt leaves the batch; who decodes is computed along to the batch's end."""
+    def evict(self, request: Request, whole_steps: int, stepping: bool) -> ReplicaProgress:
+        """See `Scheduler.evict`: a prompt leaves the batch; who decodes is computed along to the batch's end."""
         self._prompts = deque(sequence for sequence in self._prompts if sequence.request is not request)
         return super().evict(request, whole_steps, stepping)
 

@@ -1,33 +1,33 @@
 """vLLM's V1 scheduler for one rank, with and without asynchronous scheduling.
 
-`Rank` follows `v1/core/sched/scheduler.py` (docs/engine.md): who is in the next step, and how many steps may pass
-before that changes. A step serves every running request in admission order, with blocks as it
-needs them; where one finds none, a request is preempted and waits to compute prompt and tokens again; where that is
-the request itself, the step goes on with the next. If nobody was preempted, waiting requests join while
-`max_num_seqs`, token budget and blocks for the whole sequence last.
+`VllmScheduler` follows `v1/core/sched/scheduler.py` (docs/engine.md): who is in the next step, and how many steps may
+pass before that changes. A step serves every running request in admission order, with blocks as it needs them; where
+one finds none, a request is preempted and waits to compute prompt and tokens again; where that is the request itself,
+the step goes on with the next. If nobody was preempted, waiting requests join while `max_num_seqs`, token budget and
+blocks for the whole sequence last.
 
-`Flight` is what runs while a rank forms the next step (`v1/core/sched/async_scheduler.py`). Tokens count as computed
-once they are scheduled, so a request that decodes is scheduled again before its last token is known. A request whose
-last token is being made is in no further step, but keeps its place and its KV blocks until the token is there. A
-preempted request still gets the token that was being made.
+`InFlightStep` is what runs while a rank forms the next step (`v1/core/sched/async_scheduler.py`). Tokens count as
+computed once they are scheduled, so a request that decodes is scheduled again before its last token is known. A
+request whose last token is being made is in no further step, but keeps its place and its KV blocks until the token is
+there. A preempted request still gets the token that was being made.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from math import inf, isnan, nan
 
-from sim.engine.kv.blocks import Answers, BlockPool, NamedBlocks
-from sim.engine.kv.decode_steps import BlockPhases, Slots
-from sim.engine.limits import RankLimits
+from sim.engine.kv.blocks import BlockPool, DecodedBlockHashes, NamedBlocks
+from sim.engine.kv.decode_steps import BlockPhases, NextBlockSteps
+from sim.engine.limits import SchedulerLimits
 from sim.engine.metering import leap_s, steps_within
 from sim.engine.schedulers.prompt_pacing import PromptPacing
-from sim.engine.schedulers.rank_schedule import RankSchedule
+from sim.engine.schedulers.scheduler import Scheduler
 from sim.engine.schedulers.waiting_queue import AdapterQueue, WaitingQueue
-from sim.engine.sequence import LateShares, Sequence, add_decode, chunk_parts
-from sim.records import Batch, Leap, Progress, Request, Span
+from sim.engine.sequence import AsyncRequestGpuTime, Sequence, add_decode, chunk_parts
+from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
 
 
-class Rank(RankSchedule):
+class VllmScheduler(Scheduler):
     """One rank under vLLM's V1 rules; with `flight`, the steps under way, where the next ones are formed meanwhile."""
 
     __slots__ = (
@@ -35,17 +35,17 @@ class Rank(RankSchedule):
         "_reserves_all", "_short", "_taken", "_tiered", "_windowed", "flight",
     )  # fmt: skip
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         """*ahead*: steps are formed one ahead, by `form_ahead`."""
         super().__init__(limits, pool, waiting)
-        self.flight: Flight | None = None
+        self.flight: InFlightStep | None = None
         """Steps under way whose number is settled, while the next ones are formed."""
         if ahead:
-            self.shares = LateShares()
-        self._phases: BlockPhases | Slots = BlockPhases(pool.block_size)
+            self.shares = AsyncRequestGpuTime()
+        self._phases: BlockPhases | NextBlockSteps = BlockPhases(pool.block_size)
         self._per_decode = 1
         """Tokens that a step computes for a sequence that decodes."""
-        self._answers = Answers(pool) if isinstance(pool, NamedBlocks) else None
+        self._answers = DecodedBlockHashes(pool) if isinstance(pool, NamedBlocks) else None
         self._preempted_in_step = False
         self._taken = 0
         """Tokens of running requests in the step being formed."""
@@ -61,7 +61,7 @@ class Rank(RankSchedule):
         self._tiered = limits.new_tiers is not None
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `RankSchedule.may_admit`."""
+        """See `Scheduler.may_admit`."""
         budget = self._max_num_batched_tokens - self._decoding * self._per_decode
         if len(self.running) >= self.seats or budget <= 0:
             return False
@@ -107,7 +107,7 @@ class Rank(RankSchedule):
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
     def form(self, now: float) -> int:
-        """See `RankSchedule.form`."""
+        """See `Scheduler.form`."""
         while True:
             steps = self._form(now)
             if steps or not self._preempted_in_step:
@@ -272,7 +272,7 @@ class Rank(RankSchedule):
                 return
         self._requeue(sequence, withdrawn)
 
-    def _preempt_leaving(self, sequence: Sequence, withdrawn: int, flight: "Flight") -> None:
+    def _preempt_leaving(self, sequence: Sequence, withdrawn: int, flight: "InFlightStep") -> None:
         """Take the blocks of *sequence*, whose last token *flight* makes."""
         known = self._known(sequence, sequence.computed, withdrawn)
         del flight.leaving[sequence], self.running[sequence]
@@ -374,7 +374,7 @@ class Rank(RankSchedule):
         return self._answers.steps_until_found(self.waiting.head(), named) if self._answers else inf
 
     def blocks_ahead(self, steps: int) -> int:
-        """See `RankSchedule.blocks_ahead`."""
+        """See `Scheduler.blocks_ahead`."""
         return self._phases.blocks_ahead(self._step + 1, steps - 1) if steps > 1 else 0
 
     def _blocks_of_leap(self, steps: int) -> int:
@@ -425,30 +425,30 @@ class Rank(RankSchedule):
         self._name_answers(False)
         super()._leave(sequence)
 
-    def closing(self, flight: "Flight") -> None:
+    def closing(self, flight: "InFlightStep") -> None:
         """Called before *flight* is closed: sets what its steps change beside computed tokens."""
 
-    def end_decoding(self, sequence: Sequence, flight: "Flight") -> None:
+    def end_decoding(self, sequence: Sequence, flight: "InFlightStep") -> None:
         """*sequence* gets its last token in *flight*, which begins: it is in no further step."""
         self._leave_decoding(sequence)
 
-    def made_before(self, sequence: Sequence, made: int, flight: "Flight") -> int:
+    def made_before(self, sequence: Sequence, made: int, flight: "InFlightStep") -> int:
         """Return how many tokens *sequence*, which was preempted, had made before *flight*, which brings them to
         *made*.
         """
         return made - 1
 
-    def progress_before_last(self, sequence: Sequence, flight: "Flight", whole: int) -> Progress:
+    def progress_before_last(self, sequence: Sequence, flight: "InFlightStep", whole: int) -> ReplicaProgress:
         """Return how far *sequence* has come after *whole* steps of *flight*, which is closed."""
         to_come = 0 if sequence in flight.standing else flight.steps - whole
         chunk = flight.chunks.get(sequence)
         tokens = to_come if chunk is None else chunk
         if sequence.decoding:
             made = sequence.output_tokens - (sequence.finish_step - self._step)
-            return Progress(sequence.base + self._step - tokens, made - to_come)
+            return ReplicaProgress(sequence.base + self._step - tokens, made - to_come)
         if sequence in flight.leaving:
-            return Progress(sequence.computed - tokens, sequence.output_tokens - to_come)
-        return Progress(sequence.computed - (chunk or 0), sequence.made)
+            return ReplicaProgress(sequence.computed - tokens, sequence.output_tokens - to_come)
+        return ReplicaProgress(sequence.computed - (chunk or 0), sequence.made)
 
     def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
         """How many tokens of *sequence*, which decodes and leaves, are known; sets the blocks that it holds."""
@@ -460,7 +460,7 @@ class Rank(RankSchedule):
         """Drop what is kept here for *sequence*, which has left."""
 
 
-class Steps(ABC):
+class EqualSteps(ABC):
     """Equal steps that follow each other, from their forming to their end."""
 
     __slots__ = ("closed", "leap", "start_s", "steps")
@@ -484,7 +484,7 @@ class Steps(ABC):
         return 1 if self.closed or self.steps == 1 else min(2 + self.whole(now, self.steps - 1), self.steps)
 
     @abstractmethod
-    def working(self) -> "Collection[Flight]":
+    def working(self) -> "Collection[InFlightStep]":
         """These steps on each rank that has tokens in them."""
 
     @abstractmethod
@@ -496,11 +496,11 @@ class Steps(ABC):
         """They end at *end_s*: who leaves, and whether a step may change that has been formed since."""
 
     @abstractmethod
-    def give_up(self, request: Request, whole: int) -> Progress:
+    def give_up(self, request: Request, whole: int) -> ReplicaProgress:
         """*request* is evicted, *whole* steps of which are over; how far it has come."""
 
 
-class Flight(Steps):
+class InFlightStep(EqualSteps):
     """The steps of one rank that run, and how they change while the next ones are formed."""
 
     __slots__ = (
@@ -508,7 +508,7 @@ class Flight(Steps):
         "lost", "parts", "prompts_only", "rank", "recomputed_in_step", "standing",
     )  # fmt: skip
 
-    def __init__(self, rank: Rank, steps: int, leap: Leap) -> None:
+    def __init__(self, rank: VllmScheduler, steps: int, leap: Leap) -> None:
         super().__init__(steps, leap)
         self.rank = rank
         self.batch = rank.batch
@@ -539,12 +539,12 @@ class Flight(Steps):
         self.lost = 0
         """Tokens of its last step that are nobody's."""
 
-    def working(self) -> "tuple[Flight]":
-        """See `Steps.working`."""
+    def working(self) -> "tuple[InFlightStep]":
+        """See `EqualSteps.working`."""
         return (self,)
 
     def close(self) -> None:
-        """See `Steps.close`."""
+        """See `EqualSteps.close`."""
         rank, steps = self.rank, self.steps
         rank.closing(self)
         if steps > 1:
@@ -573,12 +573,12 @@ class Flight(Steps):
         rank.transit.settle()
 
     def finish(self, end_s: float) -> tuple[list[Request], bool]:
-        """See `Steps.finish`."""
+        """See `EqualSteps.finish`."""
         rank, gone = self.rank, self._gone
         for sequence in self.first:
             if isnan(sequence.request.first_token_s) and sequence not in gone:
                 sequence.request.first_token_s = end_s
-        if isinstance(rank.shares, LateShares):
+        if isinstance(rank.shares, AsyncRequestGpuTime):
             rank.shares.end_steps()
         left = []
         for sequence in self.finished:
@@ -596,7 +596,7 @@ class Flight(Steps):
         rank.transit.settle()
         return left, changed
 
-    def span(self, asked: int) -> Span:
+    def span(self, asked: int) -> StepSpan:
         """What runs, for whoever looks at single steps, and the place of request number *asked* when it was formed."""
         rank = self.rank
         prompts = {sequence.request.index: chunk for sequence, chunk in self.chunks.items() if not sequence.brought}
@@ -606,7 +606,7 @@ class Flight(Steps):
         end_s = self.start_s + leap_s(self.leap, self.steps)
         later = any(one.request.index == asked and one.admission > self._last_admission for one in rank.running)
         place = "queued" if later else rank.place(asked)
-        return Span(self.start_s, end_s, self.steps, self.batch, self.blocked_by, prompts, decoding, place)
+        return StepSpan(self.start_s, end_s, self.steps, self.batch, self.blocked_by, prompts, decoding, place)
 
     def has(self, request: Request) -> bool:
         """Whether *request* waits or runs on this rank, or gets its last token here."""
@@ -614,22 +614,22 @@ class Flight(Steps):
         known = (*rank.running, *rank.joining, *self.finished)
         return rank.waiting.has(request.index) or any(one.request is request for one in known)
 
-    def give_up(self, request: Request, whole: int) -> Progress:
-        """See `Steps.give_up`; where *request* runs, it leaves when the next step is formed."""
+    def give_up(self, request: Request, whole: int) -> ReplicaProgress:
+        """See `EqualSteps.give_up`; where *request* runs, it leaves when the next step is formed."""
         rank = self.rank
         waiting = rank.waiting.remove(request)
         if waiting is not None:
             rank.pool.forget(waiting)
             self._gone.add(waiting)
             made = waiting.made
-            return Progress(0, rank.made_before(waiting, made, self) if waiting in self.coming else made)
+            return ReplicaProgress(0, rank.made_before(waiting, made, self) if waiting in self.coming else made)
         if (joining := rank.turn_away(request)) is not None:
             return joining
         sequence = next((one for one in rank.running if one.request is request), None)
         if sequence is None:  # preempted while its last token was being made
             sequence = next(one for one in self.finished if one.request is request)
             self._gone.add(sequence)
-            return Progress(0, rank.made_before(sequence, sequence.output_tokens, self))
+            return ReplicaProgress(0, rank.made_before(sequence, sequence.output_tokens, self))
         sequence.prompt_only = False
         progress = rank.progress_before_last(sequence, self, whole) if self.closed else rank._progress(sequence, whole)
         if sequence.decoding:

@@ -13,7 +13,7 @@ from sim.report.words.text import plain
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MonthlyCapacity:
     """One month; loads in the unit of the chart."""
 
     existing: float
@@ -35,7 +35,7 @@ class StepChart:
     subtitle: str
     fleet: str
     color: str
-    steps: tuple[Step, ...]
+    steps: tuple[MonthlyCapacity, ...]
     ticks: Mapping[int, str]
     """Months that are marked -> how."""
     top: float

@@ -16,7 +16,7 @@ from sim.report.charts.panels import ChartCurve, Limit, Panel
 DECADE = 10.0
 
 
-class Scale:
+class AxisScale:
     """The range of one axis: logarithmic where it spans more than a decade (unless *linear*), else from zero (if
     *anchored*).
     """
@@ -83,7 +83,7 @@ OVERHANG = 6.0
 
 
 @dataclass(slots=True)
-class Place:
+class TextPlace:
     """Where a text stands, in points: its lower left corner, its size, and what it stands beside."""
 
     x: float
@@ -94,7 +94,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Room:
+class PlotArea:
     """The plot area of one chart in points, and what is taken in it."""
 
     width: float
@@ -119,7 +119,7 @@ class Room:
 
     def fit(
         self, text: str, size: float, anchors: Sequence[tuple[float, float]], gap: float, bold: bool = False
-    ) -> Place | None:
+    ) -> TextPlace | None:
         """Where *text* of font *size* fits, *gap* away from the first of *anchors* with room; None without room."""
         width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
         taken = np.vstack(self.taken) if self.taken else np.empty((0, 2))
@@ -130,7 +130,7 @@ class Room:
                 inside = (taken[:, 0] > left - 1) & (taken[:, 0] < left + width + 1)
                 if not np.any(inside & (taken[:, 1] > bottom - 1) & (taken[:, 1] < bottom + height + 1)):
                     self._take_box(left, bottom, width, height)
-                    return Place(left, bottom, width, height, (x, y))
+                    return TextPlace(left, bottom, width, height, (x, y))
         return None
 
     def _take_box(self, left: float, bottom: float, width: float, height: float) -> None:
@@ -151,11 +151,11 @@ INK = "#222222"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PlacedText:
     """One text of a chart and its place."""
 
     text: str
-    place: Place
+    place: TextPlace
     size: float
     color: str
     bold: bool = False
@@ -165,13 +165,15 @@ class Text:
     """What it belongs to; None for a limit."""
 
 
-def lay_out(panel: Panel, x: Scale, y: Scale, size: tuple[float, float], type_sizes: tuple[float, float]) -> list[Text]:
+def lay_out(
+    panel: Panel, x: AxisScale, y: AxisScale, size: tuple[float, float], type_sizes: tuple[float, float]
+) -> list[PlacedText]:
     """The texts that have room in a plot area of *size* points, in type of the small and the usual of *type_sizes*.
 
     Points off the chart come first, then limits, the other points, and the curves' names.
     """
     small, usual = type_sizes
-    room = Room(*size)
+    room = PlotArea(*size)
     ends = [_take(panel, curve, x, y, room) for curve in panel.curves]
     found = [text for curve, places in zip(panel.curves, ends, strict=True)
              for text in _tags(panel, curve, places, x, y, True, room, small)]  # fmt: skip
@@ -182,12 +184,12 @@ def lay_out(panel: Panel, x: Scale, y: Scale, size: tuple[float, float], type_si
     return [*found, *(text for text in names if text is not None)]
 
 
-def on_the_edge(curve: ChartCurve, x: Scale, y: Scale) -> NDArray[np.float64]:
+def on_the_edge(curve: ChartCurve, x: AxisScale, y: AxisScale) -> NDArray[np.float64]:
     """The points of *curve*, those off the chart moved to its edge."""
     return np.array([[min(a, x.high), min(b, y.high)] for a, b in zip(curve.x, curve.y, strict=True)])
 
 
-def _take(panel: Panel, curve: ChartCurve, x: Scale, y: Scale, room: Room) -> NDArray[np.float64]:
+def _take(panel: Panel, curve: ChartCurve, x: AxisScale, y: AxisScale, room: PlotArea) -> NDArray[np.float64]:
     """Marks a curve as taken, and returns where its points lie [points]."""
     inside = on_the_edge(curve, x, y)
     known = ~np.isnan(inside).any(axis=1)
@@ -201,18 +203,20 @@ def _take(panel: Panel, curve: ChartCurve, x: Scale, y: Scale, room: Room) -> ND
     return places
 
 
-def _limits(panel: Panel, x: Scale, y: Scale, room: Room, size: float) -> list[Text]:
+def _limits(panel: Panel, x: AxisScale, y: AxisScale, room: PlotArea, size: float) -> list[PlacedText]:
     found = []
     for limit, upright in ((panel.x_limit, True), (panel.y_limit, False)):
         if limit is None:
             continue
         place = _beside_limit(limit, upright, x, y, room, size)
         if place is not None:
-            found.append(Text(limit.text, place, size, INK))
+            found.append(PlacedText(limit.text, place, size, INK))
     return found
 
 
-def _beside_limit(limit: Limit, upright: bool, x: Scale, y: Scale, room: Room, size: float) -> Place | None:
+def _beside_limit(
+    limit: Limit, upright: bool, x: AxisScale, y: AxisScale, room: PlotArea, size: float
+) -> TextPlace | None:
     if upright:
         at = float(x.shares(np.array([limit.at]))[0]) * room.width
         room.take_path(np.array([[at, 0.0], [at, room.height]]))
@@ -224,24 +228,24 @@ def _beside_limit(limit: Limit, upright: bool, x: Scale, y: Scale, room: Room, s
     return room.fit(limit.text, size, anchors, 3.0)
 
 
-def _name(curve: ChartCurve, places: NDArray[np.float64], room: Room, size: float) -> Text | None:
+def _name(curve: ChartCurve, places: NDArray[np.float64], room: PlotArea, size: float) -> PlacedText | None:
     known = [(float(x), float(y)) for x, y in places if np.isfinite(x)]
     if not curve.marker:
         known = known[len(known) // 2 :: 8] + known[: len(known) // 2 : 8]
     place = room.fit(curve.name, size, known[::-1] if curve.marker else known, 6.0, bold=True)
-    return None if place is None else Text(curve.name, place, size, curve.color, bold=True, curve=curve)
+    return None if place is None else PlacedText(curve.name, place, size, curve.color, bold=True, curve=curve)
 
 
 def _tags(
     panel: Panel,
     curve: ChartCurve,
     places: NDArray[np.float64],
-    x: Scale,
-    y: Scale,
+    x: AxisScale,
+    y: AxisScale,
     beyond: bool,
-    room: Room,
+    room: PlotArea,
     size: float,
-) -> Sequence[Text]:
+) -> Sequence[PlacedText]:
     """The text beside the points off the chart (*beyond*), which says their value, or beside the others."""
     found = []
     for index, (left, bottom) in enumerate(places if curve.marker else ()):
@@ -251,5 +255,5 @@ def _tags(
             text = ": ".join([*curve.tags[index : index + 1], *values[:1]])
             place = room.fit(text, size, [(float(left), float(bottom))], 5.5) if text else None
             if place is not None:
-                found.append(Text(text, place, size, curve.color, plate=beyond, curve=curve))
+                found.append(PlacedText(text, place, size, curve.color, plate=beyond, curve=curve))
     return found

@@ -77,7 +77,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChartInterval:
     """A value of x that stands for a whole fleet, with its interval."""
 
     at: float
@@ -100,7 +100,7 @@ class Panel:
     y_format: Callable[[float], str] = plain
     x_limit: Limit | None = None
     y_limit: Limit | None = None
-    spans: tuple[Span, ...] = ()
+    spans: tuple[ChartInterval, ...] = ()
     x_ticks: tuple[float, ...] = ()
     """Where the axis is marked; empty: at round numbers."""
     x_names: tuple[str, ...] = ()

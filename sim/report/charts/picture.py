@@ -37,7 +37,7 @@ SOFT = "#666666"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class KeyEntry:
     """Entry of the key: a marker, a line, both, or an area."""
 
     name: str
@@ -143,13 +143,15 @@ def _packed(png: bytes) -> bytes:
     return SIGNATURE + b"".join(parts)
 
 
-def panel_picture(panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[Mark] = ()) -> Chart:
+def panel_picture(
+    panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[KeyEntry] = ()
+) -> Chart:
     """Return the picture of *panels*, two abreast, under the *question*, the *answers* and the *key*."""
     return picture(panel_figures(panels), question, answers, key)
 
 
 def picture(
-    figures: Sequence[PageFigure], question: str, answers: Sequence[str], key: Sequence[Mark] = (), note: str = ""
+    figures: Sequence[PageFigure], question: str, answers: Sequence[str], key: Sequence[KeyEntry] = (), note: str = ""
 ) -> Chart:
     """Return the picture of *figures*, two abreast, under the *question*, the *answers*, a *note* on the charts and the
     *key*.
@@ -230,7 +232,7 @@ def _with_width(part: Any, width: float) -> Any:
     return [_with_width(one, width) for one in part] if isinstance(part, list) else part
 
 
-def _head(width: float, question: str, answers: Sequence[str], note: str, key: Sequence[Mark]) -> list[Spec]:
+def _head(width: float, question: str, answers: Sequence[str], note: str, key: Sequence[KeyEntry]) -> list[Spec]:
     """Return the view above the charts, with texts and key at fixed places; no view without texts and key."""
     texts: list[Spec] = []
     y = 0.0
@@ -261,7 +263,7 @@ def _letter(text: str) -> float:
     return LETTER if glyphs(text) == len(text) else 1 / WIDE
 
 
-def _key(width: float, top: float, key: Sequence[Mark]) -> tuple[list[Spec], list[Spec], float]:
+def _key(width: float, top: float, key: Sequence[KeyEntry]) -> tuple[list[Spec], list[Spec], float]:
     """Return layers of the marks of the *key*, rows of their names, and the lower edge of both."""
     points: list[Spec] = []
     rules: list[Spec] = []

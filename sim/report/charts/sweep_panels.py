@@ -8,16 +8,16 @@ import numpy as np
 
 from sim.language import N_, _
 from sim.report.charts.panels import DASHES, ChartCurve, Limit, Panel, style
-from sim.report.charts.picture import SOFT, Chart, Mark, picture
+from sim.report.charts.picture import SOFT, Chart, KeyEntry, picture
 from sim.report.charts.vega_lite import panel_figures
 from sim.report.words.money import in_code, money_mark, shown
 from sim.report.words.service_level import exactly, percentiles_shown
 from sim.report.words.text import axis_label, percent, places, plain, short
 from sim.report.words.units import counted, noun
 from sim.scenario.slo import Slo
-from sim.study.metrics.cohort import latencies_s
 from sim.study.metrics.columns import ENDS
-from sim.study.points import Line, Point, Sweep, has_money, sweep_of
+from sim.study.metrics.window_requests import latencies_s
+from sim.study.points import FleetLine, Point, Sweep, has_money, sweep_of
 
 QUANTILES = 200
 
@@ -62,7 +62,7 @@ def in_words(panel: Panel) -> Panel:
 
 
 def _curve(
-    sweep: Sweep, line: Line, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any
+    sweep: Sweep, line: FleetLine, x: Callable[[Point], float], y: Callable[[Point], float], **more: Any
 ) -> ChartCurve:
     color, marker = style(sweep.fleets)[line.fleet]
     return ChartCurve(
@@ -95,7 +95,7 @@ def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
     return get
 
 
-def _bands(line: Line, column: str, scale: float) -> dict[str, Any]:
+def _bands(line: FleetLine, column: str, scale: float) -> dict[str, Any]:
     """Half-widths of the intervals of *column*; of a share their ends."""
     ends = [[point.number(f"{column}_ci95_{end}") for end in ENDS] for point in line.points]
     if any(low is not None for low, _high in ends):
@@ -103,7 +103,7 @@ def _bands(line: Line, column: str, scale: float) -> dict[str, Any]:
     return {"half": _halves(line, column, scale)}
 
 
-def _halves(line: Line, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
+def _halves(line: FleetLine, column: str, scale: float = 1.0) -> tuple[float | None, ...]:
     values = [point.number(f"{column}_ci95") for point in line.points]
     return tuple(None if value is None else scale * _in_unit(column, value) for value in values)
 
@@ -201,7 +201,7 @@ def _cost_against_latency(sweep: Sweep, name: str, part: str, limit_s: float | N
     return Panel(title, subtitle, label, curves, y_format=money_mark, x_limit=limit, kind="cost_vs_latency")
 
 
-def _places(sweep: Sweep, line: Line) -> tuple[str, ...]:
+def _places(sweep: Sweep, line: FleetLine) -> tuple[str, ...]:
     return () if sweep.single else tuple(short(sweep.value(point)) for point in line.points)
 
 
@@ -241,9 +241,9 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
 
 def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
     """Return the picture of the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
-    key = [Mark(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
-    key.append(Mark(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
-    key.append(Mark(_("off the chart"), SOFT, "^", stands_for=False))
+    key = [KeyEntry(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
+    key.append(KeyEntry(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
+    key.append(KeyEntry(_("off the chart"), SOFT, "^", stands_for=False))
     if len(sweep.settings) > 1:
-        key += [Mark(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
+        key += [KeyEntry(name, SOFT, dash=DASHES[look], stands_for=False) for name, look in dashes(sweep).items()]
     return picture(panel_figures(panels), question, [answer], key, note)

@@ -19,7 +19,7 @@ from typing import Any
 from zlib import crc32
 
 from sim.language import _
-from sim.report.charts.layout import Scale, Text, core, lay_out
+from sim.report.charts.layout import AxisScale, PlacedText, core, lay_out
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
 from sim.report.words.money import money_mark, money_thousands, symbol
 from sim.report.words.text import percent, plain, ranged
@@ -127,7 +127,7 @@ def dash_lengths(dash: Any) -> list[float]:
     return [1.5 * length for length in dash[1]] if isinstance(dash, tuple) else [1, 0]
 
 
-def bands(panel: Panel, x: Scale, y: Scale) -> Spec:
+def bands(panel: Panel, x: AxisScale, y: AxisScale) -> Spec:
     """The 95 % intervals as areas."""
     rows = []
     for index, curve in enumerate(panel.curves):
@@ -163,7 +163,7 @@ SIZES = {"wide": (470.0, 240.0), "narrow": (275.0, 240.0)}
 SMALL, USUAL = 11.0, 12.0
 
 
-def layouts(panel: Panel, x: Scale, y: Scale) -> list[dict[str, Any]]:
+def layouts(panel: Panel, x: AxisScale, y: AxisScale) -> list[dict[str, Any]]:
     """Two layers, one for the texts in bold; the page says which layout is shown."""
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     for name, size in SIZES.items():
@@ -173,7 +173,7 @@ def layouts(panel: Panel, x: Scale, y: Scale) -> list[dict[str, Any]]:
     return [_layer(found, bold) for bold, found in rows.items() if found]
 
 
-def _row(text: Text, x: Scale, y: Scale, size: tuple[float, float]) -> dict[str, Any]:
+def _row(text: PlacedText, x: AxisScale, y: AxisScale, size: tuple[float, float]) -> dict[str, Any]:
     place, (at_x, at_y) = text.place, text.place.beside
     if place.x >= at_x:
         side, dx = "left", place.x - at_x
@@ -227,8 +227,8 @@ MOST_TELLING = 130
 
 def chart_spec(panel: Panel) -> Spec:
     """The specification of *panel*; the same panel gives the same one."""
-    x = Scale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
-    y = Scale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
+    x = AxisScale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
+    y = AxisScale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
     rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
     layers = [
         *_shade(panel.x_limit, x),
@@ -269,7 +269,7 @@ def config() -> Spec:
     }
 
 
-def _axis_x(panel: Panel, scale: Scale) -> Spec:
+def _axis_x(panel: Panel, scale: AxisScale) -> Spec:
     axis: Spec = {"title": panel.x_label}
     ticks = [tick for tick in panel.x_ticks if scale.low <= tick <= scale.high]
     if ticks:
@@ -284,14 +284,14 @@ def _axis_x(panel: Panel, scale: Scale) -> Spec:
     return _channel("x", _x_domain(scale), scale, axis | ({} if ticks or scale.log else {"tickCount": 6}))
 
 
-def _axis_y(panel: Panel, scale: Scale) -> Spec:
+def _axis_y(panel: Panel, scale: AxisScale) -> Spec:
     axis: Spec = {"labelExpr": expression(panel.y_format), "title": None}
     low, high = _domain(scale)
     low -= EDGE * panel.y_share  # a marker at 0 is whole, too
     return _channel("y", [low, high], scale, axis | ({"values": _decades(scale)} if scale.log else {"tickCount": 5}))
 
 
-def _channel(name: str, domain: list[float], scale: Scale, axis: Spec) -> Spec:
+def _channel(name: str, domain: list[float], scale: AxisScale, axis: Spec) -> Spec:
     kind = {"type": "log"} if scale.log else {"type": "linear", "zero": False}
     return {
         "field": name,
@@ -301,14 +301,14 @@ def _channel(name: str, domain: list[float], scale: Scale, axis: Spec) -> Spec:
     }
 
 
-def _domain(scale: Scale) -> list[float]:
+def _domain(scale: AxisScale) -> list[float]:
     """Its range and a little more, so that a marker on the edge is whole."""
     if scale.log:
         return [scale.low, scale.high * (scale.high / scale.low) ** EDGE]
     return [scale.low, scale.high + EDGE * (scale.high - scale.low)]
 
 
-def _x_domain(scale: Scale) -> list[float]:
+def _x_domain(scale: AxisScale) -> list[float]:
     """Room on the left, too: the edge there is no baseline."""
     low, high = _domain(scale)
     if scale.log:
@@ -316,14 +316,14 @@ def _x_domain(scale: Scale) -> list[float]:
     return [low - EDGE * (scale.high - scale.low), high]
 
 
-def _decades(scale: Scale) -> list[float]:
+def _decades(scale: AxisScale) -> list[float]:
     """Round numbers of a logarithmic axis, and those that come into view when it is moved."""
     ticks = scale.ticks()
     ends = [tick * TENTH**power for tick in ticks for power in (-2, -1, 0, 1, 2)]
     return sorted({float(f"{tick:.6g}") for tick in ends})
 
 
-def _points(panel: Panel, index: int, curve: ChartCurve, x: Scale, y: Scale) -> list[Spec]:
+def _points(panel: Panel, index: int, curve: ChartCurve, x: AxisScale, y: AxisScale) -> list[Spec]:
     """A row for each point: its place, what it looks like and what it says under the pointer."""
     rows = []
     for place, (at, value) in enumerate(zip(curve.x, curve.y, strict=True)):
@@ -373,7 +373,7 @@ def _place(panel: Panel, at: float) -> str:
     return named.get(at) or panel.x_format(at)
 
 
-def _shade(limit: Limit | None, scale: Scale) -> list[Spec]:
+def _shade(limit: Limit | None, scale: AxisScale) -> list[Spec]:
     """The side of an upright limit that misses it."""
     if limit is None or not limit.forbids or limit.at >= scale.high:
         return []
@@ -519,7 +519,7 @@ class PageFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PageCharts:
     """What the scripts of a page need, whatever charts it has."""
 
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from sim.catalogue.market import iso_code
-from sim.cost.charge import Paid
+from sim.cost.charge import PaymentTime
 from sim.cost.rental import UNUSED
 from sim.csvio import write_csv
 from sim.language import _
@@ -44,10 +44,10 @@ TAXES = ("sales_tax", "tax")
 """Components that are a tax; the last is a name in earlier runs."""
 COMMITTED = {"rental_reserved": "Used", UNUSED: "Unused", "rental_unused": "Unused"}
 """Component that a commitment covers -> status of its use; the last is a name in earlier runs."""
-AMORTISED = (Paid.AT_DELIVERY.value, Paid.AT_END.value)
+AMORTISED = (PaymentTime.AT_DELIVERY.value, PaymentTime.AT_END.value)
 
 
-class Place(NamedTuple):
+class CaseColumns(NamedTuple):
     """What all rows of a case have in common."""
 
     account: str
@@ -113,7 +113,7 @@ def _rows(answer: StoredAnswer, start: datetime) -> Iterator[dict[str, Any]]:
         name = "/".join([answer.manifest["scenario"], fleet, *(f"{a}={v}" for a, v in where.items()), str(replication)])
         tags = {"gpufleet/fleet": fleet, **{f"gpufleet/{axis}": _plain(value) for axis, value in where.items()}}
         tags["gpufleet/replication"] = int(replication)
-        place = Place(name, fleet, start, tags, per_currency, _discount(answer, fleet))
+        place = CaseColumns(name, fleet, start, tags, per_currency, _discount(answer, fleet))
         seconds = float(rows["start_s"].min())
         booked = rows.to_dict("records")
         for one in _delivered(answer, fleet, where):
@@ -139,16 +139,16 @@ def _delivered(answer: StoredAnswer, fleet: str, where: dict[str, Any]) -> list[
         here &= summary[axis] == value
     capex_usd = float(summary.loc[here, "capex_usd"].iloc[0])
     plan = next(one for one in answer.plans if one["fleet"] == fleet and isclose(one["capex_usd"], capex_usd))
-    return [one for one in plan["charges"] if one["paid"] == Paid.AT_DELIVERY.value and one["once_usd"]]
+    return [one for one in plan["charges"] if one["paid"] == PaymentTime.AT_DELIVERY.value and one["once_usd"]]
 
 
-def _usage(answer: StoredAnswer, place: Place, row: dict[Any, Any], paid: str) -> dict[str, Any]:
+def _usage(answer: StoredAnswer, place: CaseColumns, row: dict[Any, Any], paid: str) -> dict[str, Any]:
     """A ledger row. What was paid once is billed when it is paid, and only its part of the life counts here."""
     price, quantity = row[answer.amount("unit_price_usd")], row["quantity"]
     amount, component, unit = row[answer.amount("amount_usd")], row["component"], unit_of(row["unit"])
     sale = price * quantity
     tokens = {"gpufleet/token_type": TOKENS[row["phase"]]} if row["phase"] in TOKENS else {}
-    metered = paid in (Paid.METERED.value, Paid.SWITCHED_ON.value)
+    metered = paid in (PaymentTime.METERED.value, PaymentTime.SWITCHED_ON.value)
     cells = {
         **_common(answer, place, row, row["start_s"], row["end_s"]),
         **_in_pricing_currency(place, row, price, row["amount_in_currency"]),
@@ -171,7 +171,7 @@ def _usage(answer: StoredAnswer, place: Place, row: dict[Any, Any], paid: str) -
     return _taxed(cells, amount) if component in TAXES else cells
 
 
-def _under_a_commitment(usage: dict[str, Any], place: Place) -> Iterator[dict[str, Any]]:
+def _under_a_commitment(usage: dict[str, Any], place: CaseColumns) -> Iterator[dict[str, Any]]:
     """Reserved units: their purchase, which is billed whether they are used or not, and their use, which counts."""
     component = usage["SkuId"].partition("/")[0]
     quantity, unit = usage["PricingQuantity"], usage["PricingUnit"]
@@ -212,7 +212,7 @@ def _under_a_commitment(usage: dict[str, Any], place: Place) -> Iterator[dict[st
     }
 
 
-def _in_pricing_currency(place: Place, row: dict[Any, Any], price: float, effective: float) -> dict[str, Any]:
+def _in_pricing_currency(place: CaseColumns, row: dict[Any, Any], price: float, effective: float) -> dict[str, Any]:
     """The *price*, which is in the billing currency, and what counts, as the source of the price states them."""
     stated = price * place.usd_per_currency / row["fx_rate"]
     return {
@@ -224,7 +224,7 @@ def _in_pricing_currency(place: Place, row: dict[Any, Any], price: float, effect
 
 
 def _purchase(
-    answer: StoredAnswer, place: Place, like: dict[Any, Any], amount: float, seconds: float
+    answer: StoredAnswer, place: CaseColumns, like: dict[Any, Any], amount: float, seconds: float
 ) -> dict[str, Any]:
     """What is paid at delivery; its use is charged by the rows of the ledger, *like* this one, so nothing of it is
     effective.
@@ -251,7 +251,9 @@ def _purchase(
     return _taxed(cells, amount) if component in TAXES else cells
 
 
-def _common(answer: StoredAnswer, place: Place, row: dict[Any, Any], start_s: float, end_s: float) -> dict[str, Any]:
+def _common(
+    answer: StoredAnswer, place: CaseColumns, row: dict[Any, Any], start_s: float, end_s: float
+) -> dict[str, Any]:
     pool, component, source = row["pool"], row["component"], row["source"]
     start, end = (place.began + timedelta(seconds=round(at)) for at in (start_s, end_s))
     month = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -114,7 +114,7 @@ def _width(name: str, values: pd.Series) -> float:
 SIZE = {"width": 620, "height": 360}
 
 
-class Line(NamedTuple):
+class ChartSeries(NamedTuple):
     """One line or group of columns of a chart: rows *first* to *last* of two columns of a sheet, whose first one has
     its name: a text in its place may look like a formula to the writer (`=lab!A1`).
     """
@@ -124,7 +124,9 @@ class Line(NamedTuple):
     last: int
 
 
-def scatter(book: Book, sheet: str, title: str, x: tuple[int, str], y: tuple[int, str], lines: Sequence[Line]) -> Any:
+def scatter(
+    book: Book, sheet: str, title: str, x: tuple[int, str], y: tuple[int, str], lines: Sequence[ChartSeries]
+) -> Any:
     """Lines with markers over a number; *x* and *y* are (column, label)."""
     chart = book.workbook.add_chart({"type": "scatter", "subtype": "straight_with_markers"})
     looks = style([line.name for line in lines])
@@ -142,7 +144,9 @@ def scatter(book: Book, sheet: str, title: str, x: tuple[int, str], y: tuple[int
     return _finished(chart, title, x[1], y[1])
 
 
-def stacked(book: Book, sheet: str, title: str, labels: tuple[int, int], parts: Sequence[int], rows: Line) -> Any:
+def stacked(
+    book: Book, sheet: str, title: str, labels: tuple[int, int], parts: Sequence[int], rows: ChartSeries
+) -> Any:
     """One column per row, its parts on top of one another; *labels* are the first and last column of its name."""
     chart = book.workbook.add_chart({"type": "column", "subtype": "stacked"})
     for column in parts:

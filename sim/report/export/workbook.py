@@ -13,7 +13,7 @@ import pandas as pd
 from xlsxwriter.worksheet import Worksheet
 
 from sim.language import _
-from sim.report.export.spreadsheet import Book, Line, cell, scatter, stacked
+from sim.report.export.spreadsheet import Book, ChartSeries, cell, scatter, stacked
 from sim.report.export.stored_answer import StoredAnswer
 from sim.report.plan_tables import BACK, ELSEWHERE, EXISTING, FRONT, OWED
 from sim.report.sources import notes
@@ -64,7 +64,7 @@ def write_bill(book: Book, answer: StoredAnswer) -> None:
     sheet.set_column(1, len(heads), 13)
     sheet.freeze_panes(top + 1, 1)
     if len(frame):
-        rows = Line("", top + 1, top + len(frame))
+        rows = ChartSeries("", top + 1, top + len(frame))
         chart = stacked(book, BILL_SHEET, "Monthly bill", (0, len(labels) - 1), range(first, total), rows)
         sheet.insert_chart(top + len(frame) + 3, 0, chart)
 
@@ -123,19 +123,19 @@ RATE = "discount_rate"
 """Name of the cell."""
 
 
-class Column(NamedTuple):
+class SheetColumn(NamedTuple):
     """One column of the months: of the answer's table, or a formula."""
 
     head: str
     source: str = ""
     """The table's column."""
-    formula: Callable[[int, "Places"], str] | None = None
+    formula: Callable[[int, "SheetLayout"], str] | None = None
     """(row, places) -> formula."""
     value: Callable[["pd.Series"], float] | None = None
     """What the formula comes to at the answer's own rate, for programs that do not calculate."""
 
 
-class Places(NamedTuple):
+class SheetLayout(NamedTuple):
     """Where things stand on the sheet."""
 
     columns: dict[str, int]
@@ -174,35 +174,35 @@ def _write_plan(book: Book, answer: StoredAnswer) -> None:
     ]
     amount = answer.amount
     columns = [
-        Column("fleet", "fleet"),
-        Column("date", "date"),
-        Column("months from start", "start"),
-        Column("capital cost", amount("capex_usd")),
-        Column("decommissioning", amount("decommissioning_usd")),
-        Column("resale", amount("resale_usd")),
-        Column("operating cost", amount("opex_usd")),
-        Column("rent", amount("rental_usd")),
-        Column("net cost", "", _net, lambda row: row[amount("net_cost_usd")]),
-        Column("present cost", "", _present, lambda row: row[amount("present_cost_usd")]),
-        Column("cost so far", "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
+        SheetColumn("fleet", "fleet"),
+        SheetColumn("date", "date"),
+        SheetColumn("months from start", "start"),
+        SheetColumn("capital cost", amount("capex_usd")),
+        SheetColumn("decommissioning", amount("decommissioning_usd")),
+        SheetColumn("resale", amount("resale_usd")),
+        SheetColumn("operating cost", amount("opex_usd")),
+        SheetColumn("rent", amount("rental_usd")),
+        SheetColumn("net cost", "", _net, lambda row: row[amount("net_cost_usd")]),
+        SheetColumn("present cost", "", _present, lambda row: row[amount("present_cost_usd")]),
+        SheetColumn("cost so far", "", _so_far, lambda row: row[amount("cumulative_cost_usd")]),
     ]
     ours = list(zip(totals["fleet"], totals[amount("net_present_cost_usd")], strict=True))
     _write(book, notes, totals["discount_rate"].iloc[0], columns, months, ours, None, "cost so far")
 
 
-def _net(row: int, on: Places) -> str:
+def _net(row: int, on: SheetLayout) -> str:
     paid = "+".join(on.at(row, head) for head in ("capital cost", "decommissioning", "operating cost", "rent"))
     return f"={paid}-{on.at(row, 'resale')}"
 
 
-def _present(row: int, on: Places) -> str:
+def _present(row: int, on: SheetLayout) -> str:
     month = on.at(row, "months from start")
     at_start = f"({on.at(row, 'capital cost')}+{on.at(row, 'decommissioning')}-{on.at(row, 'resale')})"
     at_end = f"({on.at(row, 'operating cost')}+{on.at(row, 'rent')})"
     return f"={at_start}*(1+{RATE})^(-{month}/12)+{at_end}*(1+{RATE})^(-({month}+1)/12)"
 
 
-def _so_far(row: int, on: Places) -> str:
+def _so_far(row: int, on: SheetLayout) -> str:
     before = "" if row in on.starts else f"{on.at(row - 1, 'cost so far')}+"
     return f"={before}{on.at(row, 'net cost')}"
 
@@ -226,15 +226,15 @@ def _write_candidates(book: Book, answer: StoredAnswer) -> None:
     ]
     value = amount("net_present_cost_usd")
     columns = [
-        Column("candidate", "candidate"),
-        Column("month", "month"),
-        Column("purchase", amount("purchase_usd")),
-        Column("operating cost", amount("operating_usd")),
-        Column("hardware would bring", amount("brings_usd")),
-        Column("renewal", amount("renewal_usd")),
-        Column("discount factor", "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
-        Column("paid so far, present value", "", _paid, lambda row: row["paid"]),
-        Column("net present cost", "", _stopped, lambda row: row[value]),
+        SheetColumn("candidate", "candidate"),
+        SheetColumn("month", "month"),
+        SheetColumn("purchase", amount("purchase_usd")),
+        SheetColumn("operating cost", amount("operating_usd")),
+        SheetColumn("hardware would bring", amount("brings_usd")),
+        SheetColumn("renewal", amount("renewal_usd")),
+        SheetColumn("discount factor", "", lambda row, on: f"=(1+{RATE})^(-{on.at(row, 'month')}/12)", _factor),
+        SheetColumn("paid so far, present value", "", _paid, lambda row: row["paid"]),
+        SheetColumn("net present cost", "", _stopped, lambda row: row[value]),
     ]
     factor = cash.apply(_factor, axis=1)
     cash = cash.assign(paid=cash[value] + cash[amount("brings_usd")] * factor)
@@ -247,7 +247,7 @@ def _factor(row: Any) -> float:
     return float((1 + row["discount_rate"]) ** (-row["month"] / 12))
 
 
-def _paid(row: int, on: Places) -> str:
+def _paid(row: int, on: SheetLayout) -> str:
     own = f"({on.at(row, 'purchase')}+{on.at(row, 'operating cost')})*{on.at(row, 'discount factor')}"
     if row in on.starts:
         return f"={own}"
@@ -255,7 +255,7 @@ def _paid(row: int, on: Places) -> str:
     return f"={on.at(row - 1, 'paid so far, present value')}+{renewed}+{own}"
 
 
-def _stopped(row: int, on: Places) -> str:
+def _stopped(row: int, on: SheetLayout) -> str:
     brings = f"{on.at(row, 'hardware would bring')}*{on.at(row, 'discount factor')}"
     return f"={on.at(row, 'paid so far, present value')}-{brings}"
 
@@ -264,7 +264,7 @@ def _write(
     book: Book,
     notes: Sequence[str],
     rate: float,
-    columns: Sequence[Column],
+    columns: Sequence[SheetColumn],
     months: pd.DataFrame,
     ours: Sequence[tuple[str, float]],
     horizon: int | None,
@@ -285,11 +285,11 @@ def _write(
     starts = frozenset(first + i for i, name in enumerate(names) if i == 0 or names[i - 1] != name)
     _write_totals(book, sheet, top + 1, ours, _present_of(columns, at, first, len(names), horizon))
     book.heads(sheet, first - 1, [column.head for column in columns])
-    _write_months(book, sheet, first, columns, months, Places(at, starts))
+    _write_months(book, sheet, first, columns, months, SheetLayout(at, starts))
     sheet.set_column(0, 0, 30)
     sheet.set_column(1, len(columns), 15)
     ends = [*sorted(starts)[1:], first + len(names)]
-    lines = [Line(names[begin - first], begin, end - 1) for begin, end in zip(sorted(starts), ends, strict=True)]
+    lines = [ChartSeries(names[begin - first], begin, end - 1) for begin, end in zip(sorted(starts), ends, strict=True)]
     clock = (at["month" if horizon is not None else "months from start"], "months")
     chart = scatter(book, CASH_FLOW_SHEET, drawn.capitalize(), clock, (at[drawn], book.currency), lines)
     sheet.insert_chart(0, len(columns) + 1, chart)
@@ -310,7 +310,7 @@ def _write_inputs(book: Book, sheet: Worksheet, row: int, rate: float, horizon: 
 
 
 def _present_of(
-    columns: Sequence[Column], at: dict[str, int], first: int, rows: int, horizon: int | None
+    columns: Sequence[SheetColumn], at: dict[str, int], first: int, rows: int, horizon: int | None
 ) -> Callable[[int], str]:
     """Row of a name -> the formula of its sum over the *rows* of months that begin at *first*."""
 
@@ -337,7 +337,7 @@ def _write_totals(
 
 
 def _write_months(
-    book: Book, sheet: Worksheet, first: int, columns: Sequence[Column], months: pd.DataFrame, places: Places
+    book: Book, sheet: Worksheet, first: int, columns: Sequence[SheetColumn], months: pd.DataFrame, places: SheetLayout
 ) -> None:
     for line, (_index, values) in enumerate(months.iterrows(), start=first):
         for index, column in enumerate(columns):
@@ -395,7 +395,7 @@ def _summary(book: Book, answer: StoredAnswer) -> None:
         names = frame["fleet"].tolist()
         starts = [i for i, name in enumerate(names) if i == 0 or names[i - 1] != name]
         ends = [*starts[1:], len(names)]
-        lines = [Line(names[i], top + 1 + i, top + end) for i, end in zip(starts, ends, strict=True)]
+        lines = [ChartSeries(names[i], top + 1 + i, top + end) for i, end in zip(starts, ends, strict=True)]
         at = {name: column for column, name in enumerate(frame.columns)}
         place = (at[answer.axes[0]], axis_label(answer.axes[0]))
         shown = [(answer.amount(name), title) for name, title in CURVES if answer.amount(name) in frame]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.report.charts.panels import Panel
-from sim.report.charts.picture import Chart, Mark
-from sim.report.charts.vega_lite import Drawn, PageFigure, panel_figures
+from sim.report.charts.picture import Chart, KeyEntry
+from sim.report.charts.vega_lite import PageCharts, PageFigure, panel_figures
 from sim.report.page.template import render
 from sim.report.page.template import render as filled
 from sim.report.terminal_table import FittedTable
@@ -19,7 +19,7 @@ TEMPLATE = "page/page.html.j2"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """One table of a page; cells are text already. From the second column on they stand right, as numbers do."""
 
     title: str
@@ -32,7 +32,7 @@ class Table:
     """On a page it is shown on demand, under its title and the number of its rows."""
 
 
-def text_table(table: Table) -> FittedTable:
+def text_table(table: PageTable) -> FittedTable:
     """*table* for a terminal."""
     return FittedTable(table.heads, table.rows, frozenset({0, *table.worded}))
 
@@ -42,10 +42,10 @@ def render_page(
     question: str,
     answers: Sequence[str],
     panels: Sequence[Panel],
-    tables: Sequence[Table],
+    tables: Sequence[PageTable],
     notes: Sequence[str],
     drawings: Sequence[PageFigure] = (),
-    key: Sequence[Mark] = (),
+    key: Sequence[KeyEntry] = (),
     details: Mapping[str, Any] | None = None,
 ) -> str:
     """The page's text; the same arguments give the same bytes. *details* has what is known of a point, by its key;
@@ -60,7 +60,7 @@ def render_page(
         tables=tables,
         notes=notes,
         key=[{"name": mark.name, "color": mark.color, "glyph": mark.glyph} for mark in key],
-        drawn=Drawn(details or {}) if panels or drawings else None,
+        drawn=PageCharts(details or {}) if panels or drawings else None,
     )
 
 

@@ -18,7 +18,7 @@ from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.comparison import Difference
 from sim.study.metrics.columns import ENDS, IN_REPORT, OF_SCALING, column
-from sim.study.metrics.metric import Column, Format
+from sim.study.metrics.metric import Format, MetricColumn
 from sim.study.metrics.requests import BATCH_MEANS, REPLICATIONS
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
 from sim.study.points import Point
@@ -42,7 +42,7 @@ INTERVALS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class KeyFigure:
     """One figure of the tables: its heading, the column of summary.csv, and how a value is shown (without unit)."""
 
     head: str
@@ -57,7 +57,7 @@ class Shown:
     """A percentile that the service level names."""
 
     @classmethod
-    def of(cls, column: Column) -> "Shown":
+    def of(cls, column: MetricColumn) -> "KeyFigure":
         """A column as its declaration says it."""
         unit, scale, _style = column.format
         return cls(_(column.head), unit, column.name, _show(column.format), scale, _(column.brief))
@@ -78,7 +78,7 @@ def _show(shown: Format) -> Callable[[float], str]:
 WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_output_tokens"}
 
 
-def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
+def _of_service(columns: Iterable[KeyFigure], level: Slo) -> list[KeyFigure]:
     """*columns*; of a service those that apply: it has one latency and no KV cache."""
     if not noun():
         return list(columns)
@@ -91,7 +91,7 @@ def _of_service(columns: Iterable[Shown], level: Slo) -> list[Shown]:
     ]
 
 
-def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[Shown]:
+def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[KeyFigure]:
     """The columns that hold something in this run."""
     level = Slo.model_validate(slo)
     wanted = [
@@ -111,11 +111,11 @@ def scales(point: Point) -> bool:
     return any(case.metrics["scaled"] for case in point.cases)
 
 
-def _with_named(slo: Slo, brief: bool) -> list[Shown]:
+def _with_named(slo: Slo, brief: bool) -> list[KeyFigure]:
     """The columns with the percentiles that the service level names; in the terminal in place of the 95th."""
-    found = [Shown.of(column(name)) for name in IN_REPORT]
+    found = [KeyFigure.of(column(name)) for name in IN_REPORT]
     for latency in dict.fromkeys(one.latency for one in slo.percentiles):
-        usual = Shown.of(column(f"{latency}_p95"))
+        usual = KeyFigure.of(column(f"{latency}_p95"))
         named = [_percentile(usual, part) for part in percentiles_shown(slo, latency)]
         replaced = {column.name for column in named} | ({usual.name} if brief else set())
         others = [column for column in found if column.name not in replaced]
@@ -126,14 +126,14 @@ def _with_named(slo: Slo, brief: bool) -> list[Shown]:
     return found
 
 
-def _percentile(usual: Shown, part: str) -> Shown:
+def _percentile(usual: KeyFigure, part: str) -> KeyFigure:
     """The column of a percentile that the service level names, by that of the 95th."""
     word = usual.head.split()[0]
     head = f"{word} {part}"
     return replace(usual, head=head, name=usual.name.replace("p95", part), brief=f"{head} [{usual.unit}]", named=True)
 
 
-def _beside_target(column: Shown, slo: Slo) -> Shown:
+def _beside_target(column: KeyFigure, slo: Slo) -> KeyFigure:
     """With enough digits to distinguish what is attained from the target."""
     if column.name == "slo_attainment":
         return replace(column, show=lambda share: share_beside(share, slo.attainment))
@@ -143,7 +143,7 @@ def _beside_target(column: Shown, slo: Slo) -> Shown:
     return replace(column, show=lambda value: number_beside(column.scale * value, column.scale * limit_s))
 
 
-def figure(point: Point, column: Shown) -> str:
+def figure(point: Point, column: KeyFigure) -> str:
     """The value with the marks of a thin percentile and of one that depends on the horizon; empty without one."""
     value = point.number(column.name)
     return "" if value is None else column.show(value) + _marks(point, column.name)
@@ -154,7 +154,7 @@ def _marks(point: Point, name: str) -> str:
     return "".join(mark for mark, row in listed.items() if name in str(point.row[row] or "").split())
 
 
-def interval(point: Point, column: Shown) -> str:
+def interval(point: Point, column: KeyFigure) -> str:
     """`± half-width`, of a share the ends of its interval, for the figures that differ most between replications; where
     there is none, how many replications to add.
     """
@@ -271,7 +271,7 @@ def _units(metric: str) -> Iterator[tuple[str, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PairDifferences:
     """The differences of one pair of fleets, ready to be shown."""
 
     title: str
@@ -279,7 +279,7 @@ class Block:
     rows: tuple[tuple[str, ...], ...]
 
 
-def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Block]:
+def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, Any]) -> list[PairDifferences]:
     """One block per pair of fleets, a row per point, the main metrics: latencies by the percentiles of *slo*."""
     pairs: dict[tuple[str, str], dict[str, dict[str, Difference]]] = {}
     for one in found:
@@ -295,12 +295,14 @@ def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, A
             for row in rows.values()
             if row
         )
-        result.append(Block(_("Difference ({first} minus {second})", first=first, second=second), heads, lines))
+        result.append(
+            PairDifferences(_("Difference ({first} minus {second})", first=first, second=second), heads, lines)
+        )
     return result
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DifferenceTable:
     """Differences as the report shows them: each row has what it is of, and its cells."""
 
     title: str
@@ -308,11 +310,11 @@ class Table:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def tables(found: Sequence[Block]) -> list[Table]:
+def tables(found: Sequence[PairDifferences]) -> list[DifferenceTable]:
     """One table of all pairs where each has one row of the same columns, else one for each pair."""
     if len({block.heads for block in found}) == 1 and all(len(block.rows) == 1 for block in found):
-        return [Table("", found[0].heads, tuple((block.title, block.rows[0]) for block in found))]
-    return [Table(block.title, block.heads, tuple(("", row) for row in block.rows)) for block in found]
+        return [DifferenceTable("", found[0].heads, tuple((block.title, block.rows[0]) for block in found))]
+    return [DifferenceTable(block.title, block.heads, tuple(("", row) for row in block.rows)) for block in found]
 
 
 def _shown_metrics(slo: Slo) -> dict[str, str]:

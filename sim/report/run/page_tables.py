@@ -45,7 +45,7 @@ MOST_BARS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class BarSegment:
     """A part of a bar."""
 
     name: str
@@ -60,12 +60,12 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class StackedBar:
     """One horizontal stacked bar with what stands before and after it."""
 
     fleet: str
     before: str
-    segments: tuple[Segment, ...]
+    segments: tuple[BarSegment, ...]
     after: str
 
 
@@ -217,7 +217,7 @@ def _with_interval(point: Point, column: str, show: Callable[[float], str], scal
     return f"{show(scale * value)} ± {around}{unit}" if around else f"{show(scale * value)}{unit}"
 
 
-def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
+def cost_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
     """USD per hour by component at the reference point, bars to one scale; and the colour of every component."""
     at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
@@ -229,13 +229,13 @@ def cost_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
     bars = []
     for line, point, shares in parts:
         segments = tuple(
-            Segment(name_told(name), cash(amount), 100 * amount / widest, colors[name])
+            BarSegment(name_told(name), cash(amount), 100 * amount / widest, colors[name])
             for name, amount in shares.items()
             if amount
         )
         cost = cost_of(point)
         bars.append(
-            Bar(
+            StackedBar(
                 line.fleet,
                 places(line.setting),
                 segments,
@@ -294,9 +294,9 @@ def _part(shares: Mapping[str, float], name: str) -> str:
     return f"{cash(amount)} ({percent(amount / total)})" if total else cash(amount)
 
 
-def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
+def limit_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
     """Where the time of the mean step goes, one bar a point; and the colour of every cause."""
-    bars: list[Bar] = []
+    bars: list[StackedBar] = []
     used: dict[str, str] = {}
     for line in sweep.lines:
         step = -(-len(line.points) // MOST_BARS)
@@ -306,11 +306,11 @@ def limit_bars(sweep: Sweep) -> tuple[list[Bar], dict[str, str]]:
                 colors = {name: CAUSES.get(name, TONES[-1]) for name, share in shares.items() if share > 0}
                 used |= colors
                 segments = tuple(
-                    Segment(name_told(n), percent(shares[n]), 100 * shares[n], color) for n, color in colors.items()
+                    BarSegment(name_told(n), percent(shares[n]), 100 * shares[n], color) for n, color in colors.items()
                 )
                 where = "" if sweep.single else place(sweep.axis, sweep.value(point))
                 before = _(", ").join(text for text in (places(line.setting), where) if text)
-                bars.append(Bar(line.fleet, before, segments, _state(point)))
+                bars.append(StackedBar(line.fleet, before, segments, _state(point)))
     return bars, {name_told(name): color for name, color in CAUSES.items() if name in used}
 
 
@@ -342,7 +342,9 @@ def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[s
     widest = max((value for _row, value in slow if value < inf), default=0.0) or 1.0
     color = CAUSES["memory"]
     bars = [
-        Bar(row["fleet"], names[id(row)], (Segment("p99", "", 100 * min(1.0, value / widest), color),), _slow(value))
+        StackedBar(
+            row["fleet"], names[id(row)], (BarSegment("p99", "", 100 * min(1.0, value / widest), color),), _slow(value)
+        )
         for row, value in slow
     ]
     return {"heads": [_(head) for _key, head, _show in columns], "rows": table, "bars": bars}

@@ -13,14 +13,14 @@ from sim.report.assumptions import assumptions, build
 from sim.report.charts.fonts import drawable
 from sim.report.charts.panels import Panel
 from sim.report.charts.sweep_panels import curves, dashes, in_words, key_of, panels_of
-from sim.report.charts.vega_lite import Drawn, panel_figures
+from sim.report.charts.vega_lite import PageCharts, panel_figures
 from sim.report.monte_carlo import write_futures
 from sim.report.monte_carlo_charts import futures_section
 from sim.report.page.template import render as filled
 from sim.report.prediction_accuracy import factors_told, marked, ring_key, worth_told
 from sim.report.run.key_figures import (
     NOTE,
-    Block,
+    PairDifferences,
     axis_cells,
     axis_heads,
     blocks,
@@ -44,8 +44,8 @@ from sim.report.words.text import first_sentence, place
 from sim.report.words.units import counted
 from sim.scenario.slo import Slo
 from sim.study.comparison import differences, of_one_model
-from sim.study.confidence import Worth
-from sim.study.monte_carlo import FutureStudy, disputes_of
+from sim.study.confidence import PredictionConfidence
+from sim.study.monte_carlo import MonteCarloStudy, disputes_of
 from sim.study.points import FinishedCase, Point, Sweep, has_money, service_points, summarize, sweep_of
 from sim.study.tenants import COLUMNS as TENANT_COLUMNS
 from sim.study.tenants import tenant_rows
@@ -65,10 +65,10 @@ def render(
     axes: Sequence[str],
     slo: Mapping[str, Any],
     year: RunYear | None = None,
-    compared: Sequence[Block] = (),
+    compared: Sequence[PairDifferences] = (),
     futures: Mapping[str, Any] | None = None,
     timeline: Sequence[Panel] = (),
-    worths: Mapping[str, Worth] | None = None,
+    worths: Mapping[str, PredictionConfidence] | None = None,
     tenants: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page's text; the same arguments give the same bytes. *worths* by the key of a point."""
@@ -92,7 +92,7 @@ def render(
         charts=panel_figures(_in_pairs(marked(panels, worths))),
         rings=ring_key(worths.values()),
         timeline=panel_figures(timeline),
-        drawn=Drawn(details_of(points, axes, slo, worths)),
+        drawn=PageCharts(details_of(points, axes, slo, worths)),
         table=_table(points, axes, slo),
         services=_table(served, axes, slo) if (served := service_points(points)) else None,
         tenants=tenants_of(tenants, sweep, axes) if tenants else None,
@@ -143,7 +143,7 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
 
 
 def details_of(
-    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], worths: Mapping[str, Worth]
+    points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], worths: Mapping[str, PredictionConfidence]
 ) -> dict[str, Any]:
     """What is shown where somebody points at a mark: all key figures of its point, with their intervals."""
     columns = columns_for(points, slo)
@@ -176,8 +176,8 @@ def write_report(
     with_pictures: bool,
     year: Callable[[Sequence[Point], Sequence[str]], RunYear | None] = lambda *_: None,
     notes: Sequence[str] = (),
-    futures: FutureStudy | None = None,
-    worths: Callable[[Sequence[Point]], Mapping[str, Worth]] = lambda _: {},
+    futures: MonteCarloStudy | None = None,
+    worths: Callable[[Sequence[Point]], Mapping[str, PredictionConfidence]] = lambda _: {},
     models: Mapping[str, str] | None = None,
 ) -> None:
     """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html (and timeline.png,

@@ -10,7 +10,7 @@ from sim.language import _, retold
 from sim.report.run.key_figures import (
     MOST_IN_TERMINAL,
     NOTE,
-    Shown,
+    KeyFigure,
     axis_cells,
     axis_heads,
     blocks,
@@ -101,7 +101,7 @@ def terminal_differences(
     return tables
 
 
-def _with_interval(point: Point, column: Shown) -> str:
+def _with_interval(point: Point, column: KeyFigure) -> str:
     """The figure, and below it half of its interval."""
     around = interval(point, column).replace("± ", "±")
     return _bare(figure(point, column)) + (f"\n{around}" if around else "")

@@ -12,7 +12,7 @@ from sim.report.words.text import plain
 from sim.report.words.units import noun
 from sim.scenario.slo import Slo
 from sim.study.points import FinishedCase, Sweep
-from sim.study.timeline import Series, Timeline, is_switched, timeline_of
+from sim.study.timeline import CaseTimeline, Series, is_switched, timeline_of
 from sim.units import SECONDS_PER_HOUR
 
 MOST_FLEETS = 7
@@ -50,7 +50,7 @@ def timeline_panels(sweep: Sweep, slo: Mapping[str, Any]) -> list[Panel]:
     return drawn + [_replicas(name, course, colors[name]) for name, course in found.items() if name in switched]
 
 
-def _load(found: Mapping[str, Timeline]) -> Panel | None:
+def _load(found: Mapping[str, CaseTimeline]) -> Panel | None:
     course = next(iter(found.values()))
     if course.arrivals_rps is None:
         return None
@@ -58,7 +58,7 @@ def _load(found: Mapping[str, Timeline]) -> Panel | None:
     return _panel(_("Load"), _("requests that arrive, per second"), course, (curve,), y_linear=True)
 
 
-def _latency(found: Mapping[str, Timeline], colors: Mapping[str, str], slo: Mapping[str, Any]) -> Panel | None:
+def _latency(found: Mapping[str, CaseTimeline], colors: Mapping[str, str], slo: Mapping[str, Any]) -> Panel | None:
     curves = [
         _curve(name, colors[name], course, course.ttft_s) for name, course in found.items() if course.ttft_s is not None
     ]
@@ -72,7 +72,7 @@ def _latency(found: Mapping[str, Timeline], colors: Mapping[str, str], slo: Mapp
     return _panel(title, text, next(iter(found.values())), tuple(curves), y_limit=limit)
 
 
-def _queue(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | None:
+def _queue(found: Mapping[str, CaseTimeline], colors: Mapping[str, str]) -> Panel | None:
     curves = [
         _curve(name, colors[name], course, course.waiting)
         for name, course in found.items()
@@ -82,7 +82,7 @@ def _queue(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | 
     return _panel(_("Queue"), text, next(iter(found.values())), tuple(curves), y_linear=True) if curves else None
 
 
-def _cost(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | None:
+def _cost(found: Mapping[str, CaseTimeline], colors: Mapping[str, str]) -> Panel | None:
     curves = [
         _curve(name, colors[name], course, course.usd_per_h * shown(1.0))
         for name, course in found.items()
@@ -94,7 +94,7 @@ def _cost(found: Mapping[str, Timeline], colors: Mapping[str, str]) -> Panel | N
     return _panel(_("Cost rate"), text, next(iter(found.values())), tuple(curves), y_format=money_mark, y_linear=True)
 
 
-def _replicas(name: str, course: Timeline, color: str) -> Panel:
+def _replicas(name: str, course: CaseTimeline, color: str) -> Panel:
     """States stacked: each line is the sum of its state and those below."""
     curves: list[ChartCurve] = []
     total = np.zeros(len(course.edges_s) - 1)
@@ -117,7 +117,7 @@ def _replicas(name: str, course: Timeline, color: str) -> Panel:
 
 
 def _curve(
-    name: str, color: str, course: Timeline, values: Series, dash: Any = "-", filled: bool = False
+    name: str, color: str, course: CaseTimeline, values: Series, dash: Any = "-", filled: bool = False
 ) -> ChartCurve:
     """Steps: a value holds for its stretch; a stretch without one is left out."""
     known = np.repeat(~np.isnan(values), 2)
@@ -128,7 +128,7 @@ def _curve(
     )
 
 
-def _panel(title: str, subtitle: str, course: Timeline, curves: tuple[ChartCurve, ...], **more: Any) -> Panel:
+def _panel(title: str, subtitle: str, course: CaseTimeline, curves: tuple[ChartCurve, ...], **more: Any) -> Panel:
     in_hours = _unit_s(course) == SECONDS_PER_HOUR
     label = _("hours from the start") if in_hours else _("seconds from the start")
     ticks: Sequence[float] = ()
@@ -141,5 +141,5 @@ def _panel(title: str, subtitle: str, course: Timeline, curves: tuple[ChartCurve
     )
 
 
-def _unit_s(course: Timeline) -> float:
+def _unit_s(course: CaseTimeline) -> float:
     return SECONDS_PER_HOUR if float(course.edges_s[-1]) >= LONG_S else 1.0

@@ -32,9 +32,9 @@ from sim.scenario.slo import Slo
 from sim.scenario.sweep import axes as axes_of
 from sim.study.comparison import COST, Comparison, Contest, comparisons_of
 from sim.study.execution.cases import limits
-from sim.study.metrics.service_level import Standing, slack
+from sim.study.metrics.service_level import ServiceLevelAttainment, slack
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL
-from sim.study.monte_carlo import Dispute
+from sim.study.monte_carlo import DisputedSetting
 from sim.study.points import Point, Sweep, fleets_of, has_money, standing_of
 from sim.study.year import RunYear, year_of
 
@@ -60,7 +60,7 @@ def verdict_of(
     catalog: Catalog,
     points: Sequence[Point],
     notes: Sequence[str] = (),
-    disputes: Sequence[Dispute] = (),
+    disputes: Sequence[DisputedSetting] = (),
 ) -> Verdict:
     """Compare the fleets of a run of *scenario*, with its `load_profile` over a year; see `verdict`."""
     named, year = axes_of(scenario), year_of(scenario, catalog, points, axes_of(scenario))
@@ -75,7 +75,7 @@ def verdict(
     notes: Sequence[str] = (),
     year: RunYear | None = None,
     models: Mapping[str, str] | None = None,
-    disputes: Sequence[Dispute] = (),
+    disputes: Sequence[DisputedSetting] = (),
 ) -> Verdict:
     """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load).
 
@@ -326,7 +326,7 @@ def _inconclusive(part: Comparison, slo: Slo) -> str:
     return _open(part, told, why_open(standings, N_("the 95 % interval contains the target")))
 
 
-def _standing(point: Point, slo: Slo) -> Standing:
+def _standing(point: Point, slo: Slo) -> ServiceLevelAttainment:
     return standing_of([case.metrics for case in point.cases], slo.model_dump(exclude_none=True))
 
 

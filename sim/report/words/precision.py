@@ -11,8 +11,8 @@ from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sections.load_profile import CLIENTS, RATE
 from sim.scenario.sections.precision import Precision
 from sim.scenario.sweep import as_data, points
-from sim.study.capacity import Capacity
-from sim.study.execution.precision import Held, held_to, replications_wanted
+from sim.study.capacity import FleetCapacity
+from sim.study.execution.precision import PointPrecision, held_to, replications_wanted
 from sim.study.execution.store import StoredCase
 
 WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed loop: on the time to the last token)"
@@ -88,13 +88,13 @@ def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str
     return notes
 
 
-def _places(held: Sequence[Held]) -> str:
+def _places(held: Sequence[PointPrecision]) -> str:
     return _("; ").join(
         f"{one.fleet}{''.join(f', {place(axis, value)}' for axis, value in one.axes.items())}" for one in held
     )
 
 
-def unsettled(found: Sequence[Capacity]) -> list[str]:
+def unsettled(found: Sequence[FleetCapacity]) -> list[str]:
     """The first line of an answer: capacities that a longer horizon would change, and the horizon that it takes."""
     short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
     if not short:
@@ -113,7 +113,7 @@ def unsettled(found: Sequence[Capacity]) -> list[str]:
     ]
 
 
-def capacity_notes(found: Sequence[Capacity], precision: Precision | None, stated: bool = True) -> list[str]:
+def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, stated: bool = True) -> list[str]:
     """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set;
     *stated*: by the scenario, else by default. Of those that do not stand, `unsettled` says more.
     """
@@ -122,7 +122,7 @@ def capacity_notes(found: Sequence[Capacity], precision: Precision | None, state
     return [_imprecise(one, asked, precision, stated) for one in steady]
 
 
-def _imprecise(one: Capacity, asked: float, precision: Precision | None, stated: bool) -> str:
+def _imprecise(one: FleetCapacity, asked: float, precision: Precision | None, stated: bool) -> str:
     have = len(one.found)
     if one.half_width is None:
         return ngettext(

@@ -15,7 +15,7 @@ from sim.scenario.schema import Scenario
 from sim.scenario.slo import PercentileLimit, Slo
 from sim.study.comparison import Comparison
 from sim.study.load_axis import LoadAxis
-from sim.study.metrics.service_level import Reading, Standing
+from sim.study.metrics.service_level import GoalAttainment, ServiceLevelAttainment
 from sim.study.points import Point, fleets_of
 
 SAME = 1e-12
@@ -136,13 +136,13 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def doubts_told(standing: Standing) -> list[str]:
+def doubts_told(standing: ServiceLevelAttainment) -> list[str]:
     """What leaves the verdict open: goals whose limit lies within the interval of what is attained, a growing queue."""
     told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
     return [*told, _("the queue seems to grow")] if standing.outgrown else told
 
 
-def why_open(standings: Sequence[Standing], interval: str) -> str:
+def why_open(standings: Sequence[ServiceLevelAttainment], interval: str) -> str:
     """Return why the verdicts of *standings* are open: *interval* where a limit lies within one, or a growing queue."""
     reasons = [_(interval)] if any(one.doubts for one in standings) else []
     if any(one.outgrown for one in standings):
@@ -150,7 +150,7 @@ def why_open(standings: Sequence[Standing], interval: str) -> str:
     return _("; ").join(reasons)
 
 
-def _doubt(one: Reading) -> str:
+def _doubt(one: GoalAttainment) -> str:
     value, (low, high) = one.attained.value, one.attained.interval or (nan, nan)
     if one.by_share or one.goal.percentile is None:
         return _(

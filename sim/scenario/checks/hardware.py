@@ -19,7 +19,7 @@ from sim.cost.cost_plan import Cost
 from sim.memory.lora import adapter_bytes, module_names
 from sim.message import Message
 from sim.scenario.experiment import Pool
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import at_point, points
@@ -123,29 +123,29 @@ def _other_ways(scenario: Scenario, fleet: Fleet) -> tuple[Cost, ...]:
 RANKS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
-def slice_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def slice_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """A profile that the GPU lacks; ranks, schedules and power caps on slices."""
     profile = pool.spec.mig
     if profile is None:
         return
     if pool.slicing is None:
-        yield Complaint((*place, "mig"), _no_such_profile(pool, profile, catalog))
+        yield ValidationIssue((*place, "mig"), _no_such_profile(pool, profile, catalog))
         return
     for name in RANKS:
         if getattr(pool.spec, name) != 1:
             text: str = Message(
                 "must be 1: MIG slices have no link between them; {larger}", _larger(pool.slicing.mig, profile)
             )
-            yield Complaint((*place, name), text)
+            yield ValidationIssue((*place, name), text)
     for key in ("schedule", "autoscaling"):
         if getattr(pool.spec, key) is not None:
             text = "goes with whole GPUs: a GPU stays on while any of its slices is used"
-            yield Complaint((*place, key), text)
+            yield ValidationIssue((*place, key), text)
     if pool.power.cap_w is not None:
         text = Message(
             "{cap_w:g} W would hold for the whole GPU; how fast its slices are then is not known", pool.power.cap_w
         )
-        yield Complaint((*place, "mig"), Message("with power.cap_w: {text}", text))
+        yield ValidationIssue((*place, "mig"), Message("with power.cap_w: {text}", text))
 
 
 def _no_such_profile(pool: BoundPool, profile: str, catalog: Catalog) -> str:
@@ -171,7 +171,7 @@ def _larger(mig: Mig, profile: str) -> str:
     return Message("a larger slice is {larger}", ", ".join(larger)) if larger else "leave mig out for whole GPUs"
 
 
-def batch_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def batch_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """A model or a batch beyond the memory of the pool's GPU; only for services whose batch time is computed."""
     memory = memory_of(pool)
     batch = getattr(pool.batching, "max_batch_size", None)
@@ -185,7 +185,7 @@ def batch_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             "{id} needs {fixed_bytes:.1f} GB for its {parts}", pool.service.id, memory.fixed_bytes / GB, parts
         )
         text = Message("{text}, {name} has {has:.1f}", text, pool.gpu.name, has / GB) + _elsewhere(pool, memory)
-        yield Complaint((*place, "model"), text)
+        yield ValidationIssue((*place, "model"), text)
     elif memory.needed_bytes(batch) > has and memory.request_bytes:
         each = (
             Message("batches of {batch} on each of {instances} instances", batch, memory.instances)
@@ -199,7 +199,7 @@ def batch_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             pool.gpu.name,
             has / GB,
         )
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "batching", "max_batch_size"),
             Message("{text}: at most {most} fit{elsewhere}", text, most, _elsewhere(pool, memory)),
         )
@@ -230,7 +230,7 @@ def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
     return Message("; {batch} fit on the whole {name}", batch, card.name) if card.memory_bytes.value >= needed else ""
 
 
-def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def offload_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """All that is wrong with what stays in host memory; nothing where nothing does."""
     asked, use = pool.offload, pool.engine.offload
     if asked is None:
@@ -238,19 +238,19 @@ def offload_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     given = {name: value for name, value in asked.given.items() if getattr(pool.spec, name) is not None}
     foreign = [name for name in given if use is None or name not in use.options]
     for name in foreign:
-        yield Complaint((*place, name), _foreign(name, pool.engine))
+        yield ValidationIssue((*place, name), _foreign(name, pool.engine))
     if foreign or use is None:
         return
     if not isinstance(pool.steptime, Roofline):
         for name in given:
-            yield Complaint(
+            yield ValidationIssue(
                 (*place, name), Message("has no part in a step time of {model}: remove it", pool.steptime.model)
             )
         return
     key = str(next(iter(given), "engine"))
     if pool.model is not None:
         for wrong, text in _beyond(asked, pool.model):
-            yield Complaint((*place, wrong), text)
+            yield ValidationIssue((*place, wrong), text)
     yield from _layout(pool, key, place)
     yield from _host(pool, use, key, place)
 
@@ -282,10 +282,10 @@ def _beyond(asked: Offload, model: Model) -> Iterator[tuple[str, str]]:
         )
 
 
-def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[Complaint]:
+def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[ValidationIssue]:
     """Layouts that are not computed here."""
     if pool.slicing is not None:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "mig"), Message("takes no weights in host memory ({key}): slices would share the link", key)
         )
     sizes = ["pipeline_parallel_size", "data_parallel_size"]
@@ -293,36 +293,38 @@ def _layout(pool: BoundPool, key: str, place: Place) -> Iterator[Complaint]:
         sizes.insert(0, "tensor_parallel_size")
     for name in sizes:
         if getattr(pool.spec, name) != 1:
-            yield Complaint((*place, name), Message("must be 1 with weights in host memory ({key})", key))
+            yield ValidationIssue((*place, name), Message("must be 1 with weights in host memory ({key})", key))
 
 
-def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[Complaint]:
+def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterator[ValidationIssue]:
     """What the step time and the memory fit need to know of the host."""
     if pool.gpu is not None and pool.gpu.is_host:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, key),
             Message("{id} has one memory for processors and GPU: nothing can be left elsewhere", pool.gpu.id),
         )
         return
     if pool.server is None:
-        yield Complaint((*place, key), "needs a server: it says how much memory the host has and how fast that is")
+        yield ValidationIssue(
+            (*place, key), "needs a server: it says how much memory the host has and how fast that is"
+        )
         return
     needed = ["host_memory_bytes"]
     if use.streaming == "none" or use.stream_from_tokens is not None:
         needed += ["host_memory_bytes_per_s", "host_flops"]
     lacks = [name for name in needed if getattr(pool.server, name) is None]
     if lacks:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "server"),
             Message("{id} has no known {lacks}, which {key} needs", pool.server.id, " and ".join(lacks), key),
         )
     if use.streaming != "none" and pool.gpu is not None and pool.host_link is None:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "gpu"), Message("{id} has no known PCIe generation and lanes, which {key} needs", pool.gpu.id, key)
         )
 
 
-def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def tier_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Tiers below a KV cache that names no blocks, or of an engine whose rules for them are not known."""
     tiers, batching, layout = pool.spec.kv_tiers, pool.batching, pool.layout
     if not tiers:
@@ -330,43 +332,49 @@ def tier_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     at = (*place, "kv_tiers")
     names = [tier.name for tier in tiers]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Complaint(at, Message("the tier {name!r} stands twice", name))
+        yield ValidationIssue(at, Message("the tier {name!r} stands twice", name))
     if not isinstance(batching, Vllm):
-        yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
+        yield ValidationIssue(at, "needs batching: {policy: vllm}, the only scheduler whose tiers are modelled")
     elif not batching.enable_prefix_caching:
-        yield Complaint(at, "keeps blocks by name, and the prefix cache is off: say enable_prefix_caching: true")
+        yield ValidationIssue(at, "keeps blocks by name, and the prefix cache is off: say enable_prefix_caching: true")
     elif batching.async_scheduling or batching.speculative is not None or batching.kv_groups not in (None, "mean"):
         text = "is modelled without async_scheduling, speculative and kv_groups: remove what is set of them"
-        yield Complaint(at, text)
+        yield ValidationIssue(at, text)
     if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
-        yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
+        yield ValidationIssue(
+            at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks"
+        )
     if pool.spec.role != "both":
-        yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
+        yield ValidationIssue(at, "is modelled for pools that compute prompts and answers: remove role")
     if pool.model is None and pool.spec.kv_bytes_per_token is None:
-        yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows what a tier holds")
+        yield ValidationIssue(
+            (*place, "kv_bytes_per_token"), "is missing: without a model nobody knows what a tier holds"
+        )
 
 
-def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Slots for LoRA adapters in engines whose rules for them are not modelled, or of a model without such matrices."""
     lora, batching, layout = pool.spec.lora, pool.batching, pool.layout
     if lora is None:
         return
     at = (*place, "lora")
     if not isinstance(batching, Vllm):
-        yield Complaint(at, "needs batching: {policy: vllm}, the only scheduler whose adapters are modelled")
+        yield ValidationIssue(at, "needs batching: {policy: vllm}, the only scheduler whose adapters are modelled")
     elif batching.kv_groups not in (None, "mean"):
-        yield Complaint(at, "is modelled without kv_groups: say kv_groups: mean")
+        yield ValidationIssue(at, "is modelled without kv_groups: say kv_groups: mean")
     if layout.pipeline_parallel_size > 1 or (layout.enable_expert_parallel and layout.data_parallel_size > 1):
-        yield Complaint(at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks")
+        yield ValidationIssue(
+            at, "is modelled for one rank that steps alone: no pipeline stages, no expert parallel ranks"
+        )
     if pool.spec.role != "both":
-        yield Complaint(at, "is modelled for pools that compute prompts and answers: remove role")
+        yield ValidationIssue(at, "is modelled for pools that compute prompts and answers: remove role")
     if pool.offload is not None:
-        yield Complaint(at, "is modelled with all weights on the GPUs: remove what leaves some in host memory")
+        yield ValidationIssue(at, "is modelled with all weights on the GPUs: remove what leaves some in host memory")
     if not isinstance(pool.steptime, Roofline) or pool.model is None or pool.gpu is None:
-        yield Complaint(at, "needs a gpu, a model and the step time that is computed from them")
+        yield ValidationIssue(at, "needs a gpu, a model and the step time that is computed from them")
         return
     if pool.gpu.pcie_gen is None or pool.gpu.pcie_lanes is None:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "gpu"), Message("{id} has no known PCIe generation and lanes, which lora needs", pool.gpu.id)
         )
     known = module_names(pool.model)
@@ -378,7 +386,7 @@ def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
                 name,
                 did_you_mean(name, known),
             )
-            yield Complaint((*at, "target_modules"), text)
+            yield ValidationIssue((*at, "target_modules"), text)
     needed = lora.in_host * adapter_bytes(pool.model, lora) * pool.replicas_per_host
     if pool.server is not None and (host := pool.server.host_memory_bytes) is not None and needed > host.value:
         text = Message(
@@ -387,4 +395,4 @@ def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             host.value / GB,
             pool.server.id,
         )
-        yield Complaint((*at, "max_cpu_loras"), text)
+        yield ValidationIssue((*at, "max_cpu_loras"), text)

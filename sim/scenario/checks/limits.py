@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.records import Batch
-from sim.scenario.reading.errors import Complaint, Place
+from sim.scenario.reading.errors import Place, ValidationIssue
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import SECTIONS, Pool, Scenario
-from sim.scenario.sections.precision import Limits
+from sim.scenario.sections.precision import ScenarioLimits
 from sim.units import SECONDS_PER_HOUR
 from sim.workload import ClosedLoop, Workload
 
@@ -25,7 +25,7 @@ QUANTILES = (np.arange(20) + 0.5) / 20
 """Of the lengths, for their means."""
 
 
-def volume_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
+def volume_complaints(data: dict[str, Any]) -> Iterator[ValidationIssue]:
     """More sweep points or cases than the limits of raw scenario *data* allow."""
     limits = _limits(data)
     points, fleets = _points(data.get("sweep")), data.get("fleets")
@@ -49,12 +49,12 @@ def volume_complaints(data: dict[str, Any]) -> Iterator[Complaint]:
         yield _over(place if most > points else ("sweep",), f"{told} cases", "cases", limits)
 
 
-def _limits(data: dict[str, Any]) -> Limits:
+def _limits(data: dict[str, Any]) -> ScenarioLimits:
     """Those of raw *data*; the usual ones where they are wrong, which the schema says."""
     try:
-        return Limits.model_validate(data.get("limits") or {})
+        return ScenarioLimits.model_validate(data.get("limits") or {})
     except ValidationError:
-        return Limits()
+        return ScenarioLimits()
 
 
 def _points(sweep: Any) -> int:
@@ -72,13 +72,13 @@ def _count(number: float) -> str:
     return f"{number:,.0f}" if number < 1e12 else f"{number:.2g}"
 
 
-def _over(place: Place, told: str, limit: str, limits: Limits) -> Complaint:
-    return Complaint(
+def _over(place: Place, told: str, limit: str, limits: ScenarioLimits) -> ValidationIssue:
+    return ValidationIssue(
         place, Message("{told}; at most {getattr:,} (limits.{limit} raises it)", told, getattr(limits, limit), limit)
     )
 
 
-def load_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def load_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     """More requests, replicas, rows of usage or months than one case may have."""
     yield from _requests(scenario)
     yield from _replicas(scenario)
@@ -88,17 +88,17 @@ def load_complaints(scenario: Scenario) -> Iterator[Complaint]:
     yield from _months(scenario)
 
 
-def _requests(scenario: Scenario) -> Iterator[Complaint]:
+def _requests(scenario: Scenario) -> Iterator[ValidationIssue]:
     """What arrives whatever the fleet does, and the clients of a closed loop."""
     if scenario.services:
         for i, service in enumerate(scenario.services):
             for one in _requests_of(service.workload, scenario):
-                yield Complaint(("services", i, *one.place), one.message)
+                yield ValidationIssue(("services", i, *one.place), one.message)
         return
     yield from _requests_of(scenario.workload, scenario)
 
 
-def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[Complaint]:
+def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[ValidationIssue]:
     most = scenario.limits.requests
     if workload.arrivals is None:
         return
@@ -123,7 +123,7 @@ def _requests_of(workload: Workload, scenario: Scenario) -> Iterator[Complaint]:
         )
 
 
-def _replicas(scenario: Scenario) -> Iterator[Complaint]:
+def _replicas(scenario: Scenario) -> Iterator[ValidationIssue]:
     for i, fleet in enumerate(scenario.fleets):
         counts = [_most_replicas(pool) * pool.data_parallel_size for pool in fleet.pools]
         if sum(counts) > scenario.limits.replicas:
@@ -136,7 +136,7 @@ def _most_replicas(pool: Pool) -> int:
     return max(pool.most_replicas, pool.schedule.most if pool.schedule else 0)
 
 
-def _usage_rows(scenario: Scenario) -> Iterator[Complaint]:
+def _usage_rows(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Rows of usage.csv: one per replica and meter interval of the time simulated at least."""
     span_s = _span_s(scenario)
     for fleet in scenario.fleets:
@@ -154,7 +154,7 @@ def _usage_rows(scenario: Scenario) -> Iterator[Complaint]:
             return
 
 
-def _outages(scenario: Scenario) -> Iterator[Complaint]:
+def _outages(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Rows of usage.csv that failures and interruptions add: two for each outage of a replica."""
     span_s = _span_s(scenario)
     for i, fleet in enumerate(scenario.fleets):
@@ -173,7 +173,7 @@ def _outages(scenario: Scenario) -> Iterator[Complaint]:
                     yield _over(("fleets", i, "pools", j, *place), told, "usage_rows", scenario.limits)
 
 
-def _readings(scenario: Scenario) -> Iterator[Complaint]:
+def _readings(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Scrapes and decisions of autoscalers over the time simulated at least."""
     span_s = _span_s(scenario)
     for i, fleet in enumerate(scenario.fleets):
@@ -197,7 +197,7 @@ def _span_s(scenario: Scenario) -> float:
     return arrivals.num_requests / rate_rps if arrivals and arrivals.num_requests and rate_rps else LEAST_S
 
 
-def _months(scenario: Scenario) -> Iterator[Complaint]:
+def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
     for name, section in SECTIONS.items():
         if section.months is None or (asked := getattr(scenario, name)) is None:
             continue
@@ -206,7 +206,7 @@ def _months(scenario: Scenario) -> Iterator[Complaint]:
             yield _over((name, key), Message("{count} months", _count(months)), "months", scenario.limits)
 
 
-def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
     """More rows of usage than a case may have, where nothing but the last byte of KV ends it."""
     if scenario.horizon_s is not None or scenario.client is not None:
         return  # the horizon ends the readings; clients give up
@@ -246,7 +246,7 @@ def _moved_tokens(scenario: Scenario, least: int) -> float:
     return float(arrivals.num_requests * np.where(prompts >= least, prompts, 0).mean() * (answers > 1).mean())
 
 
-def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[Complaint]:
+def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
     """More requests than a case may have, where clients wait for their answers and only the horizon ends it."""
     clients = scenario.workload.closed_loop()
     if clients is None or clients.num_requests is not None or scenario.horizon_s is None:

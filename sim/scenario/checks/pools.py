@@ -16,7 +16,7 @@ from sim.message import Message
 from sim.scenario.checks.hardware import adapter_complaints, offload_complaints, slice_complaints, tier_complaints
 from sim.scenario.checks.services import service_complaints
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import unknown_ids, value_at
 from sim.scenario.resolving.bind import BoundPool, load_calibration, power_coefficients
 from sim.scenario.resolving.hardware import described_start, joined_gpus, loaded, spread, start_figures
@@ -26,20 +26,20 @@ from sim.steptime.affine import Affine
 from sim.steptime.options import Roofline
 
 
-def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Who switches replicas, between which numbers, how long a start takes, and what fails."""
     pool = bound.spec
     yield from _failure_complaints(pool, place, catalog)
     yield from _start(bound, (*place, "cold_start"), catalog)
     if pool.schedule is not None and pool.autoscaling is not None:
-        yield Complaint((*place, "autoscaling"), "stands beside schedule: one of them decides, remove the other")
+        yield ValidationIssue((*place, "autoscaling"), "stands beside schedule: one of them decides, remove the other")
     elif pool.schedule is not None:
         yield from _schedule(pool, place)
     elif pool.autoscaling is not None:
         yield from _autoscaling(pool, place)
 
 
-def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Parts of a start that are not known."""
     spec, figures = described_start(bound.spec), start_figures(catalog)
     if spec is None:
@@ -51,17 +51,17 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complai
             spec.weights_from,
             did_you_mean(spec.weights_from, known),
         )
-        yield Complaint((*place, "weights_from"), text)
+        yield ValidationIssue((*place, "weights_from"), text)
         return
     try:
         start_of(spec, loaded(bound, 1.0 if bound.model is not None else 0.0, catalog), figures)
     except StartUnknown as error:
-        yield Complaint((*place, error.key) if bound.spec.cold_start else place, str(error))
+        yield ValidationIssue((*place, error.key) if bound.spec.cold_start else place, str(error))
     except UnknownId:
         return  # id_complaints names it
 
 
-def _schedule(pool: Pool, place: Place) -> Iterator[Complaint]:
+def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     schedule = pool.schedule
     if schedule is None:
         return
@@ -69,15 +69,17 @@ def _schedule(pool: Pool, place: Place) -> Iterator[Complaint]:
         text: str = Message(
             "must be {most}, the most that the schedule wants, not {replicas}", schedule.most, pool.replicas
         )
-        yield Complaint((*place, "replicas"), text)
+        yield ValidationIssue((*place, "replicas"), text)
     if schedule.starting_s is None and pool.cold_start is None:
-        yield Complaint((*place, "schedule", "starting_s"), "is missing: how long a start takes; or give cold_start")
+        yield ValidationIssue(
+            (*place, "schedule", "starting_s"), "is missing: how long a start takes; or give cold_start"
+        )
     if schedule.starting_s is not None and pool.cold_start is not None:
         text = "stands beside cold_start, which says how long a start takes: remove one of them"
-        yield Complaint((*place, "schedule", "starting_s"), text)
+        yield ValidationIssue((*place, "schedule", "starting_s"), text)
 
 
-def _autoscaling(pool: Pool, place: Place) -> Iterator[Complaint]:
+def _autoscaling(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     scaler = pool.autoscaling
     if scaler is None:
         return
@@ -88,22 +90,22 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[Complaint]:
             pool.replicas,
             bounds,
         )
-        yield Complaint((*place, "replicas"), text)
+        yield ValidationIssue((*place, "replicas"), text)
 
 
-def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Components that the pool lacks, rates of others, and spares that cannot be."""
     failures, place = pool.failures, (*place, "failures")
     if failures is None:
         return
     if not failures.components and failures.maintenance is None:
         text: str = Message("names nothing that fails: give {components} or maintenance", ", ".join(COMPONENTS))
-        yield Complaint(place, text, (*COMPONENTS, "maintenance"))
+        yield ValidationIssue(place, text, (*COMPONENTS, "maintenance"))
     for kind, one in failures.components.items():
         if kind in OF_SERVERS and pool.server is None and pool.gpu is not None:
-            yield Complaint((*place, kind), "needs a server: the pool names none")
+            yield ValidationIssue((*place, kind), "needs a server: the pool names none")
         if one.rate is not None and (counted := _counted(one.rate, catalog)) not in (kind, None):
-            yield Complaint(
+            yield ValidationIssue(
                 (*place, kind, "rate"),
                 Message("{rate} is the rate of a {counted}, not of a {kind}", one.rate, counted, kind),
             )
@@ -111,7 +113,7 @@ def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[
     if spares is None:
         return
     if pool.server is None and pool.gpu is not None:
-        yield Complaint((*place, "spares"), "need a server to stand in: the pool names none")
+        yield ValidationIssue((*place, "spares"), "need a server to stand in: the pool names none")
     if spares.count >= pool.replicas:
         text = Message(
             "{count} of {replicas} replicas cannot all stand by: at most {replicas_2}",
@@ -119,13 +121,13 @@ def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[
             pool.replicas,
             pool.replicas - 1,
         )
-        yield Complaint((*place, "spares", "count"), text)
+        yield ValidationIssue((*place, "spares", "count"), text)
     if pool.schedule is not None or pool.autoscaling is not None:
         text = "stand beside a schedule or an autoscaler, whose idle replicas are spares: remove one of them"
-        yield Complaint((*place, "spares"), text)
+        yield ValidationIssue((*place, "spares"), text)
 
 
-def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
+def switched_together(fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
     """Spot pools that are interrupted before their notice is over, or fall back on what is not there; starts that
     nobody asks for.
     """
@@ -140,7 +142,7 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
                 spot.notice_s,
                 spot.interval_s,
             )
-            yield Complaint((*here, "notice_s"), text)
+            yield ValidationIssue((*here, "notice_s"), text)
         if spot.fallback is not None and (spot.fallback not in names or spot.fallback == pool.name):
             known = [name for name in names if name not in (None, pool.name)]
             text = Message(
@@ -148,17 +150,17 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
                 spot.fallback,
                 did_you_mean(spot.fallback, known),
             )
-            yield Complaint((*here, "fallback"), text)
+            yield ValidationIssue((*here, "fallback"), text)
         if pool.schedule is not None or pool.autoscaling is not None:
-            yield Complaint(
+            yield ValidationIssue(
                 here, "stands beside a schedule or an autoscaler: put spot replicas into a pool of their own"
             )
         cost = fleet.costs[j]
         if cost is not None and cost.acquisition == "buy":
-            yield Complaint(here, "is rented, and this pool is bought: give it a cost of its own")
+            yield ValidationIssue(here, "is rented, and this pool is bought: give it a cost of its own")
         elif cost is not None and cost.spot is not None and cost.spot.availability < 1:
             text = "must be 1 beside spot: interruptions are simulated, and only what runs is paid for"
-            yield Complaint((*place, "pools", j, "cost", "spot", "availability"), text)
+            yield ValidationIssue((*place, "pools", j, "cost", "spot", "availability"), text)
     fallbacks = {pool.spot.fallback for pool in fleet.pools if pool.spot is not None}
     for j, pool in enumerate(fleet.pools):
         switched = pool.schedule is not None or pool.autoscaling is not None or pool.spot is not None
@@ -167,21 +169,23 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[Complaint]:
         serves_on = switched or on_call or pool.failures is not None or sleeps
         if pool.cold_start is not None and not serves_on:
             text = "nothing switches these replicas: add schedule, autoscaling or failures, or remove it"
-            yield Complaint((*place, "pools", j, "cold_start"), text, ("schedule", "autoscaling", "failures", "spot"))
+            yield ValidationIssue(
+                (*place, "pools", j, "cold_start"), text, ("schedule", "autoscaling", "failures", "spot")
+            )
         if on_call and switched:
             text = Message(
                 "{name} is a fallback, which runs on call: neither by schedule, autoscaling nor as spot", pool.name
             )
-            yield Complaint((*place, "pools", j), text)
+            yield ValidationIssue((*place, "pools", j), text)
 
 
-def ejection_complaints(scenario: Experiment, fleet: Fleet, place: Place) -> Iterator[Complaint]:
+def ejection_complaints(scenario: Experiment, fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
     """Circuit breaking where no client ever times out."""
     client, rules = scenario.client, fleet.admission
     waits = client is None or (client.timeout_s is None and client.patience_s is None)
     if rules is not None and rules.ejection is not None and waits:
         text = "counts timeouts, and clients wait for as long as it takes: give client.timeout_s"
-        yield Complaint((*place, "admission", "ejection"), text)
+        yield ValidationIssue((*place, "admission", "ejection"), text)
 
 
 def _counted(rate: str, catalog: Catalog) -> str | None:
@@ -191,7 +195,7 @@ def _counted(rate: str, catalog: Catalog) -> str | None:
         return None  # id_complaints names it
 
 
-def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Failure rates of a raw *pool* at *place* that the catalogue does not know."""
     for kind in COMPONENTS:
         held = ("failures", kind)
@@ -201,7 +205,7 @@ def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[Comp
 WHAT_JOINS = "name the server and what joins servers, e.g. network: {link: infiniband-ndr}"
 
 
-def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """All that is wrong with one pool itself."""
     yield from slice_complaints(pool, place, catalog)
     misplaced = list(service_complaints(pool, place, catalog))
@@ -217,7 +221,7 @@ def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator
     yield from switching_complaints(pool, place, catalog)
 
 
-def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """A power cap that nobody has measured the GPU under."""
     if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
         return
@@ -227,10 +231,10 @@ def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog
         power_coefficients(catalog).speed(pool.gpu, pool.power.cap_w)
     except ValueError as error:
         holder = place if nearest(pool.spec.power, fleet.power) is not None else ()
-        yield Complaint((*holder, "power", "cap_w"), str(error))
+        yield ValidationIssue((*holder, "power", "cap_w"), str(error))
 
 
-def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def _missing(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """What a step time and a KV cache follow from, and what follows from it."""
     given, model = not isinstance(pool.steptime, Roofline), pool.model
     if model is not None and model.native_quantization and pool.quantization is not None and pool.quantization.native:
@@ -239,9 +243,9 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             model.id,
             model.native_quantization,
         )
-        yield Complaint((*place, "quantization"), Message("is missing: {weights}", weights))
+        yield ValidationIssue((*place, "quantization"), Message("is missing: {weights}", weights))
     if pool.model is not None and pool.spec.kv_bytes_per_token is not None:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "kv_bytes_per_token"), Message("follows from the model {id}: leave it out", pool.model.id)
         )
     if given and pool.batching.num_gpu_blocks is not None:
@@ -249,41 +253,41 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[Complaint]:
     why = "the KV cache follows from it; or give batching.num_gpu_blocks" if given else "the step time follows from it"
     for key, value in (("gpu", pool.gpu), ("model", pool.model)):
         if value is None:
-            yield Complaint((*place, key), Message("is missing: {why}", why))
+            yield ValidationIssue((*place, key), Message("is missing: {why}", why))
     lacks = [
         what for what, known in (("overheads", pool.engine.overheads), ("memory", pool.engine.memory)) if not known
     ]
     if lacks and isinstance(pool.steptime, Roofline):
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "engine"),
             Message("{id} has no known {lacks} to compute with", pool.engine.id, " and ".join(lacks)),
         )
 
 
-def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.model is not None and pool.quantization is not None:
         told: set[str] = set()
         for text in check_parallel(pool.model, pool.quantization, pool.layout):
             key = next((key for key in type(pool.spec).model_fields if text.startswith(key)), "tensor_parallel_size")
             if key not in told:
-                yield Complaint((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
+                yield ValidationIssue((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
             told.add(key)
     yield from _joint_complaints(pool, place)
     server = pool.server
     if server is None:
         return
     if server.gpu is not None and pool.gpu is not None and server.gpu != pool.gpu.id:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "server"), Message("{id} is built for {gpu}, not for {id_2}", server.id, server.gpu, pool.gpu.id)
         )
 
 
-def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """GPUs of a replica in several servers of which nobody says what joins them."""
     server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, spread(pool)
     if server is None:
         if pool.spec.network is not None:
-            yield Complaint((*place, "network"), "needs a server: how many GPUs share its adapters?")
+            yield ValidationIssue((*place, "network"), "needs a server: how many GPUs share its adapters?")
         elif pool.link is not None and pool.spec.link is None and gpus > (most := max(pool.link.allreduce_latency_s)):
             text = Message(
                 "{gpus} GPUs of a replica are more than the {most} that {id} is known to join: {what_joins}",
@@ -292,18 +296,18 @@ def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
                 pool.link.id,
                 WHAT_JOINS,
             )
-            yield Complaint((*place, "tensor_parallel_size" if ranks > most else "server"), text)
+            yield ValidationIssue((*place, "tensor_parallel_size" if ranks > most else "server"), text)
         return
     slots, joined = int(server.gpu_slots.value), joined_gpus(server)
     if pool.spec.network is not None:
         if gpus > joined and (slots % ranks if ranks < slots else ranks % slots):
             text = Message("{ranks} ranks cannot be spread evenly over servers of {slots} GPUs", ranks, slots)
-            yield Complaint((*place, "tensor_parallel_size"), text)
+            yield ValidationIssue((*place, "tensor_parallel_size"), text)
     elif ranks > joined:
         text = Message(
             "{ranks} ranks do not fit the {joined} slots of {id}: {what_joins}", ranks, joined, server.id, WHAT_JOINS
         )
-        yield Complaint((*place, "tensor_parallel_size"), text)
+        yield ValidationIssue((*place, "tensor_parallel_size"), text)
     elif gpus > joined and pool.spec.link is None:
         text = Message(
             "{gpus} GPUs of a replica do not fit the {joined} slots of {id}: {what_joins}",
@@ -312,38 +316,44 @@ def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             server.id,
             WHAT_JOINS,
         )
-        yield Complaint((*place, "server"), text)
+        yield ValidationIssue((*place, "server"), text)
 
 
-def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Drafts and steps that are formed ahead where they cannot be."""
     limits, layout = pool.batching, pool.layout
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if isinstance(limits, PrefillFirst):
         yield from _sglang_complaints(limits, layout.pipeline_parallel_size > 1, together, place)
         for key in (key for key in STATE_OPTIONS if getattr(limits, key) is not None and pool.state_cache is None):
-            yield Complaint((*place, key), "needs a model with recurrent states on an engine that has a cache for them")
+            yield ValidationIssue(
+                (*place, key), "needs a model with recurrent states on an engine that has a cache for them"
+            )
     if isinstance(limits, Reserve) and limits.batch_wait_timeout_iters and together:
-        yield Complaint((*place, "batch_wait_timeout_iters"), "must be off with ranks that step together")
+        yield ValidationIssue((*place, "batch_wait_timeout_iters"), "must be off with ranks that step together")
     if not isinstance(limits, Vllm):
         return
     if limits.kv_groups is not None and limits.kv_groups != "mean":
         if pool.kv_layout is None and limits.kv_groups == "model":
-            yield Complaint((*place, "kv_groups"), "model: needs a gpu and a model")
+            yield ValidationIssue((*place, "kv_groups"), "model: needs a gpu and a model")
         elif pool.kv_layout is None and not isinstance(pool.steptime, Affine):
-            yield Complaint((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
+            yield ValidationIssue((*place, "kv_groups"), "needs a step time given outright (steptime: {model: affine})")
         if 0 in limits.windows and limits.enable_prefix_caching and not limits.enable_chunked_prefill:
-            yield Complaint((*place, "enable_chunked_prefill"), "must be on where states are kept in the prefix cache")
+            yield ValidationIssue(
+                (*place, "enable_chunked_prefill"), "must be on where states are kept in the prefix cache"
+            )
         if limits.speculative is not None or together:
             text = "needs ranks that do not step together, and no drafts"
-            yield Complaint((*place, "kv_groups"), text)
+            yield ValidationIssue((*place, "kv_groups"), text)
     if pool.drafter is not None and not isinstance(pool.steptime, Roofline):
-        yield Complaint((*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model")
+        yield ValidationIssue(
+            (*place, "speculative", "draft_model"), "needs a step time that is computed from GPU and model"
+        )
     if limits.speculative is not None and (layout.pipeline_parallel_size > 1 or together):
-        yield Complaint((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
+        yield ValidationIssue((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
 
 
-def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[Complaint]:
+def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[ValidationIssue]:
     """SGLang's options where they cannot be; *staged*: the pool has pipeline stages; *together*: ranks that step so.
 
     With these overlap hides the host; what a step holds is settled when it begins.
@@ -357,43 +367,47 @@ def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place
     }
     for key in (key for key, value in used.items() if value):
         if key == "overlap_schedule" and staged:
-            yield Complaint((*place, key), "needs one pipeline stage")
+            yield ValidationIssue((*place, key), "needs one pipeline stage")
         elif several and key != "overlap_schedule":
-            yield Complaint((*place, key), "needs one pipeline stage, and ranks that do not step together")
+            yield ValidationIssue((*place, key), "needs one pipeline stage, and ranks that do not step together")
         elif limits.schedule_conservativeness is None:
-            yield Complaint((*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler")
+            yield ValidationIssue(
+                (*place, key), "needs schedule_conservativeness: it is an option of SGLang's scheduler"
+            )
     if limits.late_output and (several or limits.overlap_schedule or limits.schedule_conservativeness is not None):
         text = "needs one pipeline stage, ranks that do not step together, and another scheduler than SGLang's"
-        yield Complaint((*place, "late_output"), text)
+        yield ValidationIssue((*place, "late_output"), text)
     if limits.max_queued_requests is not None and limits.scheduler_recv_interval > 1:
-        yield Complaint((*place, "max_queued_requests"), "needs scheduler_recv_interval: 1")
+        yield ValidationIssue((*place, "max_queued_requests"), "needs scheduler_recv_interval: 1")
     threshold = "priority_scheduling_preemption_threshold"
     if threshold in limits.model_fields_set and (several or limits.scheduling != "priority"):
         text = "needs scheduling: priority, one pipeline stage, and ranks that do not step together"
-        yield Complaint((*place, threshold), text)
+        yield ValidationIssue((*place, threshold), text)
     if limits.schedule_conservativeness is None:
         return
     chunk = limits.chunked_prefill_size
     if chunk is not None and chunk % limits.block_size:
         message = Message("{chunk} tokens must be a multiple of block_size ({block_size})", chunk, limits.block_size)
-        yield Complaint((*place, "chunked_prefill_size"), message)
+        yield ValidationIssue((*place, "chunked_prefill_size"), message)
     if "watermark" in limits.model_fields_set:
-        yield Complaint((*place, "watermark"), "has no effect with schedule_conservativeness: remove it")
+        yield ValidationIssue((*place, "watermark"), "has no effect with schedule_conservativeness: remove it")
 
 
-def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
+def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Limits that the engine does not know or refuses to start with, its defaults included."""
     limits, given = pool.batching, pool.spec.batching
     for key in foreign(given, pool.engine.batching):
         message = Message(
             "is nothing that {id} knows, which schedules by {batching}", pool.engine.id, pool.engine.batching
         )
-        yield Complaint((*place, "batching", key), message)
+        yield ValidationIssue((*place, "batching", key), message)
     if limits.max_model_len is None and isinstance(limits, Slots):
-        yield Complaint((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
+        yield ValidationIssue((*place, "batching", "max_model_len"), "is missing: it is the context of a slot")
     for key in ("max_num_seqs", "max_num_batched_tokens"):
         if getattr(limits, key) is None and not isinstance(limits, Dynamic):
-            yield Complaint((*place, "batching", key), Message("is missing: {id} has no known default", pool.engine.id))
+            yield ValidationIssue(
+                (*place, "batching", key), Message("is missing: {id} has no known default", pool.engine.id)
+            )
     yield from _ahead_complaints(pool, (*place, "batching"))
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
@@ -405,7 +419,7 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
                 tokens,
                 longest,
             )
-            yield Complaint((*place, "batching", "max_num_batched_tokens"), message)
+            yield ValidationIssue((*place, "batching", "max_num_batched_tokens"), message)
     if (
         seats is not None
         and tokens is not None
@@ -413,7 +427,7 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
         and None in (given.max_num_seqs, given.max_num_batched_tokens)
     ):
         key = "max_num_seqs" if given.max_num_batched_tokens is None else "max_num_batched_tokens"
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "batching", key),
             Message(
                 "max_num_batched_tokens ({tokens}) must not be below max_num_seqs ({seats}); the one left out "
@@ -431,12 +445,12 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[Complaint]:
             pool.model.max_context,
             pool.model.id,
         )
-        yield Complaint((*holder, "max_model_len"), message)
+        yield ValidationIssue((*holder, "max_model_len"), message)
 
 
 def unused_calibration(
     path: str | None, pools: Sequence[BoundPool], place: Place, tried: Collection[str] = ()
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """A calibration of a GPU that none of *pools* has, and that is none of the ids *tried* beside them."""
     if path is None or any(pool.calibration for pool in pools):
         return
@@ -445,4 +459,4 @@ def unused_calibration(
     except ValueError:
         return  # id_complaints names it
     if gpu not in tried:
-        yield Complaint((*place, "calibration"), Message("is one of {gpu}, which no pool here has", gpu))
+        yield ValidationIssue((*place, "calibration"), Message("is one of {gpu}, which no pool here has", gpu))

@@ -8,7 +8,7 @@ from sim.routing import ByLength
 from sim.routing.affinity import AdapterAffinity
 from sim.routing.prefix_cache import CacheAware, Exact, PrefixScore
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.slo import Slo
@@ -20,13 +20,13 @@ DIFFERS = "differs from that of pool 0: the KV of one cannot be read by the othe
 
 def routing_complaints(
     fleet: Fleet, bound: Sequence[BoundPool], pools: Sequence[str], place: Place
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """Names that are none of the fleet's *pools*, pools that no request would go to, caches that report nothing."""
     routing = fleet.routing
     if isinstance(routing, CacheAware | PrefixScore) and isinstance(routing.index, Exact):
         for pool, name in zip(bound, pools, strict=True):
             if why := _reports_nothing(pool):
-                yield Complaint(
+                yield ValidationIssue(
                     (*place, "routing", "index"),
                     Message("exact needs reports of the caches, and pool {name} {why}", name, why),
                 )
@@ -36,14 +36,14 @@ def routing_complaints(
         for name in one.pools:
             if name not in pools:
                 at = (*place, "routing", "classes", i, "pools", name)
-                yield Complaint(
+                yield ValidationIssue(
                     at,
                     Message("there is no pool {name!r} in this fleet{did_you_mean}", name, did_you_mean(name, pools)),
                 )
     reached = {name for one in routing.classes for name in one.pools}
     for name in pools:
         if name not in reached:
-            yield Complaint(
+            yield ValidationIssue(
                 (*place, "routing", "classes"), Message("no class goes to the pool {name}: it would stand idle", name)
             )
 
@@ -58,7 +58,7 @@ def _reports_nothing(pool: BoundPool) -> str:
     return ""
 
 
-def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
+def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
     """Fair shares where nobody shares, or where the engine's queue has rules of its own."""
     for j, pool in enumerate(bound):
         if getattr(pool.batching, "scheduling", "") != "fair":
@@ -68,14 +68,14 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
         workload = scenario.workload if service is None else service.workload
         if not workload.names_tenants and not pool.spec.services:
             text = "fair shares a replica among tenants, and the workload has none: give tenants"
-            yield Complaint(at, text, lacks=("workload.tenants",))
+            yield ValidationIssue(at, text, lacks=("workload.tenants",))
         if pool.layout.pipeline_parallel_size > 1 or getattr(pool.batching, "kv_groups", None) not in (None, "mean"):
-            yield Complaint(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
+            yield ValidationIssue(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
 
 
 def queue_limit_complaints(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """Queue limits of servers that share their GPUs, or that have requests whose answers began elsewhere; and servers
     that end answers with an error.
     """
@@ -85,26 +85,28 @@ def queue_limit_complaints(
         limits = pool.batching
         unified = (*place, "pools", j, "batching", "kv_unified")
         if getattr(limits, "kv_unified", False) and pool.spec.sharing is not None:
-            yield Complaint(unified, "needs a pool with one model")
+            yield ValidationIssue(unified, "needs a pool with one model")
         if getattr(limits, "kv_unified", False) and resumes:
-            yield Complaint(unified, "does not go with client.retry: resume: the error ends an answer")
+            yield ValidationIssue(unified, "does not go with client.retry: resume: the error ends an answer")
         if not getattr(limits, "limits_its_queue", False):
             continue
         at = (*place, "pools", j, "batching")
         given = [key for key in QUEUE_LIMITS if getattr(limits, key, None) is not None]
         if pool.spec.sharing is not None:
-            yield Complaint((*at, given[0]), "is the limit of one server: several models here have one each")
+            yield ValidationIssue((*at, given[0]), "is the limit of one server: several models here have one each")
         if pool.spec.role != "both":
-            yield Complaint((*at, given[0]), "needs a pool without a role: prompts that are handed over have no limit")
+            yield ValidationIssue(
+                (*at, given[0]), "needs a pool without a role: prompts that are handed over have no limit"
+            )
         if (resumes or migrates) and "max_num_queued_tokens" in given:
             why = "client.retry: resume" if resumes else "spot.on_notice: migrate"
             text = Message("does not go with {why}: answers that go on here begin elsewhere", why)
-            yield Complaint((*at, "max_num_queued_tokens"), text)
+            yield ValidationIssue((*at, "max_num_queued_tokens"), text)
 
 
 def adapter_use_complaints(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """Requests for LoRA adapters that a pool has no slots for, or the reverse."""
     of_services = {one.name: one.workload.asks_for_adapters for one in scenario.services}
     asked = scenario.workload.asks_for_adapters or any(of_services.values())
@@ -112,16 +114,16 @@ def adapter_use_complaints(
         served = [of_services[name] for name in fleet.pools[j].served if name in of_services]
         here = any(served) if served else asked
         if here and pool.spec.lora is None:
-            yield Complaint((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
+            yield ValidationIssue((*place, "pools", j, "lora"), "is missing: requests of the workload ask for adapters")
         if not here and pool.spec.lora is not None:
             text = "has slots that nobody asks for: give the workload adapters, or a tenant its adapter"
-            yield Complaint((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
+            yield ValidationIssue((*place, "pools", j, "lora"), text, lacks=("workload.adapters", "workload.tenants"))
     if not asked and isinstance(fleet.routing, AdapterAffinity):
         text = "goes by adapters, and no request asks for one"
-        yield Complaint((*place, "routing"), text, lacks=("workload.adapters", "workload.tenants"))
+        yield ValidationIssue((*place, "routing"), text, lacks=("workload.adapters", "workload.tenants"))
 
 
-def level_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def level_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Limits of tenants that there are not, or beside none for the others."""
     asked: list[tuple[Slo, Workload, Place]] = [
         (service.slo, service.workload, ("services", i, "slo")) for i, service in enumerate(scenario.services)
@@ -134,28 +136,30 @@ def level_complaints(scenario: Scenario) -> Iterator[Complaint]:
         except TraceError:
             continue  # verify reports it
         if not slo.goals:
-            yield Complaint((*place, "tenants"), "stands without limits for the others: give ttft_s, tpot_s or e2e_s")
+            yield ValidationIssue(
+                (*place, "tenants"), "stands without limits for the others: give ttft_s, tpot_s or e2e_s"
+            )
         for name, level in slo.tenants.items():
             if name not in known:
                 text = Message(
                     "there is no tenant {name!r} in the workload{did_you_mean}", name, did_you_mean(name, known)
                 )
-                yield Complaint((*place, "tenants", name), text)
+                yield ValidationIssue((*place, "tenants", name), text)
             if not level.goals:
-                yield Complaint((*place, "tenants", name), "has no limit: give ttft_s, tpot_s or e2e_s")
+                yield ValidationIssue((*place, "tenants", name), "has no limit: give ttft_s, tpot_s or e2e_s")
 
 
 def role_complaints(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """Roles of pools that leave prompts or answers to nobody or to an engine that cannot, and what they exclude."""
     roles = [pool.role for pool in fleet.pools]
     if set(roles) == {"both"}:
         if fleet.kv_transfer is not None:
-            yield Complaint((*place, "kv_transfer"), "moves nothing: no pool has role: prefill")
+            yield ValidationIssue((*place, "kv_transfer"), "moves nothing: no pool has role: prefill")
         return
     if fleet.kv_transfer is None:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "kv_transfer"), "is missing: pools with a role need a link, e.g. {link: infiniband-ndr}"
         )
     for places, whose in _served_together(scenario, fleet):
@@ -163,28 +167,32 @@ def role_complaints(
         if "decode" in own and "prefill" not in own:
             first = next(j for j in places if fleet.pools[j].role == "decode")
             text: str = Message("{whose}decode needs a pool with role: prefill beside it", whose)
-            yield Complaint((*place, "pools", first, "role"), text)
+            yield ValidationIssue((*place, "pools", first, "role"), text)
         elif own == {"prefill"}:
             text = Message("{whose}prefill needs a pool with role: decode or both beside it", whose)
-            yield Complaint((*place, "pools", places[0], "role"), text)
+            yield ValidationIssue((*place, "pools", places[0], "role"), text)
     if fleet.admission is not None:
         text = "does not go with admission: a gateway knows no requests between two replicas"
-        yield Complaint((*place, "kv_transfer"), text)
+        yield ValidationIssue((*place, "kv_transfer"), text)
     if scenario.client is not None and scenario.client.retry == "resume":
-        yield Complaint((*place, "kv_transfer"), "does not go with client.retry: resume: a prompt begins anew")
+        yield ValidationIssue((*place, "kv_transfer"), "does not go with client.retry: resume: a prompt begins anew")
     if scenario.slo is not None and scenario.slo.availability is not None:
         text = "does not go with slo.availability: replicas of one role do not stand in for those of another"
-        yield Complaint((*place, "kv_transfer"), text)
+        yield ValidationIssue((*place, "kv_transfer"), text)
     for j, pool in enumerate(fleet.pools):
         if pool.sharing is not None and pool.role != "both":
-            yield Complaint((*place, "pools", j, "role"), "does not go with several models: they take turns on a GPU")
+            yield ValidationIssue(
+                (*place, "pools", j, "role"), "does not go with several models: they take turns on a GPU"
+            )
     routings = {"routing": fleet.routing}
     if fleet.kv_transfer is not None:
         routings["kv_transfer.routing"] = fleet.kv_transfer.routing
     for name, routing in routings.items():
         if isinstance(routing, ByLength) or isinstance(getattr(routing, "index", None), Exact):
             what = "classes of pools" if isinstance(routing, ByLength) else "an exact index"
-            yield Complaint((*place, *name.split(".")), Message("{what} and roles of pools do not go together", what))
+            yield ValidationIssue(
+                (*place, *name.split(".")), Message("{what} and roles of pools do not go together", what)
+            )
     found = [
         one
         for places, _ in _served_together(scenario, fleet)
@@ -205,22 +213,30 @@ def _served_together(scenario: Experiment, fleet: Fleet) -> Iterator[tuple[list[
             yield own, f"{one.name}: "
 
 
-def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[Complaint]:
+def _of_role(pool: BoundPool, first: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """What one pool of a fleet with roles cannot do."""
     spec, batching = pool.spec, pool.batching
     if not isinstance(batching, Vllm):
-        yield Complaint((*place, "batching", "policy"), "only vllm hands prompts over and takes them")
+        yield ValidationIssue((*place, "batching", "policy"), "only vllm hands prompts over and takes them")
     elif batching.kv_groups not in (None, "mean"):
-        yield Complaint((*place, "batching", "kv_groups"), "KV in groups does not move between pools: leave it out")
+        yield ValidationIssue(
+            (*place, "batching", "kv_groups"), "KV in groups does not move between pools: leave it out"
+        )
     if pool.layout.pipeline_parallel_size > 1:
-        yield Complaint((*place, "pipeline_parallel_size"), "stages hand no prompts over: use tensor_parallel_size")
+        yield ValidationIssue(
+            (*place, "pipeline_parallel_size"), "stages hand no prompts over: use tensor_parallel_size"
+        )
     if spec.spot is not None and spec.spot.on_notice == "migrate":
-        yield Complaint((*place, "spot", "on_notice"), "migrate does not go with roles of pools: a prompt begins anew")
+        yield ValidationIssue(
+            (*place, "spot", "on_notice"), "migrate does not go with roles of pools: a prompt begins anew"
+        )
     if spec.role == "prefill" and pool.model is None and spec.kv_bytes_per_token is None:
-        yield Complaint((*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves")
+        yield ValidationIssue(
+            (*place, "kv_bytes_per_token"), "is missing: without a model nobody knows how much KV moves"
+        )
     if pool.model != first.model or pool.kv_cache_dtype != first.kv_cache_dtype:
         key = "model" if pool.model != first.model else "kv_cache_dtype"
-        yield Complaint((*place, key), DIFFERS)
+        yield ValidationIssue((*place, key), DIFFERS)
     bytes_per_token = {one.spec.kv_bytes_per_token for one in (pool, first) if one.model is None} - {None}
     if len(bytes_per_token) > 1:
-        yield Complaint((*place, "kv_bytes_per_token"), DIFFERS)
+        yield ValidationIssue((*place, "kv_bytes_per_token"), DIFFERS)

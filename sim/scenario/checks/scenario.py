@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.cost import token_api
-from sim.cost.clock import Clock, ClockError
+from sim.cost.clock import ClockError, SiteClock
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.metering import DEMAND_INTERVAL_S
 from sim.cost.prices import CostError
@@ -41,7 +41,7 @@ from sim.scenario.checks.routing import (
 )
 from sim.scenario.checks.services import service_workload_complaints, sharing_complaints
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint, InputError, Place, complaints
+from sim.scenario.reading.errors import InputError, Place, ValidationIssue, complaints
 from sim.scenario.reading.layers import mappings, unknown_ids, unknown_prices, value_at, with_values
 from sim.scenario.resolving.bind import BoundPool, load_calibration
 from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
@@ -51,16 +51,18 @@ from sim.scenario.sections import Section
 from sim.workload import TraceError, hourly_table, length_table
 
 
-def warmup_complaints(scenario: Experiment) -> Iterator[Complaint]:
+def warmup_complaints(scenario: Experiment) -> Iterator[ValidationIssue]:
     """A warm-up that is looked for where nothing settles."""
     if scenario.warmup_s == "auto" and not scenario.workload.stationary:
         text = "auto looks for a steady state, and a trace, a burst or a profile has none; give seconds"
-        yield Complaint(("warmup_s",), text)
+        yield ValidationIssue(("warmup_s",), text)
     elif scenario.warmup_s == "auto" and scenario.horizon_s is None:
-        yield Complaint(("warmup_s",), "auto looks for a steady state, and without horizon_s the run ends in a drain")
+        yield ValidationIssue(
+            ("warmup_s",), "auto looks for a steady state, and without horizon_s the run ends in a drain"
+        )
 
 
-def site_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def site_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Local times that a clock does not show, time zones without any time, meters too slow for a peak."""
     sites: list[tuple[Place, Site | None]] = [(("site",), scenario.site)]
     sites += [(("fleets", i, "site"), fleet.site) for i, fleet in enumerate(scenario.fleets)]
@@ -72,25 +74,27 @@ def site_complaints(scenario: Scenario) -> Iterator[Complaint]:
                 "must be at most {demand_interval_s:g} (15 minutes), over which a demand charge averages power",
                 DEMAND_INTERVAL_S,
             )
-            yield Complaint(("meter_interval_s",), Message("{text}, not {given:g}", text, scenario.meter_interval_s))
+            yield ValidationIssue(
+                ("meter_interval_s",), Message("{text}, not {given:g}", text, scenario.meter_interval_s)
+            )
         if site.timezone is None:
             continue
         if scenario.starts_at is None:
-            yield Complaint((*place, "timezone"), "needs starts_at: the date and local time at simulated time 0")
+            yield ValidationIssue((*place, "timezone"), "needs starts_at: the date and local time at simulated time 0")
             continue
         try:
-            Clock.of(scenario.starts_at, site.timezone)
+            SiteClock.of(scenario.starts_at, site.timezone)
         except ClockError as error:
-            yield Complaint(("starts_at",), str(error))
+            yield ValidationIssue(("starts_at",), str(error))
 
 
-Found = list[Complaint | InputError]
+Found = list[ValidationIssue | InputError]
 
 MOST_ROUNDS = 3
 """In which mistakes, and what cannot stand without them, are taken out."""
 
 
-def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
+def id_complaints(data: Any, catalog: Catalog) -> list[ValidationIssue]:
     """Names in raw scenario data that stand twice or that the catalogue does not know, whatever else is wrong there."""
     everywhere: dict[str, Callable[[str], object]] = {
         "model": catalog.any_model,
@@ -132,7 +136,7 @@ def id_complaints(data: Any, catalog: Catalog) -> list[Complaint]:
     return found
 
 
-def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
+def salvaged(data: Any, found: Iterable[ValidationIssue]) -> Scenario | None:
     """*data* without the places in *found*, so that one mistake does not hide another; None if too little is left."""
     data, wrong = with_values(data, {}), list(found)
     for _ in range(MOST_ROUNDS):
@@ -144,7 +148,7 @@ def salvaged(data: Any, found: Iterable[Complaint]) -> Scenario | None:
     return None
 
 
-def _take_out(data: dict[str, Any], wrong: Iterable[Complaint]) -> None:
+def _take_out(data: dict[str, Any], wrong: Iterable[ValidationIssue]) -> None:
     for one in wrong:
         if one.place[:1] == ("workload",) or not one.place:
             data["workload"] = _ANY_WORKLOAD
@@ -172,21 +176,25 @@ def scenario_complaints(scenario: Scenario) -> Found:
             found += section.check(asked, scenario, scenario_complaints)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(
-            Complaint(("name",), Message("{name!r} is no name for a folder: the results go to one", scenario.name))
+            ValidationIssue(
+                ("name",), Message("{name!r} is no name for a folder: the results go to one", scenario.name)
+            )
         )
     elif len(scenario.name.encode("utf-8", "replace")) > LONGEST_NAME:
         text = Message("is too long a name for a folder: at most {longest_name} bytes in UTF-8", LONGEST_NAME)
-        found.append(Complaint(("name",), text))
+        found.append(ValidationIssue(("name",), text))
     scheduled = any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools)
     if scheduled and scenario.horizon_s is None:
-        found.append(Complaint(("horizon_s",), "is missing: a schedule goes on for ever"))
+        found.append(ValidationIssue(("horizon_s",), "is missing: a schedule goes on for ever"))
     failing = any(pool.failures or pool.spot for fleet in scenario.fleets for pool in fleet.pools)
     if failing and not scheduled and scenario.horizon_s is None:
-        found.append(Complaint(("horizon_s",), "is missing: failures go on for ever"))
+        found.append(ValidationIssue(("horizon_s",), "is missing: failures go on for ever"))
     if scenario.requests_cost and scenario.requests == "none":
-        found.append(Complaint(("requests_cost",), "stands in the request table: requests must be csv or parquet"))
+        found.append(
+            ValidationIssue(("requests_cost",), "stands in the request table: requests must be csv or parquet")
+        )
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
-        found.append(Complaint(("horizon_s",), "is missing: nothing else ends these arrivals"))
+        found.append(ValidationIssue(("horizon_s",), "is missing: nothing else ends these arrivals"))
     found += service_workload_complaints(scenario)
     found += level_complaints(scenario)
     found += site_complaints(scenario)
@@ -195,7 +203,7 @@ def scenario_complaints(scenario: Scenario) -> Found:
         message = Message(
             "must be below horizon_s ({horizon_s:g}), not {warmup_s:g}", scenario.horizon_s, scenario.warmup_s
         )
-        found.append(Complaint(("warmup_s",), message))
+        found.append(ValidationIssue(("warmup_s",), message))
         return found
     try:
         scenario.workload.verify()
@@ -216,7 +224,7 @@ def _given(scenario: Scenario) -> Iterator[tuple[Section[Any], Any]]:
             yield section, asked
 
 
-def _names_twice(data: Any) -> Iterator[Complaint]:
+def _names_twice(data: Any) -> Iterator[ValidationIssue]:
     """Services, fleets, and pools of one fleet, of the same name."""
     fleets = list(mappings(data, "fleets"))
     for key in ("services", "fleets"):
@@ -227,50 +235,50 @@ def _names_twice(data: Any) -> Iterator[Complaint]:
                 told = Message(
                     "{name!r} is what tables call the API of the section api; choose another name", token_api.NAME
                 )
-                yield Complaint(("fleets", i, "name"), told)
+                yield ValidationIssue(("fleets", i, "name"), told)
     for i, fleet in fleets:
         yield from _twice((("fleets", i, "pools", j, "name"), pool.get("name")) for j, pool in mappings(fleet, "pools"))
 
 
-def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[Complaint]:
+def _twice(named: Iterable[tuple[Place, Any]]) -> Iterator[ValidationIssue]:
     seen: Counter[str] = Counter()
     for place, name in named:
         if isinstance(name, str):
             read = normalize("NFKC", name)
             seen[read] += 1
             if seen[read] == 2:
-                yield Complaint(place, Message("the name {name!r} stands twice", name))
+                yield ValidationIssue(place, Message("the name {name!r} stands twice", name))
 
 
-def _in_the_trace(path: str, line: int, message: str) -> Complaint | InputError:
+def _in_the_trace(path: str, line: int, message: str) -> ValidationIssue | InputError:
     shown = Path(path)
     if shown.is_relative_to(Path.cwd()):
         shown = shown.relative_to(Path.cwd())
     if line == 0 and message.startswith("cannot be read"):
-        return Complaint(("workload", "trace", "path"), Message("{shown} {message}", shown, message))
+        return ValidationIssue(("workload", "trace", "path"), Message("{shown} {message}", shown, message))
     return InputError(str(shown), line, "", message)
 
 
-def _unmeasured(scenario: Scenario) -> Iterator[Complaint]:
+def _unmeasured(scenario: Scenario) -> Iterator[ValidationIssue]:
     """A window in which no request of the trace arrives."""
     assert scenario.workload.trace is not None
     arrived_s = scenario.workload.trace.requests(scenario.horizon_s).arrived_s
     warmup_s = 0.0 if scenario.warmup_s == "auto" else scenario.warmup_s
     if len(arrived_s) == 0 or arrived_s[-1] < warmup_s:
         key = "warmup_s" if len(arrived_s) else "horizon_s"
-        yield Complaint((key,), "no request of the trace arrives in the measured window")
+        yield ValidationIssue((key,), "no request of the trace arrives in the measured window")
 
 
-def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
+def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
     """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
-    found: list[Complaint] = []
+    found: list[ValidationIssue] = []
     bound: list[BoundPool] = []
     complete = True
     sections = list(_given(scenario))
     for section, asked in sections:
         if section.check_terms is not None:
             found += section.check_terms(asked, scenario, catalog)
-    found += [Complaint(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
+    found += [ValidationIssue(("fleets", i, "finance", "currency"), told) for i, told in other_currencies(scenario)]
     for i, fleet in enumerate(scenario.fleets):
         try:
             models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
@@ -282,7 +290,7 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[Complaint]:
             continue
         pools = [replace(each[0], spec=pool) for each, pool in zip(models, fleet.pools, strict=True)]
         bound += [pool for each in models for pool in each]
-        wrong: list[Complaint] = []
+        wrong: list[ValidationIssue] = []
         for j, each in enumerate(models):
             told = (one for pool in each for one in pool_complaints(pool, ("fleets", i, "pools", j), catalog))
             wrong += dict.fromkeys(told)
@@ -320,7 +328,7 @@ def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
     return not names or (bool(pool.served) and names.issuperset(pool.served))
 
 
-def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[Complaint]:
+def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[ValidationIssue]:
     """What buying needs, whatever is wrong with the hardware."""
     held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
     held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
@@ -335,28 +343,28 @@ def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[
             for path, text in error.problems:
                 inside = path.split(".")[0] == "cost"
                 if inside:
-                    yield Complaint(("fleets", index, *holder, *path.split(".")), text)
+                    yield ValidationIssue(("fleets", index, *holder, *path.split(".")), text)
                 elif (path, text) not in told:
-                    yield Complaint(_of_fleet(scenario, index, fleet, path), text)
+                    yield ValidationIssue(_of_fleet(scenario, index, fleet, path), text)
                 told.add((path, text))
 
 
 def _cost_complaints(
     scenario: Scenario, index: int, models: Sequence[Sequence[BoundPool]], catalog: Catalog
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """What keeps the fleet at *index* from being planned; *models* are its pools, bound."""
     fleet = scenario.fleets[index]
     try:
         resolve_fleet(scenario, fleet, catalog, models)
     except ArithmeticError:
-        yield Complaint(("fleets", index), "holds a number too large or too small to compute with")
+        yield ValidationIssue(("fleets", index), "holds a number too large or too small to compute with")
     except UnknownId:
         return  # id_complaints names it
     except ClockError:
         return  # site_complaints names it
     except CostError as error:
         for path, text in error.problems:
-            yield Complaint(_of_fleet(scenario, index, fleet, path), text)
+            yield ValidationIssue(_of_fleet(scenario, index, fleet, path), text)
 
 
 def _of_fleet(scenario: Scenario, index: int, fleet: Fleet, path: str) -> Place:

@@ -15,7 +15,7 @@ from sim.message import Message
 from sim.routing import ByLength
 from sim.routing.prefix_cache import Exact
 from sim.scenario.checks.hardware import batch_complaints
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
 from sim.scenario.resolving.scheduler import AHEAD
 from sim.scenario.schema import Fleet, Pool, Scenario
@@ -78,7 +78,7 @@ TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_le
 """What a pool of a service cannot have of its own; at the top they may be there for other pools."""
 
 
-def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def service_workload_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Lengths where requests have none, or the reverse; language models and services behind one router."""
     yield from _tenant_complaints(scenario)
     if scenario.services:
@@ -90,7 +90,7 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
     for i, pools in enumerate(dynamic):
         if any(pools) and not all(pools):
             text = "serves a language model and a service behind one router: give each a fleet of its own"
-            yield Complaint(("fleets", i), text)
+            yield ValidationIssue(("fleets", i), text)
     served = [one for pools in dynamic for one in pools]
     if not scenario.fleets and scenario.size is not None:
         served = [isinstance(batching, Dynamic) for batching in scenario.size.batching]
@@ -99,51 +99,57 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[Complaint]:
         yield from _token_limit_complaints(scenario.slo, ("slo",))
     if workload.lengths is not None and any(served):
         text = "a request of a service is one unit of work: remove lengths, or policy: dynamic"
-        yield Complaint(("workload", "lengths"), text)
+        yield ValidationIssue(("workload", "lengths"), text)
     if workload.trace is None and workload.lengths is None and not (served and all(served)):
         text = "needs arrivals and lengths, or a trace; only arrivals is given"
-        yield Complaint(("workload",), text)
+        yield ValidationIssue(("workload",), text)
 
 
-def _tenant_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def _tenant_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     """A chosen tenant that is not there, or whose load nothing can raise alone."""
     name = scenario.tenant
     if name is None:
         return
     chosen = [one.workload for one in scenario.services if one.name == scenario.service]
     if scenario.services and not chosen:
-        yield Complaint(("tenant",), "is one of a service's tenants: say which service with `service: <name>`")
+        yield ValidationIssue(("tenant",), "is one of a service's tenants: say which service with `service: <name>`")
         return
     workload = chosen[0] if chosen else scenario.workload
     names = [one.name for one in workload.tenants]
     if name not in names:
         told = did_you_mean(name, names) if names else ": the workload has no tenants"
-        yield Complaint(("tenant",), Message("there is no tenant {name!r}{told}", name, told))
+        yield ValidationIssue(("tenant",), Message("there is no tenant {name!r}{told}", name, told))
     elif workload.trace is not None or workload.mean_rate_rps() is None:
-        yield Complaint(("tenant",), "has no rate of its own that could be raised: requests are drawn at no rate here")
+        yield ValidationIssue(
+            ("tenant",), "has no rate of its own that could be raised: requests are drawn at no rate here"
+        )
     elif not next(one.share for one in workload.tenants if one.name == name):
-        yield Complaint(("tenant",), Message("{name} has no share of the requests to begin with: give it one", name))
+        yield ValidationIssue(
+            ("tenant",), Message("{name} has no share of the requests to begin with: give it one", name)
+        )
 
 
-def _strange_services(scenario: Scenario) -> Iterator[Complaint]:
+def _strange_services(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Names of services where there are none."""
     if scenario.service is not None:
-        yield Complaint(("service",), "names one of several services, and the scenario has no services")
+        yield ValidationIssue(("service",), "names one of several services, and the scenario has no services")
     for i, fleet in enumerate(scenario.fleets):
         for j, pool in enumerate(fleet.pools):
             for key, name in (("service", pool.service), ("services", next(iter(pool.services), None))):
                 if name is not None:
                     text = Message("there is no service {name!r}: the scenario has no services", name)
-                    yield Complaint(("fleets", i, "pools", j, key), text)
+                    yield ValidationIssue(("fleets", i, "pools", j, key), text)
             if pool.sharing is not None and not pool.services:
-                yield Complaint(("fleets", i, "pools", j, "sharing"), "is for services that share the pool: name them")
+                yield ValidationIssue(
+                    ("fleets", i, "pools", j, "sharing"), "is for services that share the pool: name them"
+                )
 
 
-def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
+def _services_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Services without pools, pools without a service, and what does not go with several services."""
     names = [service.name for service in scenario.services]
     if scenario.service is not None and scenario.service not in names:
-        yield Complaint(
+        yield ValidationIssue(
             ("service",),
             Message(
                 "there is no service {service!r}{did_you_mean}", scenario.service, did_you_mean(scenario.service, names)
@@ -153,22 +159,22 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
         for j, pool in enumerate(fleet.pools):
             place: Place = ("fleets", i, "pools", j, "services" if pool.services else "service")
             if not pool.served:
-                yield Complaint(
+                yield ValidationIssue(
                     place, Message("is missing: which of the services ({names}) it serves", ", ".join(names))
                 )
             for name in pool.served:
                 if name not in names:
-                    yield Complaint(
+                    yield ValidationIssue(
                         place, Message("there is no service {name!r}{did_you_mean}", name, did_you_mean(name, names))
                     )
             yield from _names_complaints(pool, ("fleets", i, "pools", j))
         served = {name for pool in fleet.pools for name in pool.served}
         missing = [name for name in names if name not in served]
         if missing and served.issubset(names):
-            yield Complaint(("fleets", i, "pools"), Message("none serves {missing}", " and ".join(missing)))
+            yield ValidationIssue(("fleets", i, "pools"), Message("none serves {missing}", " and ".join(missing)))
         if isinstance(fleet.routing, ByLength):
             text = "divides the requests of one service by their lengths; with several services choose another policy"
-            yield Complaint(("fleets", i, "routing", "policy"), text)
+            yield ValidationIssue(("fleets", i, "routing", "policy"), text)
     for i, service in enumerate(scenario.services):
         pools = [pool for fleet in scenario.fleets for pool in fleet.pools if service.name in pool.served]
         yield from _unit_complaints(service.workload, pools, ("services", i, "workload"))
@@ -176,73 +182,81 @@ def _services_complaints(scenario: Scenario) -> Iterator[Complaint]:
             yield from _token_limit_complaints(service.slo, ("services", i, "slo"))
         shared = not pools or any(pool.services for pool in pools)  # `size` finds pools for all
         if service.weight != 1 and not shared:
-            yield Complaint(("services", i, "weight"), "is that among services that share a pool, and it shares none")
+            yield ValidationIssue(
+                ("services", i, "weight"), "is that among services that share a pool, and it shares none"
+            )
     yield from _of_one_service_only(scenario)
 
 
-def _names_complaints(pool: Pool, place: Place) -> Iterator[Complaint]:
+def _names_complaints(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     """Services of a pool that are named twice or in two ways."""
     if pool.services and pool.service is not None:
-        yield Complaint((*place, "service"), "stands beside services: remove one of them")
+        yield ValidationIssue((*place, "service"), "stands beside services: remove one of them")
     if len(pool.services) == 1:
-        yield Complaint((*place, "services"), "has one name: say service")
+        yield ValidationIssue((*place, "services"), "has one name: say service")
     if twice := sorted({name for name in pool.services if pool.services.count(name) > 1}):
-        yield Complaint((*place, "services"), Message("names {twice} twice", ", ".join(twice)))
+        yield ValidationIssue((*place, "services"), Message("names {twice} twice", ", ".join(twice)))
     if pool.sharing is not None and not pool.services:
-        yield Complaint((*place, "sharing"), "is for services that share the pool: name them")
+        yield ValidationIssue((*place, "sharing"), "is for services that share the pool: name them")
 
 
 def sharing_complaints(
     scenario: Scenario, fleet: Fleet, models: Sequence[BoundPool], place: Place
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     """What services that share a pool cannot have there, above all where they run several *models*."""
     pool = models[0].spec
     if not pool.services:
         return
     if scenario.requests == "none":
-        yield Complaint(("requests",), "a shared pool is billed by requests: they must be csv or parquet")
+        yield ValidationIssue(("requests",), "a shared pool is billed by requests: they must be csv or parquet")
     routing = getattr(fleet.routing, "index", None)
     if isinstance(routing, Exact):
         text = "exact needs caches of one service, and services share pools here: choose index: {kind: approximate}"
-        yield Complaint((*place[:2], "routing", "index"), text)
+        yield ValidationIssue((*place[:2], "routing", "index"), text)
     for key in ("mig", "spot", "kv_tiers") + (() if len(models) == 1 else ("lora", *SWITCHED)):
         if getattr(pool, key):
-            yield Complaint((*place, key), "does not go with services that share the pool")
+            yield ValidationIssue((*place, key), "does not go with services that share the pool")
     if any(isinstance(one.batching, Dynamic) for one in models):
-        yield Complaint((*place, "services"), "only language models share a pool: use mig, or instances of one service")
+        yield ValidationIssue(
+            (*place, "services"), "only language models share a pool: use mig, or instances of one service"
+        )
         return
     if len(models) == 1:
         if pool.sharing is not None:
-            yield Complaint((*place, "sharing"), "all of its services run one model: remove it")
+            yield ValidationIssue((*place, "sharing"), "all of its services run one model: remove it")
         return
     if pool.sharing is None:
         text = "is missing: its services run several models: {models: resident} or {models: swapped}"
-        yield Complaint((*place, "sharing"), text)
+        yield ValidationIssue((*place, "sharing"), text)
     for one in models:
         yield from _one_rank(one, place)
     yield from _memory_complaints(pool, models, (*place, "sharing"))
 
 
-def _one_rank(bound: BoundPool, place: Place) -> Iterator[Complaint]:
+def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Engines that cannot take turns with others."""
     if bound.layout.pipeline_parallel_size > 1:
-        yield Complaint((*place, "pipeline_parallel_size"), "stages do not take turns with another model: must be 1")
+        yield ValidationIssue(
+            (*place, "pipeline_parallel_size"), "stages do not take turns with another model: must be 1"
+        )
     if bound.layout.data_parallel_size > 1:
-        yield Complaint((*place, "data_parallel_size"), "must be 1 beside another model: more ranks are more replicas")
+        yield ValidationIssue(
+            (*place, "data_parallel_size"), "must be 1 beside another model: more ranks are more replicas"
+        )
     for name in AHEAD:
         if getattr(bound.batching, name, None):
-            yield Complaint((*place, "batching", name), "must be off beside another model")
+            yield ValidationIssue((*place, "batching", name), "must be off beside another model")
     if bound.kv_layout is not None:
         text = Message(
             "{services}: KV in groups does not share a GPU: say kv_groups: mean", " and ".join(bound.spec.services)
         )
-        yield Complaint((*place, "batching", "kv_groups"), text)
+        yield ValidationIssue((*place, "batching", "kv_groups"), text)
 
 
-def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[Complaint]:
+def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
     """Shares of memory that are nobody's or too many; models that cannot sleep."""
     if isinstance(pool.sharing, Swapped) and (pool.cold_start is None or pool.cold_start.sleep_level is None):
-        yield Complaint((*place[:-1], "cold_start"), "swapped models sleep: say sleep_level: 1 or 2")
+        yield ValidationIssue((*place[:-1], "cold_start"), "swapped models sleep: say sleep_level: 1 or 2")
     if not isinstance(pool.sharing, Resident):
         return
     given = pool.sharing.gpu_memory_utilization
@@ -250,35 +264,35 @@ def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) ->
     for name in given:
         if name not in known:
             text = Message("there is no service {name!r} in this pool{did_you_mean}", name, did_you_mean(name, known))
-            yield Complaint((*place, "gpu_memory_utilization", name), text)
+            yield ValidationIssue((*place, "gpu_memory_utilization", name), text)
     if given and any(not any(given.get(name) for name in one.spec.services) for one in models):
-        yield Complaint((*place, "gpu_memory_utilization"), "gives some models no memory: name a service of each")
+        yield ValidationIssue((*place, "gpu_memory_utilization"), "gives some models no memory: name a service of each")
     if sum(given.values()) > 1:
-        yield Complaint((*place, "gpu_memory_utilization"), "sums to more than 1")
+        yield ValidationIssue((*place, "gpu_memory_utilization"), "sums to more than 1")
     for one in models:
         if one.engine.memory is not None and one.engine.memory.share == "rest":
             text = Message("{id} takes its share of what is free: only one model fits in a replica", one.engine.id)
-            yield Complaint((*place, "models"), text)
+            yield ValidationIssue((*place, "models"), text)
 
 
-def _token_limit_complaints(slo: Slo, place: Place) -> Iterator[Complaint]:
+def _token_limit_complaints(slo: Slo, place: Place) -> Iterator[ValidationIssue]:
     """A limit that every unit of work would meet."""
     if slo.tpot_s is not None:
         text = "limits the time between tokens, and a request of a service has one unit of work: say e2e_s"
-        yield Complaint((*place, "tpot_s"), text)
+        yield ValidationIssue((*place, "tpot_s"), text)
 
 
-def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[Complaint]:
+def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[ValidationIssue]:
     """Lengths where requests are units of work, or the reverse."""
     dynamic = [isinstance(pool.batching, Dynamic) for pool in pools]
     if workload.trace is None and workload.lengths is None and not all(dynamic):
-        yield Complaint(place, "needs arrivals and lengths, or a trace; only arrivals is given")
+        yield ValidationIssue(place, "needs arrivals and lengths, or a trace; only arrivals is given")
     if any(dynamic) and workload.lengths is not None:
-        yield Complaint((*place, "lengths"), "a request of a service is one unit of work: remove lengths")
+        yield ValidationIssue((*place, "lengths"), "a request of a service is one unit of work: remove lengths")
     yield from _trace_complaints(workload, dynamic, (*place, "trace"))
     if isinstance(workload.trace, CsvTrace) and workload.trace.service is None and _names_services(workload.trace):
         text = "has rows of several services in its column 'service': say whose with service: <name>"
-        yield Complaint((*place, "trace"), text)
+        yield ValidationIssue((*place, "trace"), text)
 
 
 def _names_services(trace: CsvTrace) -> bool:
@@ -288,7 +302,7 @@ def _names_services(trace: CsvTrace) -> bool:
         return False  # verify reports it
 
 
-def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[Complaint]:
+def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[ValidationIssue]:
     """Tokens in a trace for services, or a trace without them for language models."""
     if workload.trace is None:
         return
@@ -297,25 +311,27 @@ def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place)
     except TraceError:
         return  # verify reports it
     if any(dynamic) and not units:
-        yield Complaint(place, "brings tokens, and a request of a service is one unit: a CSV of arrival_s alone")
+        yield ValidationIssue(place, "brings tokens, and a request of a service is one unit: a CSV of arrival_s alone")
     elif units and not all(dynamic):
-        yield Complaint(place, "brings no tokens: requests of a language model need prompt_tokens and output_tokens")
+        yield ValidationIssue(
+            place, "brings no tokens: requests of a language model need prompt_tokens and output_tokens"
+        )
 
 
-def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
+def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Settings and sections that mean one workload."""
     if scenario.slo != Slo():
-        yield Complaint(("slo",), "stands in each of the services")
+        yield ValidationIssue(("slo",), "stands in each of the services")
     if scenario.service is not None and not shares_a_pool(scenario):
         service = next((one for one in scenario.services if one.name == scenario.service), None)
         if service is not None and service.rate_limit is not None:
             text = Message("{name} has a rate_limit, which is kept beside the others only: remove it", service.name)
-            yield Complaint(("service",), text)
+            yield ValidationIssue(("service",), text)
         return
     if scenario.horizon_s is None:
-        yield Complaint(("horizon_s",), "is missing: services are measured in one window")
+        yield ValidationIssue(("horizon_s",), "is missing: services are measured in one window")
     if scenario.warmup_s == "auto":
-        yield Complaint(("warmup_s",), "auto looks at one service: give seconds")
+        yield ValidationIssue(("warmup_s",), "auto looks at one service: give seconds")
     for name in OF_ONE_WORKLOAD:
         if getattr(scenario, name) is not None:
             told = "asks about one workload: choose a service with pools of its own by `service: <name>`"
@@ -323,63 +339,69 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[Complaint]:
                 told = Message(
                     "asks about one workload, and {service} shares pools with others: remove it", scenario.service
                 )
-            yield Complaint((name,), told)
+            yield ValidationIssue((name,), told)
 
 
-def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """A language model's keys on a service, and the reverse; a model whose batch time cannot be computed."""
     dynamic, service = isinstance(pool.batching, Dynamic), pool.service
     if not dynamic:
         if service is not None:
             text = Message("{id} answers in one pass: say batching: {{policy: dynamic, max_batch_size: 8}}", service.id)
-            yield Complaint((*place, "batching"), text)
+            yield ValidationIssue((*place, "batching"), text)
         elif isinstance(pool.steptime, AffineBatch | OnePass):
             text = Message(
                 "{model} times whole batches: it needs batching: {{policy: dynamic, ...}}", pool.steptime.model
             )
-            yield Complaint((*place, "steptime", "model"), text)
+            yield ValidationIssue((*place, "steptime", "model"), text)
         return
     if pool.model is not None:
         text = Message("{id} makes tokens: policy dynamic is for services that answer in one pass", pool.model.id)
-        yield Complaint((*place, "batching", "policy"), text)
+        yield ValidationIssue((*place, "batching", "policy"), text)
     if not isinstance(pool.steptime, AffineBatch | OnePass):
         text = Message(
             "{model} times steps of tokens: a dynamic batch takes affine_batch or one_pass", pool.steptime.model
         )
-        yield Complaint((*place, "steptime", "model"), text)
+        yield ValidationIssue((*place, "steptime", "model"), text)
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         if getattr(pool.spec, name) != 1 and pool.slicing is None:
-            yield Complaint((*place, name), "must be 1: a service runs on one GPU; more of them are more replicas")
+            yield ValidationIssue(
+                (*place, name), "must be 1: a service runs on one GPU; more of them are more replicas"
+            )
     for name in TOKEN_KEYS:
         if getattr(pool.spec, name):
-            yield Complaint((*place, name), "is about language models, and this pool answers in one pass: remove it")
+            yield ValidationIssue(
+                (*place, name), "is about language models, and this pool answers in one pass: remove it"
+            )
     if isinstance(pool.steptime, OnePass):
         yield from _uncomputable(pool, place, catalog)
 
 
-def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     why = "the batch time follows from it; or give steptime: {model: affine_batch, base_s: ..., per_item_s: ...}"
     for key, value in (("gpu", pool.gpu), ("model", pool.service or pool.model)):
         if value is None:
-            yield Complaint((*place, key), Message("is missing: {why}", why))
+            yield ValidationIssue((*place, key), Message("is missing: {why}", why))
     if pool.gpu is None or pool.service is None:
         return
     lacks = missing_work(pool.service)
     if lacks:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "model"),
             Message("{id} has no known {lacks} to compute with", pool.service.id, " and ".join(lacks)),
         )
         return
     sizes = isinstance(pool.steptime, OnePass) and (pool.steptime.steps or pool.steptime.resolution)
     if sizes and pool.service.generator is None:
-        yield Complaint(
+        yield ValidationIssue(
             (*place, "steptime"), Message("{id} makes no images: it has no steps and no resolution", pool.service.id)
         )
     if isinstance(pool.steptime, OnePass) and pool.steptime.table_bytes is not None and not pool.service.table_elements:
-        yield Complaint((*place, "steptime", "table_bytes"), Message("{id} has no embedding tables", pool.service.id))
+        yield ValidationIssue(
+            (*place, "steptime", "table_bytes"), Message("{id} has no embedding tables", pool.service.id)
+        )
     yield from batch_complaints(pool, place)
     try:
         one_pass_step_time(pool, catalog)
     except ValueError as error:
-        yield Complaint((*place, "quantization"), Message("{error}: choose another quantization", error))
+        yield ValidationIssue((*place, "quantization"), Message("{error}: choose another quantization", error))

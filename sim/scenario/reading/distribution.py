@@ -243,7 +243,7 @@ CENTRAL = {"triangular": "mode", "uniform": "middle", "normal": "mean", "lognorm
 """Which value everything but the futures sees."""
 
 
-class Futures(Spec):
+class MonteCarloDraws(Spec):
     """Draws of all that is uncertain."""
 
     draws: Annotated[Count, Field(ge=100, le=200_000)] = 2000

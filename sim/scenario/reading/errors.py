@@ -54,7 +54,7 @@ class ScenarioErrors(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class ValidationIssue:
     """A mistake at a place of the data, before anyone looked up its file and line."""
 
     place: Place
@@ -84,7 +84,7 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
     return Message("; known here: {names}", ", ".join(names)) if 0 < len(names) <= listed else ""
 
 
-def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list[Complaint]:
+def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list[ValidationIssue]:
     """pydantic's findings on *data* as plain sentences at places that exist in the file."""
     found = []
     # of a list or one of some words, text is one of the words
@@ -98,35 +98,35 @@ def _text_instead_of_a_list(detail: ErrorDetails) -> bool:
     return detail["type"] in ("list_type", "tuple_type") and isinstance(detail["input"], str)
 
 
-def _of_the_matching_member(found: list[Complaint]) -> list[Complaint]:
+def _of_the_matching_member(found: list[ValidationIssue]) -> list[ValidationIssue]:
     """A value that fits no member of a plain union is reported once, by the member that got furthest into it."""
-    first: dict[Place, Complaint] = {}
+    first: dict[Place, ValidationIssue] = {}
     for complaint in found:
         first.setdefault(complaint.place, complaint)
     above = {place[:depth] for place in first for depth in range(len(place))}
     return [complaint for place, complaint in first.items() if place not in above]
 
 
-def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: ErrorDetails) -> Complaint:
+def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: ErrorDetails) -> ValidationIssue:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return Complaint(place, Message("unknown key{meant_key}", _meant_key(spec, place, kinds)))
+        return ValidationIssue(place, Message("unknown key{meant_key}", _meant_key(spec, place, kinds)))
     if kind == "union_tag_invalid":
         key = context["discriminator"].strip("'")
         builtin = [tag.strip().strip("'") for tag in context["expected_tags"].split(",")]
         expected = list(dict.fromkeys([*builtin, *_tags(kinds, key)]))
         shown = _show(value.get(key) if isinstance(value, dict) else context["tag"])
-        return Complaint(
+        return ValidationIssue(
             (*place, key),
             Message("unknown {key} {shown}{did_you_mean}", key, shown, did_you_mean(context["tag"], expected)),
         )
     if kind == "union_tag_not_found":
         key = context["discriminator"].strip("'")
-        return Complaint(place, Message("{key} is missing: one of {tags}", key, ", ".join(_tags(kinds, key))))
+        return ValidationIssue(place, Message("{key} is missing: one of {tags}", key, ", ".join(_tags(kinds, key))))
     if kind == "literal_error":
         allowed = [str(choice) for choice in _choices(kinds)]
         near = did_you_mean(value, allowed)
-        return Complaint(
+        return ValidationIssue(
             place,
             Message(
                 "must be one of {allowed}, not {show}{near}",
@@ -135,7 +135,7 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
                 near if "mean" in near else "",
             ),
         )
-    return Complaint(place, _sentence(kind, value, context, detail["msg"]))
+    return ValidationIssue(place, _sentence(kind, value, context, detail["msg"]))
 
 
 def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:

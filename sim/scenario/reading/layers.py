@@ -18,7 +18,7 @@ from sim.catalogue.data_folder import UnknownId
 from sim.infile import status, why_outside
 from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES
-from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, did_you_mean, dotted
+from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, did_you_mean, dotted
 from sim.scenario.reading.shipped import shipped_names
 from sim.spec import Spec
 from sim.yamlio import Document, YamlError, dump, dump_line, parse, read, read_text, rename_key
@@ -52,7 +52,7 @@ class Layers:
         for one in self.renamed:
             LOG.warning("%s", one)
 
-    def error(self, complaint: Complaint | InputError) -> InputError:
+    def error(self, complaint: ValidationIssue | InputError) -> InputError:
         """*complaint* at the line, or the option, that gave the value."""
         if isinstance(complaint, InputError):
             return complaint
@@ -432,17 +432,17 @@ def mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield i, item
 
 
-def unknown_ids(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[Complaint]:
+def unknown_ids(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[ValidationIssue]:
     """Ids in the raw *holder* at *place* that the lookup of their key raises ValueError for."""
     for key, lookup in lookups.items() if isinstance(holder, dict) else ():
         if isinstance(name := holder.get(key), str):
             try:
                 lookup(name)
             except ValueError as error:
-                yield Complaint((*place, key), str(error).splitlines()[0])
+                yield ValidationIssue((*place, key), str(error).splitlines()[0])
 
 
-def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """The offer of a raw `cost` at *place*, and items of its quotes, that the catalogue does not know."""
     if not isinstance(cost, dict):
         return
@@ -451,13 +451,13 @@ def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Compla
     known = {*catalog.ids("gpus"), *catalog.ids("servers")}
     for item in quotes if isinstance(quotes, dict) else ():
         if item not in known:
-            yield Complaint(
+            yield ValidationIssue(
                 (*place, "quotes", item),
                 Message("unknown gpu or server {item!r}{did_you_mean}", item, did_you_mean(item, sorted(known))),
             )
 
 
-def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[Complaint]:
+def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """The offer *name*, item/offer, if the catalogue does not know it."""
     if not isinstance(name, str):
         return
@@ -467,7 +467,7 @@ def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[Compla
         item = name.partition("/")[0]
         prices = None if error.suggestions else catalog.prices(item)
         known = [f"{item}/{offer}" for offer in prices.offers] if prices else []
-        yield Complaint(place, str(error) + did_you_mean(name, known))
+        yield ValidationIssue(place, str(error) + did_you_mean(name, known))
 
 
 FILE_KEYS = ("path", "calibration", "model")

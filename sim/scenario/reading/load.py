@@ -17,7 +17,7 @@ from sim.message import Message
 from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
 from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
 from sim.scenario.checks.services import with_one_service
-from sim.scenario.reading.errors import Complaint, InputError, Place, ScenarioErrors, complaints, dotted, nearest
+from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, complaints, dotted, nearest
 from sim.scenario.reading.layers import (
     LONGEST_SHOWN,
     Layers,
@@ -34,7 +34,7 @@ from sim.scenario.sweep import points, repeated, sound_axes, sweep_complaints
 from sim.yamlio import Document
 
 
-def suspects_of(one: Complaint, values: dict[str, Place], standing: bool) -> list[str]:
+def suspects_of(one: ValidationIssue, values: dict[str, Place], standing: bool) -> list[str]:
     """The axes that may be to blame for *one*: the one that sets its place, else those that set one inside or beside.
 
     What is *standing* without the sweep is no axis's doing.
@@ -47,7 +47,9 @@ def suspects_of(one: Complaint, values: dict[str, Place], standing: bool) -> lis
     ]
 
 
-def told_at_sweep(one: Complaint, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool) -> Complaint:
+def told_at_sweep(
+    one: ValidationIssue, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool
+) -> ValidationIssue:
     """*one*, reported at the value of the sweep that causes it, or at the axis if it *always* does."""
     if isinstance(sweep, list):
         place: Place = ("sweep", index, axis)
@@ -56,10 +58,10 @@ def told_at_sweep(one: Complaint, sweep: Any, index: int, point: dict[str, Any],
     else:
         place = ("sweep", axis, sweep[axis].index(point[axis]))
     where = "" if axis.endswith(str(one.place[-1])) else f"{dotted(one.place)}: "
-    return Complaint(place, where + one.message)
+    return ValidationIssue(place, where + one.message)
 
 
-def follows(one: Complaint, mistakes: Sequence[Complaint], data: dict[str, Any]) -> bool:
+def follows(one: ValidationIssue, mistakes: Sequence[ValidationIssue], data: dict[str, Any]) -> bool:
     """Whether *one*, of the plan of a scenario without its *mistakes*, is about what they took away.
 
     *mistakes* are those of the schema, in *data*.
@@ -75,13 +77,13 @@ def follows(one: Complaint, mistakes: Sequence[Complaint], data: dict[str, Any])
     )
 
 
-def _lacks_what_is_misspelt(one: Complaint, unknown: Iterable[Place]) -> bool:
+def _lacks_what_is_misspelt(one: ValidationIssue, unknown: Iterable[Place]) -> bool:
     """Whether what would put *one* right is there under an *unknown* name."""
     beside = (one.place, one.place[:-1])
     return any(nearest(place[-1], one.lacks) for place in unknown if place[:-1] in beside)
 
 
-def _rests_on(one: Complaint, wrong: Iterable[Place]) -> bool:
+def _rests_on(one: ValidationIssue, wrong: Iterable[Place]) -> bool:
     """Whether what would put *one* right stands at its path, and is *wrong* in itself."""
     paths = [tuple(name.split(".")) for name in one.lacks if "." in name]
     found = [place[2:] if place[:1] == ("services",) else place for place in wrong]
@@ -160,12 +162,12 @@ def _load(
     layers.tell_renamed()
     default_names(layers, file)
     for key in WORK_KEYS & layers.data.keys():
-        raise ScenarioErrors([layers.error(Complaint((key,), OF_JOBS))])
+        raise ScenarioErrors([layers.error(ValidationIssue((key,), OF_JOBS))])
     if not layers.faults:
         ask_with_what_is_set(layers, [text for _, text in options])
     _absolute_paths(layers)
     taken = take_out(layers)
-    found: list[Complaint | InputError] = [*layers.faults]
+    found: list[ValidationIssue | InputError] = [*layers.faults]
     if too_many := [*volume_complaints(layers.data)]:
         layers.data["sweep"] = None
         found += too_many
@@ -177,7 +179,7 @@ def _load(
     found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
     found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
-        found.append(Complaint(("fleets",), "is missing" + _does_without(layers.data)))
+        found.append(ValidationIssue(("fleets",), "is missing" + _does_without(layers.data)))
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return with_one_service(Scenario.model_validate(_filled_from_sweep(layers.data)))
@@ -269,7 +271,7 @@ def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
 def refuse_outside(layers: Layers, named: Iterable[tuple[Place, str]]) -> None:
     """Raise ScenarioErrors with every file among *named*, (place, path), that a confined program does not read."""
     paths = ((place, layers.folder(place) / text) for place, text in named)
-    if found := [Complaint(place, reason) for place, path in paths if (reason := why_outside(path))]:
+    if found := [ValidationIssue(place, reason) for place, path in paths if (reason := why_outside(path))]:
         raise ScenarioErrors([*layers.faults, *map(layers.error, found)])
 
 
@@ -338,7 +340,7 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     """What is wrong at the points of the sweep; without a sweep, with the scenario as it stands."""
     found = points(data.get("sweep"))
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
-    planned: list[tuple[Any, list[Complaint]]] = []
+    planned: list[tuple[Any, list[ValidationIssue]]] = []
     wrong = []
     unswept = data | {"sweep": None}  # not copied at each of its points
     for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
@@ -347,14 +349,14 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
         wrong.append(_complaints(values, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)
     standing = set(_complaints(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
-    told: dict[Complaint | InputError, None] = {}
+    told: dict[ValidationIssue | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
             axis = None
-            if isinstance(one, Complaint):
+            if isinstance(one, ValidationIssue):
                 suspects = suspects_of(one, places[index], one in standing)
                 axis = _guilty(one, suspects, data, point, places[index], catalog)
-            if isinstance(one, Complaint) and axis is not None:
+            if isinstance(one, ValidationIssue) and axis is not None:
                 told[told_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
             else:
                 told[one] = None
@@ -363,7 +365,7 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     return list(told)
 
 
-def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[Complaint]]]) -> Found:
+def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[ValidationIssue]]]) -> Found:
     """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
     built, schema = _schema_complaints(at)
     found: Found = [*schema, *id_complaints(at, catalog)]
@@ -381,11 +383,11 @@ def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, l
         planned.append((hardware, plans))
     if built is not None and not found and not plans:
         found += [*closed_loop_complaints(built, catalog), *transfer_complaints(built, catalog)]
-    told = {one.place for one in found if isinstance(one, Complaint)}
+    told = {one.place for one in found if isinstance(one, ValidationIssue)}
     return found + [one for one in plans if one.place not in told and not follows(one, schema, at)]
 
 
-def _beside_the_sweep(data: dict[str, Any], swept: bool) -> Iterator[Complaint]:
+def _beside_the_sweep(data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
     """Sections that do not fit the sweep; one that is wrong in itself is reported by the schema."""
     for name, section in SECTIONS.items():
         if section.check_sweep is not None and data.get(name) is not None:
@@ -397,7 +399,7 @@ def _beside_the_sweep(data: dict[str, Any], swept: bool) -> Iterator[Complaint]:
             yield from section.check_sweep(asked, data, swept)
 
 
-def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
+def _schema_complaints(data: Any) -> tuple[Scenario | None, list[ValidationIssue]]:
     try:
         return Scenario.model_validate(data), []
     except ValidationError as error:
@@ -405,7 +407,7 @@ def _schema_complaints(data: Any) -> tuple[Scenario | None, list[Complaint]]:
 
 
 def _guilty(
-    one: Complaint,
+    one: ValidationIssue,
     suspects: Sequence[str],
     data: dict[str, Any],
     point: dict[str, Any],

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES, Uncertain
-from sim.scenario.reading.errors import Complaint, Place, complaints, did_you_mean, dotted, known_keys
+from sim.scenario.reading.errors import Place, ValidationIssue, complaints, did_you_mean, dotted, known_keys
 from sim.scenario.reading.layers import Layers, place_of, put, value_at, with_values
 from sim.scenario.schema import TERMS, Scenario
 from sim.scenario.sections.load_profile import RATE
@@ -24,30 +24,30 @@ PARAMETERS = frozenset({"low", "mode", "high", "mean", "sd", "cv", "min", "max",
 ALIKE = 0.75
 TRIED = (0.0, 0.37, 1.0)
 """Quantiles that must be allowed: both ends, and one between that is no whole number."""
-Check = Callable[[Any], list[Complaint]]
+Check = Callable[[Any], list[ValidationIssue]]
 
 
 @dataclass(slots=True)
-class Taken:
+class ParsedDistributions:
     """The distributions of a scenario."""
 
     inputs: dict[Place, Uncertain] = field(default_factory=dict)
-    found: list[Complaint] = field(default_factory=list)
+    found: list[ValidationIssue] = field(default_factory=list)
     broken: list[Place] = field(default_factory=list)
     """Where a distribution stood that cannot be read; mistakes of the number in its place mean nothing."""
 
-    def told(self, one: Complaint) -> bool:
+    def told(self, one: ValidationIssue) -> bool:
         """Whether the mistake in the distribution at *one*'s place has been reported already."""
         return any(one.place[: len(place)] == place for place in self.broken)
 
 
-def take_out(layers: Layers) -> Taken:
+def take_out(layers: Layers) -> ParsedDistributions:
     """Puts central values in the place of distributions, and these into `futures.inputs`."""
-    taken = Taken()
+    taken = ParsedDistributions()
     data = layers.data
     stored = _stored(layers, taken)
     for place, value in list(_standing(data, ())):
-        error = layers.error(Complaint(place, ""))
+        error = layers.error(ValidationIssue(place, ""))
         stated = f"{error.path}:{error.line}" if error.line else error.path
         _take(data, place, value, stated, taken)
     for place, value in stored.items():
@@ -60,11 +60,11 @@ def take_out(layers: Layers) -> Taken:
             data["futures"] = {**(futures or {}), "inputs": names}
     elif futures is not None and not taken.found:
         text = "has nothing to draw: no price and no term is a distribution, {triangular: [low, mode, high]}"
-        taken.found.append(Complaint(("futures",), text))
+        taken.found.append(ValidationIssue(("futures",), text))
     return taken
 
 
-def _stored(layers: Layers, taken: Taken) -> dict[Place, dict[str, Any]]:
+def _stored(layers: Layers, taken: ParsedDistributions) -> dict[Place, dict[str, Any]]:
     """The distributions that `futures.inputs` has already, as a finished run's scenario does."""
     inputs = value_at(layers.data, ("futures", "inputs"))
     found: dict[Place, dict[str, Any]] = {}
@@ -72,7 +72,7 @@ def _stored(layers: Layers, taken: Taken) -> dict[Place, dict[str, Any]]:
         try:
             place = place_of(layers.data, str(path))
         except LookupError as error:
-            taken.found.append(Complaint(("futures", "inputs", path), str(error.args[0])))
+            taken.found.append(ValidationIssue(("futures", "inputs", path), str(error.args[0])))
             continue
         found[place] = value if isinstance(value, dict) else {}
     return found
@@ -117,27 +117,27 @@ def _is_drawn(place: Place) -> bool:
     return place == RATE or (place[0] in TERMS and len(place) > 1)
 
 
-def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Taken) -> None:
+def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: ParsedDistributions) -> None:
     unknown = [key for key in value if key not in Uncertain.model_fields]
     if unknown:
         text = Message("unknown distribution {unknown!r}{did_you_mean}", unknown[0], did_you_mean(unknown[0], FAMILIES))
-        _refuse(data, Complaint((*place, unknown[0]), text), place, value, taken)
+        _refuse(data, ValidationIssue((*place, unknown[0]), text), place, value, taken)
         return
     try:
         one = Uncertain.model_validate({**value, "stated": stated})
     except ValidationError as error:
         for told in complaints(error, Uncertain, value):
-            _refuse(data, Complaint((*place, *told.place), told.message), place, value, taken)
+            _refuse(data, ValidationIssue((*place, *told.place), told.message), place, value, taken)
         return
     put(data, place, one.distribution.central)
     if _is_drawn(place):
         taken.inputs[place] = one
     else:
         text = Message("must be one value: only prices and terms ({terms}, cost of a fleet) and ", ", ".join(TERMS))
-        taken.found.append(Complaint(place, Message("{text}{dotted} may be distributions", text, dotted(RATE))))
+        taken.found.append(ValidationIssue(place, Message("{text}{dotted} may be distributions", text, dotted(RATE))))
 
 
-def _refuse(data: Any, complaint: Complaint, place: Place, value: Any, taken: Taken) -> None:
+def _refuse(data: Any, complaint: ValidationIssue, place: Place, value: Any, taken: ParsedDistributions) -> None:
     """Tells the mistake, and puts some number where a number is needed."""
     taken.found.append(complaint)
     taken.broken.append(place)
@@ -162,7 +162,7 @@ def _path(data: Any, place: Place) -> str:
     return dotted(place)
 
 
-def futures_complaints(data: dict[str, Any], taken: Taken, check: Check) -> Iterator[Complaint]:
+def futures_complaints(data: dict[str, Any], taken: ParsedDistributions, check: Check) -> Iterator[ValidationIssue]:
     """What the distributions would do: draws that *check* does not allow, at swept places, of loads not simulated."""
     swept = {axis: place_of(data, axis) for point in points(data.get("sweep")) for axis in point}
     standing = set(check(data))
@@ -171,32 +171,34 @@ def futures_complaints(data: dict[str, Any], taken: Taken, check: Check) -> Iter
         if place == RATE:
             yield from _load_complaints(data, one, axis)
         elif axis is not None:
-            yield Complaint(
+            yield ValidationIssue(
                 place, Message("is swept (sweep: {axis}): its points have its values, so none is drawn", axis)
             )
         yield from _draw_complaints(data, place, one, standing, check)
     fleets = data.get("fleets")
     if taken.inputs and isinstance(fleets, list) and not any(isinstance(f, dict) and f.get("cost") for f in fleets):
-        yield Complaint(next(iter(taken.inputs)), "is a distribution, but no fleet has a cost that could depend on it")
+        yield ValidationIssue(
+            next(iter(taken.inputs)), "is a distribution, but no fleet has a cost that could depend on it"
+        )
 
 
 def _draw_complaints(
-    data: dict[str, Any], place: Place, one: Uncertain, standing: set[Complaint], check: Check
-) -> Iterator[Complaint]:
+    data: dict[str, Any], place: Place, one: Uncertain, standing: set[ValidationIssue], check: Check
+) -> Iterator[ValidationIssue]:
     """The first drawn value that is not allowed where it stands."""
     closer = "; low: and high: cut it closer" if one.family in ("normal", "lognormal") else ""
     for value in one.distribution.quantile(np.array(TRIED)):
         for wrong in check(with_values(data, {place: float(value)})):
             if wrong not in standing:
                 where = "" if wrong.place == place else f"{dotted(wrong.place)} "
-                yield Complaint(
+                yield ValidationIssue(
                     place,
                     Message("may be drawn as {value:g}: {where}{message}{closer}", value, where, wrong.message, closer),
                 )
                 return
 
 
-def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iterator[Complaint]:
+def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iterator[ValidationIssue]:
     """Whether every load that may be drawn lies between simulated ones, at every setting of the other axes."""
     low, high = one.distribution.support
     wanted = Message("{low:g} to {high:g} requests/s may be drawn", low, high)
@@ -207,7 +209,7 @@ def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> 
             dotted(RATE),
             low,
         )
-        yield Complaint(RATE, Message("{text}..., {high:g}]}}", text, high))
+        yield ValidationIssue(RATE, Message("{text}..., {high:g}]}}", text, high))
         return
     settings: dict[str, list[float]] = {}
     for point in points(data.get("sweep")):
@@ -220,5 +222,5 @@ def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> 
             text = Message(
                 "{wanted}, {min:g} to {max:g} are simulated: widen sweep.{axis}", wanted, min(rates), max(rates), axis
             )
-            yield Complaint(RATE, text)
+            yield ValidationIssue(RATE, text)
             return

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from sim.batching import Dynamic, PrefillFirst, Scheduler, Slots, Vllm, scheduler
 from sim.batching.limits import KvGroup
-from sim.batchtime.coefficients import Coefficients as BatchCoefficients
+from sim.batchtime.coefficients import BatchTimeCoefficients as BatchCoefficients
 from sim.batchtime.coefficients import load_coefficients as load_batch_coefficients
 from sim.batchtime.one_pass import AffineBatch, OnePass, OnePassStepTime
 from sim.batchtime.roofline import device_of, speed_of
@@ -28,9 +28,9 @@ from sim.catalogue.server import Server
 from sim.catalogue.value import Value
 from sim.infile import status
 from sim.memory.kv_cache import KvLayout, StateCache
-from sim.memory.weights import Layout
+from sim.memory.weights import ReplicaLayout
 from sim.power import Power, PowerCoefficients, load_power_coefficients
-from sim.scenario.experiment import Choices, Experiment, Fleet, Pool, nearest
+from sim.scenario.experiment import Experiment, Fleet, InheritedKeys, Pool, nearest
 from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, dotted
 from sim.scenario.resolving.resolved import Slicing
 from sim.scenario.resolving.scheduler import (
@@ -45,7 +45,7 @@ from sim.scenario.resolving.scheduler import (
 )
 from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration
-from sim.steptime.inputs import Host, has_rate
+from sim.steptime.inputs import HostOffload, has_rate
 from sim.steptime.options import Roofline
 from sim.yamlio import YamlError, read
 
@@ -96,11 +96,11 @@ def host_link_of(gpu: Gpu | None, catalog: Catalog) -> Link | None:
 
 def host_of(
     engine: Engine, weights: HostWeights, server: Server | None, link: Link | None, replicas: int
-) -> Host | None:
+) -> HostOffload | None:
     """The host that keeps *weights* and serves *replicas* replicas; None where the engine keeps none there."""
     if engine.offload is None:
         return None
-    return Host(
+    return HostOffload(
         weights,
         engine.offload,
         memory_bytes_per_s=server.host_memory_bytes_per_s if server else None,
@@ -125,7 +125,7 @@ class BoundPool:
     engine: Engine
     steptime: Affine | Roofline | AffineBatch | OnePass
     power: Power
-    layout: Layout
+    layout: ReplicaLayout
     batching: Scheduler
     """With max_num_seqs and max_num_batched_tokens filled in, and max_model_len where any level gives it."""
     kv_cache_dtype: KvCacheDtype
@@ -175,7 +175,7 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     Raises UnknownId (a ValueError); ValueError for a config.json that cannot be read.
     """
     service_level = scenario.service_of(pool)
-    levels: tuple[Choices, ...] = (pool, *([service_level] if service_level else []), fleet, scenario)
+    levels: tuple[InheritedKeys, ...] = (pool, *([service_level] if service_level else []), fleet, scenario)
     card = catalog.gpu(pool.gpu) if pool.gpu is not None else None
     slicing = _slicing(card, pool.mig)
     gpu = sliced(slicing.card, slicing.profile) if slicing else card
@@ -229,9 +229,9 @@ def bind(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog, *, be
     )
 
 
-def _layout(pool: Pool) -> Layout:
+def _layout(pool: Pool) -> ReplicaLayout:
     degrees = pool.tensor_parallel_size, pool.pipeline_parallel_size, pool.data_parallel_size
-    return Layout(*degrees, pool.enable_expert_parallel)
+    return ReplicaLayout(*degrees, pool.enable_expert_parallel)
 
 
 def _filled(

@@ -22,22 +22,22 @@ from sim.catalogue.model import kv_bytes_per_token
 from sim.catalogue.quantization import kv_element_bytes
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.coldstart import ColdStart, Figures, Loaded, Start, at_once, load_figures, start_of
+from sim.coldstart import ColdStart, ColdStartFigures, ReplicaStart, StartingReplica, at_once, load_figures, start_of
 from sim.cost.cost_plan import Cost
 from sim.cost.hardware import PoolFacts, boxes_needed
-from sim.failures import Layout, domains_of
+from sim.failures import ServerLayout, domains_of
 from sim.memory.fit import MemoryFit
-from sim.memory.lora import Lora, adapter_bytes, projections
+from sim.memory.lora import LoraAdapters, adapter_bytes, projections
 from sim.power import PoolPower, pool_power
-from sim.routing.kv_transfer import Ports, TransferPlan
+from sim.routing.kv_transfer import PoolPorts, TransferPlan
 from sim.scenario.experiment import Experiment, Fleet, Pool
 from sim.scenario.resolving.bind import BoundPool, bind, host_link_of, power_coefficients
 from sim.scenario.resolving.resolved import AdapterPlan, FailurePlan, PoolPlan, Slices, placed
 from sim.scenario.resolving.scheduler import AHEAD
 from sim.spec import Spec
-from sim.steptime.collective import Network
+from sim.steptime.collective import ReplicaNetwork
 from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
-from sim.steptime.pcie_lanes import Lanes, Ring
+from sim.steptime.pcie_lanes import PcieLanes, Ring
 from sim.steptime.roofline import RooflineStepTime
 from sim.units import GB, SECONDS_PER_HOUR
 from sim.yamlio import read
@@ -54,11 +54,11 @@ def spread(pool: BoundPool) -> int:
     return layout.gpus if layout.enable_expert_parallel else layout.tensor_parallel_size * layout.pipeline_parallel_size
 
 
-def lanes_of(pool: BoundPool, catalog: Catalog) -> Lanes | None:
+def lanes_of(pool: BoundPool, catalog: Catalog) -> PcieLanes | None:
     """The lanes of the pool's server; None where nobody knows them."""
     if pool.server is None or not pool.server.pcie:
         return None
-    return Lanes.of(pool.server, partial(_x16_bytes_per_s, catalog))
+    return PcieLanes.of(pool.server, partial(_x16_bytes_per_s, catalog))
 
 
 def lanes_stretch(pool: BoundPool, catalog: Catalog) -> float:
@@ -91,7 +91,7 @@ def host_stretch(pool: BoundPool, catalog: Catalog) -> float:
     return 1.0 if own is None else max(1.0, own.theoretical_bytes_per_s.value / host_bytes_per_s(pool, catalog))
 
 
-def network_of(pool: BoundPool, catalog: Catalog) -> Network | None:
+def network_of(pool: BoundPool, catalog: Catalog) -> ReplicaNetwork | None:
     """The adapters between the servers of a replica; None where one server, or one link, joins all of its GPUs."""
     spec, server = pool.spec.network, pool.server
     if spec is None or server is None or spread(pool) <= joined_gpus(server):
@@ -105,7 +105,7 @@ def network_of(pool: BoundPool, catalog: Catalog) -> Network | None:
     if own is not None:
         lane = own.theoretical_bytes_per_s.value if direct else own.bulk_bytes_per_s.value / host_stretch(pool, catalog)
         stretch = max(1.0, adapters * link.bulk_bytes_per_s.value / (slots * lane))
-    return Network(link, slots, adapters, spec.oversubscription, stretch)
+    return ReplicaNetwork(link, slots, adapters, spec.oversubscription, stretch)
 
 
 def network_facts(pool: BoundPool, catalog: Catalog) -> Iterator[tuple[str, Value]]:
@@ -249,7 +249,7 @@ def transfer_of(fleet: Fleet, bound: Sequence[BoundPool], catalog: Catalog) -> T
     if spec is None:
         return None
     latency_s = spec.latency_s or 0.0
-    pools = tuple(Ports(spec.bytes_per_s or 0.0, _engines(pool)) for pool in bound)
+    pools = tuple(PoolPorts(spec.bytes_per_s or 0.0, _engines(pool)) for pool in bound)
     if spec.link is not None:
         link = catalog.link(spec.link)
         pools = tuple(_within_lanes(_ports(pool, link), pool, catalog) for pool in bound)
@@ -274,21 +274,21 @@ def _engines(pool: BoundPool) -> int:
     return 1 if layout.enable_expert_parallel and layout.data_parallel_size > 1 else layout.data_parallel_size
 
 
-def _ports(pool: BoundPool, link: Link) -> Ports:
+def _ports(pool: BoundPool, link: Link) -> PoolPorts:
     """The ports of *pool*: those of its servers are shared out evenly among the GPUs. What joins GPUs inside a server
     is each GPU's own.
     """
     server, gpus, engines, rate = pool.server, pool.layout.gpus, _engines(pool), link.bulk_bytes_per_s.value
     if link.over_pcie or (server is not None and link.id == server.link):
-        return Ports(rate * gpus, engines)
+        return PoolPorts(rate * gpus, engines)
     if server is None or server.nics is None:
-        return Ports(rate, engines)
+        return PoolPorts(rate, engines)
     slots, nics = int(server.gpu_slots.value), int(server.nics.value)
     own = gpus * nics // slots
-    return Ports(rate * own, engines) if own else Ports(rate, max(1, slots // (nics * gpus)) * engines)
+    return PoolPorts(rate * own, engines) if own else PoolPorts(rate, max(1, slots // (nics * gpus)) * engines)
 
 
-def _within_lanes(ports: Ports, pool: BoundPool, catalog: Catalog) -> Ports:
+def _within_lanes(ports: PoolPorts, pool: BoundPool, catalog: Catalog) -> PoolPorts:
     """*ports*, no faster than the lanes to the GPUs that share a port, while all GPUs of their server send."""
     most_bytes_per_s = host_bytes_per_s(pool, catalog) * pool.layout.gpus * ports.replicas_per_port
     return replace(ports, bytes_per_s=min(ports.bytes_per_s, most_bytes_per_s))
@@ -305,17 +305,17 @@ def transfer_facts(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, Value]
         yield f"{path}.latency_s", link.allreduce_latency_s[min(link.allreduce_latency_s)]
 
 
-def start_figures(catalog: Catalog) -> Figures:
+def start_figures(catalog: Catalog) -> ColdStartFigures:
     """How fast replicas start: data/coldstart.yaml."""
     return _read_start_figures(catalog.root)
 
 
 @cache
-def _read_start_figures(root: Path) -> Figures:
+def _read_start_figures(root: Path) -> ColdStartFigures:
     return load_figures(root / "coldstart.yaml")
 
 
-def start_of_pool(pool: BoundPool, memory: MemoryFit | None, catalog: Catalog) -> Start:
+def start_of_pool(pool: BoundPool, memory: MemoryFit | None, catalog: Catalog) -> ReplicaStart:
     """What a replica of *pool* goes through.
 
     Raises StartUnknown for a part that nobody has measured.
@@ -324,7 +324,7 @@ def start_of_pool(pool: BoundPool, memory: MemoryFit | None, catalog: Catalog) -
     if spec is not None and (memory is None or memory.fits):
         weights_bytes = memory.weights_bytes * memory.gpus if memory is not None else 0.0
         return start_of(spec, loaded(pool, weights_bytes, catalog), start_figures(catalog))
-    return Start(at_once(schedule.starting_s or 0.0 if schedule is not None else 0.0))
+    return ReplicaStart(at_once(schedule.starting_s or 0.0 if schedule is not None else 0.0))
 
 
 def described_start(pool: Pool) -> ColdStart | None:
@@ -332,10 +332,10 @@ def described_start(pool: Pool) -> ColdStart | None:
     return ColdStart() if pool.cold_start is None and pool.autoscaling is not None else pool.cold_start
 
 
-def loaded(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> Loaded:
+def loaded(pool: BoundPool, weights_bytes: float, catalog: Catalog) -> StartingReplica:
     """What a replica of *pool* is, as far as its start goes."""
     peer = pool.spec.cold_start.link if pool.spec.cold_start is not None else None
-    return Loaded(
+    return StartingReplica(
         engine=pool.engine.id,
         layers=pool.model.layers if pool.model is not None else 0,
         gpus=pool.layout.gpus,
@@ -398,7 +398,7 @@ def adapters_of(pool: BoundPool, catalog: Catalog) -> AdapterPlan | None:
     return AdapterPlan(lora.max_loras, lora.in_host, swap_s, fetch_s)
 
 
-def adapted(built: RooflineStepTime | Drafting | DraftModel, lora: Lora, catalog: Catalog) -> Adapted:
+def adapted(built: RooflineStepTime | Drafting | DraftModel, lora: LoraAdapters, catalog: Catalog) -> Adapted:
     """*built* with the adapters of *lora* beside it."""
     model, ranks = built.inputs.model, built.inputs.tensor_parallel_size
     rank = lora.max_lora_rank
@@ -491,8 +491,8 @@ def failures_of(pool: BoundPool, catalog: Catalog) -> FailurePlan | None:
     return FailurePlan(domains_of(laws, layout, racks), tuple(layout.servers), *settings)
 
 
-def layout_of(pool: BoundPool) -> Layout:
+def layout_of(pool: BoundPool) -> ServerLayout:
     """How the replicas of *pool* stand in servers: one in each where no server is named."""
     gpus = pool.layout.gpus
     slots = int(pool.server.gpu_slots.value) if pool.server is not None else gpus
-    return Layout(pool.spec.most_replicas, gpus, max(1, slots // gpus), ceil(gpus / slots))
+    return ServerLayout(pool.spec.most_replicas, gpus, max(1, slots // gpus), ceil(gpus / slots))

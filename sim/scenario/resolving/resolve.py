@@ -24,7 +24,7 @@ from sim.catalogue.model import Model, activations_per_token, params_total
 from sim.catalogue.quantization import Quantization, kv_element_bytes, padded
 from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost.carbon import CarbonPlan
-from sim.cost.clock import Clock
+from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
 from sim.memory.fit import MemoryFit, fit, what_fits, which_slices
 from sim.memory.lora import slot_bytes
@@ -83,10 +83,10 @@ from sim.scenario.resolving.terms import FleetTerms, Machines
 from sim.spec import Spec
 from sim.steptime.affine import RegisteredStepTime
 from sim.steptime.attention import one_call
-from sim.steptime.coefficients import Coefficients, load_coefficients
+from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.steptime.collective import exchange_table, nearest_entry, table_for
 from sim.steptime.drafting import Drafting, DraftModel
-from sim.steptime.inputs import SIXTEEN_BIT_BYTES, Host, RooflineInputs
+from sim.steptime.inputs import SIXTEEN_BIT_BYTES, HostOffload, RooflineInputs
 from sim.steptime.options import Roofline
 from sim.steptime.roofline import RooflineStepTime, used_values
 from sim.workload import Workload
@@ -127,7 +127,7 @@ def _forms_ahead(pool: BoundPool) -> bool:
     return host_beside(pool.batching, pool.engine)
 
 
-def _host(pool: BoundPool, catalog: Catalog) -> Host | None:
+def _host(pool: BoundPool, catalog: Catalog) -> HostOffload | None:
     """The host as the step time sees it; None where all weights lie on the GPUs."""
     if pool.offload is None or pool.model is None or pool.quantization is None:
         return None
@@ -146,7 +146,7 @@ def _part(rate: Value, stretch: float) -> Value:
 
 
 @cache
-def _steptime_coefficients(root: Path) -> Coefficients:
+def _steptime_coefficients(root: Path) -> StepTimeCoefficients:
     return load_coefficients(root / "steptime.yaml")
 
 
@@ -424,7 +424,7 @@ class FleetPlan:
     costs: CostPlan | None
     carbon: CarbonPlan | None
     machines: Machines
-    clock: Clock | None
+    clock: SiteClock | None
     pue: float
     infeasible: str
     facts: tuple[Fact, ...]

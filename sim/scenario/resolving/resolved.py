@@ -15,11 +15,11 @@ from sim.batching import Scheduler
 from sim.batching.sharing import Sharing
 from sim.catalogue.gpu import Gpu, Mig, sms_share
 from sim.catalogue.value import Value
-from sim.coldstart import Start
+from sim.coldstart import ReplicaStart
 from sim.cost.carbon import CarbonPlan
-from sim.cost.clock import Clock
+from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
-from sim.failures import Domain, Maintenance, Spares, Spot
+from sim.failures import FailureDomain, MaintenanceSpec, SpotInterruptions, StandbyReplicas
 from sim.memory.fit import MemoryFit
 from sim.memory.weights import KvTier
 from sim.power import PoolPower
@@ -27,7 +27,7 @@ from sim.records import ONLY_SERVICE, StepTime
 from sim.routing import Routing
 from sim.routing.admission import Admission
 from sim.routing.kv_transfer import TransferPlan
-from sim.scenario.experiment import Schedule
+from sim.scenario.experiment import ReplicaSchedule
 from sim.scenario.slo import Slo
 from sim.workload import Workload
 from sim.workload.client import Client
@@ -119,14 +119,14 @@ class Fact:
 class FailurePlan:
     """What fails in a pool."""
 
-    domains: tuple[Domain, ...]
+    domains: tuple[FailureDomain, ...]
     servers: tuple[tuple[int, ...], ...] = ()
     """Places of the replicas in each server."""
     detection_s: float = 0.0
     crews: int | None = None
     """Repairs that can go on at once; None: any number."""
-    maintenance: Maintenance | None = None
-    spares: Spares | None = None
+    maintenance: MaintenanceSpec | None = None
+    spares: StandbyReplicas | None = None
 
     @property
     def availability(self) -> float:
@@ -165,18 +165,18 @@ class PoolPlan:
     """API-server time by which requests that come together reach the engine apart."""
     memory: MemoryFit | None = None
     power: PoolPower | None = None
-    schedule: Schedule | None = None
+    schedule: ReplicaSchedule | None = None
     """When the replicas run; None: always."""
     autoscaling: Autoscaling | None = None
     """Who decides how many replicas run; None: nobody."""
     first_replicas: int = 0
     """Replicas that serve at first where there is an autoscaler."""
-    start: Start = field(default_factory=lambda: Start(()))
+    start: ReplicaStart = field(default_factory=lambda: ReplicaStart(()))
     """What a replica goes through from being switched on to serving."""
     replicas_per_server: int = 1
     failures: FailurePlan | None = None
     """What fails, and what stands by; None: nothing."""
-    spot: Spot | None = None
+    spot: SpotInterruptions | None = None
     """How the landlord takes replicas back; None: never."""
     on_call: bool = False
     """Its replicas run only while those of a spot pool are interrupted."""
@@ -290,7 +290,7 @@ class CasePlan:
     """Whether the warm-up is read off the run itself; `warmup_s` is then 0 until it has been."""
     warmup_steady: bool = True
     """False where no steady part was found behind the warm-up."""
-    clock: Clock | None = None
+    clock: SiteClock | None = None
     """Local time at the site; None: it is not said when the simulation begins."""
     requests_cost: bool = False
     load_by_hour: tuple[float, ...] | None = None

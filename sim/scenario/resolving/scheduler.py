@@ -17,7 +17,7 @@ from sim.catalogue.quantization import KvCacheDtype, Quantization, native_quanti
 from sim.catalogue.value import Value
 from sim.memory.fit import DraftMemory, MemoryFit
 from sim.memory.kv_cache import StateCache
-from sim.memory.weights import Layout
+from sim.memory.weights import ReplicaLayout
 from sim.spec import Spec
 from sim.steptime.inputs import RooflineInputs
 
@@ -231,7 +231,7 @@ def draft_memory(
     drafter: DraftModelPlan | None,
     model: Model | None,
     quantization: Quantization | None,
-    layout: Layout,
+    layout: ReplicaLayout,
     dtype: KvCacheDtype,
 ) -> DraftMemory | None:
     """Weights and KV cache of what drafts for *model*; None where nothing does."""

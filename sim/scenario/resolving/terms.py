@@ -12,10 +12,10 @@ from typing import Any, Protocol, runtime_checkable
 from sim.catalogue.catalog import Catalog
 from sim.cost.buying import Buy
 from sim.cost.carbon import Carbon, CarbonPlan
-from sim.cost.clock import MIDNIGHT, Clock
+from sim.cost.clock import MIDNIGHT, SiteClock
 from sim.cost.cost_plan import Cost, CostPlan, costs_by_pool, resolve_costs
 from sim.cost.finance import Finance
-from sim.cost.hardware import Hardware, PoolFacts
+from sim.cost.hardware import FleetHardware, PoolFacts
 from sim.cost.hosting import PerRack
 from sim.cost.operations import Operations
 from sim.cost.prices import CostError, Problem
@@ -71,9 +71,11 @@ class FleetTerms:
         return self.cost is not None or any(own is not None for own in self.own_costs)
 
     @property
-    def clock(self) -> Clock | None:
+    def clock(self) -> SiteClock | None:
         """Local time at the site, for all that depends on the hour; None without `starts_at`. Raises ClockError."""
-        return None if self.starts_at is None else Clock.of(self.starts_at, self.site.timezone if self.site else None)
+        return (
+            None if self.starts_at is None else SiteClock.of(self.starts_at, self.site.timezone if self.site else None)
+        )
 
     @property
     def by_height(self) -> bool:
@@ -94,7 +96,7 @@ class FleetTerms:
 
         operations = _with_rates(self.operations, catalog)
 
-        def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[Hardware] = ()) -> CostPlan:
+        def priced(cost: Cost | None, pools: Sequence[PoolFacts], beside: Sequence[FleetHardware] = ()) -> CostPlan:
             if cost is None:
                 raise CostError(Problem("cost", "is missing: other pools of the fleet have one"))
             asked = (self.clock, operations, self.api, beside, copies)

@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.reading.errors import Complaint
+from sim.scenario.reading.errors import ValidationIssue
 
 Keys = TypeVar("Keys")
-Complaints = Iterable[Complaint]
+Complaints = Iterable[ValidationIssue]
 Everything = Callable[[Any], Collection[object]]
 """Of a scenario: all that contradicts itself in it."""
 Billing = Callable[[Fleet], object]

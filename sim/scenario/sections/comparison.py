@@ -17,7 +17,7 @@ from sim.cost.multi_year import ExistingUnits, MultiYear
 from sim.cost.prices import CostError
 from sim.cost.rental import Rent
 from sim.scenario.experiment import Experiment, Fleet, nearest
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.sections import Billing, Everything, Section
 from sim.spec import Count, Positive, Spec
 
@@ -83,22 +83,22 @@ class Breakeven(Spec):
     """How far the cash flows reach."""
 
 
-def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+def _check_breakeven(asked: Breakeven, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     """Ways to pay for fleets that are not there, and names that would stand for two candidates."""
     names = [fleet.name for fleet in scenario.fleets]
     for name in asked.also:
         if name not in names:
-            yield Complaint(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+            yield ValidationIssue(("breakeven", "also", name), f"there is no fleet {name!r}{did_you_mean(name, names)}")
     taken = {token_api.NAME} if scenario.api is not None else set()
     for fleet in scenario.fleets:
         for candidate in candidate_names(fleet, asked.also.get(fleet.name, {})):
             if candidate in taken:
                 told = f"two candidates are called {candidate!r}: choose another label, or name the fleet otherwise"
-                yield Complaint(("breakeven", "also", fleet.name), told)
+                yield ValidationIssue(("breakeven", "also", fleet.name), told)
             taken.add(candidate)
 
 
-def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[Complaint]:
+def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:
     """Ways to pay that cannot be billed."""
     fleets = {fleet.name: fleet for fleet in scenario.fleets}
     for name, ways in asked.also.items():
@@ -109,7 +109,7 @@ def _check_breakeven_bills(asked: Breakeven, scenario: Experiment, billed: Billi
                 for path, text in error.problems:
                     steps: Place = tuple(path.split("."))
                     inside = steps[0] == "cost"
-                    yield Complaint(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
+                    yield ValidationIssue(("breakeven", "also", name, label, *steps[1:]) if inside else steps, text)
 
 
 BREAKEVEN = Section(
@@ -125,25 +125,31 @@ BREAKEVEN = Section(
 )
 
 
-def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+def _check_plan(plan: MultiYear, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     """Fleets without a cost, names of fleets that do not exist, and a missing discount rate."""
     names = [fleet.name for fleet in scenario.fleets]
     for i, fleet in enumerate(scenario.fleets):
         if fleet.has_own_costs:
-            yield Complaint(("fleets", i, "pools"), "a plan over years orders whole fleets: give the fleet one cost")
+            yield ValidationIssue(
+                ("fleets", i, "pools"), "a plan over years orders whole fleets: give the fleet one cost"
+            )
         elif fleet.cost is None:
-            yield Complaint(("fleets", i, "cost"), "is missing: a plan over years needs to know what a unit costs")
+            yield ValidationIssue(
+                ("fleets", i, "cost"), "is missing: a plan over years needs to know what a unit costs"
+            )
         elif plan.discount_rate is None and fleet.finance is None and scenario.finance is None:
-            yield Complaint(("plan", "discount_rate"), "is missing: no finance section gives one")
+            yield ValidationIssue(("plan", "discount_rate"), "is missing: no finance section gives one")
             break
     for name in plan.bridge:
         if name not in names:
-            yield Complaint(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
+            yield ValidationIssue(("plan", "bridge", name), f"unknown fleet {name!r}{did_you_mean(name, names)}")
         elif not isinstance(scenario.fleets[names.index(name)].cost, Buy):
-            yield Complaint(("plan", "bridge", name), "rents already: nothing is on the way that could be bridged")
+            yield ValidationIssue(
+                ("plan", "bridge", name), "rents already: nothing is on the way that could be bridged"
+            )
     for index, entry in enumerate(plan.existing):
         for key, text in _existing_problems(scenario, plan, entry):
-            yield Complaint(("plan", "existing", index, key), text)
+            yield ValidationIssue(("plan", "existing", index, key), text)
 
 
 def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUnits) -> Iterator[tuple[str, str]]:
@@ -163,7 +169,7 @@ def _existing_problems(scenario: Experiment, plan: MultiYear, entry: ExistingUni
         yield "bought", f"{entry.bought} is {age} months before the plan starts: {life}"
 
 
-def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) -> Iterator[Complaint]:
+def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) -> Iterator[ValidationIssue]:
     """Prices that are missing for renting what a fleet buys."""
     for fleet in scenario.fleets:
         bridged = bridged_fleet(plan, fleet)
@@ -174,7 +180,7 @@ def _check_plan_bills(plan: MultiYear, scenario: Experiment, billed: Billing) ->
         except CostError as error:
             for path, text in error.problems:
                 place = ("plan", "bridge", fleet.name, *path.split(".")[1:])
-                yield Complaint(place, text.replace("cost.", f"plan.bridge.{fleet.name}."))
+                yield ValidationIssue(place, text.replace("cost.", f"plan.bridge.{fleet.name}."))
 
 
 def bridged_fleet(plan: MultiYear, fleet: Fleet) -> Fleet | None:

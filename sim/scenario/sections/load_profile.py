@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator
 
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint, Place, dotted
+from sim.scenario.reading.errors import Place, ValidationIssue, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.sections import Everything, Section
 from sim.scenario.sweep import points
@@ -61,14 +61,14 @@ def loads_of(profile: LoadProfile) -> tuple[tuple[float, float, int | None], ...
     return tuple((load, HOURS_PER_YEAR / len(profile), hour) for hour, load in enumerate(profile))
 
 
-def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+def _check(profile: LoadProfile, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     """Steady loads beside a schedule that follows the day."""
     if any(pool.schedule for fleet in scenario.fleets for pool in fleet.pools):
         text = "weights steady loads, and a schedule follows the day: simulate whole days of arrivals"
-        yield Complaint(("load_profile",), f"{text}: {{process: profile}}")
+        yield ValidationIssue(("load_profile",), f"{text}: {{process: profile}}")
 
 
-def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Iterator[Complaint]:
+def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
     """Check that there is a load to weight and, where the sweep is simulated, that it reaches the profile's loads."""
     clients = value_at(data, PROCESS) == "closed_loop"
     place, unit = (CLIENTS, "clients") if clients else (RATE, "requests/s")
@@ -76,7 +76,7 @@ def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Ite
     known = [load for load in simulated if isinstance(load, int | float) and not isinstance(load, bool)]
     if len(known) < len(simulated):
         text = f"weights the loads of {dotted(place)}, which these arrivals do not have"
-        yield Complaint(("load_profile",), text)
+        yield ValidationIssue(("load_profile",), text)
         return
     if not swept:
         return  # the command simulates the loads of the profile, or a range of its own
@@ -85,7 +85,7 @@ def _check_sweep(profile: LoadProfile, data: dict[str, Any], swept: bool) -> Ite
     outside = [f"{load:g}" for load in sorted(set(loads)) if not min(known) <= load <= max(known)]
     if outside:
         text = f"{', '.join(outside)} {unit} lie outside what is simulated ({min(known):g} to {max(known):g}): "
-        yield Complaint(("load_profile",), text + f"add them to sweep: {{{dotted(place)}: [...]}}")
+        yield ValidationIssue(("load_profile",), text + f"add them to sweep: {{{dotted(place)}: [...]}}")
 
 
 def _load_at(data: dict[str, Any], point: dict[str, Any], load: Place) -> Any:

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint
+from sim.scenario.reading.errors import ValidationIssue
 from sim.scenario.sections import Everything, Section
 from sim.scenario.sweep import is_deterministic
 from sim.spec import Count, Positive, Spec
 
 
-class Limits(Spec):
+class ScenarioLimits(Spec):
     """What is larger is refused before anything runs, so that a mistyped exponent is found at once. With more memory or
     more patience any of these may be raised.
     """
@@ -33,7 +33,7 @@ class Limits(Spec):
     """How far `plan` and `breakeven` look ahead."""
 
 
-LIMITS: Section[Limits] = Section(effort=True)
+LIMITS: Section[ScenarioLimits] = Section(effort=True)
 
 
 FIRST_REPLICATIONS = 5
@@ -86,23 +86,25 @@ class Precision(Spec):
     capacity changes with it. Left out: until a run has 20,000 requests at its capacity."""
 
 
-def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterator[Complaint]:
+def _check(precision: Precision, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
     """A precision that no number of replications gives."""
     # a scenario for `size` may have no fleets: those that it tries are priced, and random if the workload is
     fixed = [is_deterministic(scenario, fleet) for fleet in scenario.fleets] or [scenario.workload.deterministic]
     if all(fixed):
-        yield Complaint(("precision",), "nothing here is random: every replication would be the same")
+        yield ValidationIssue(("precision",), "nothing here is random: every replication would be the same")
     if precision.max_replications < scenario.replications:
         text = f"must not be below replications ({scenario.replications}), not {precision.max_replications}"
-        yield Complaint(("precision", "max_replications"), text)
+        yield ValidationIssue(("precision", "max_replications"), text)
     if precision.metric is None:
         return
     priced = [fleet.is_priced for fleet in scenario.fleets] or [True]
     if precision.metric.startswith("usd") and not any(priced):
-        yield Complaint(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
+        yield ValidationIssue(("precision", "metric"), f"{precision.metric} needs a fleet with a cost")
     levels = [one.slo for one in scenario.services] or [scenario.slo]
     if precision.metric == "slo_attainment" and not any(one.per_request for one in levels):
-        yield Complaint(("precision", "metric"), "slo_attainment needs a limit in slo that holds for each request")
+        yield ValidationIssue(
+            ("precision", "metric"), "slo_attainment needs a limit in slo that holds for each request"
+        )
 
 
 PRECISION = Section(

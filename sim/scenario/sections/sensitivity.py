@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.distribution import Futures
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean, dotted
+from sim.scenario.reading.distribution import MonteCarloDraws
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean, dotted
 from sim.scenario.reading.layers import descend, place_of
 from sim.scenario.sections import Everything, Section, sections_of
 from sim.scenario.sweep import BOOKKEEPING, as_data, at_point
 from sim.spec import Spec
 
 SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot_s_p95"]
-Contradictions = Callable[[str, Place, float], Iterator[Complaint]]
+Contradictions = Callable[[str, Place, float], Iterator[ValidationIssue]]
 """Of (path, place to report it at, value): what is wrong with the scenario at that value and not without."""
 ALL_LOADS = "load_scale"
 """An input: the loads of all services in proportion, over the scenario's own."""
@@ -25,7 +25,7 @@ NO_INPUTS = ("sweep", "seed")
 """Keys that say nothing of what is simulated and billed; no section does."""
 
 
-class Relative(Spec):
+class RelativeRange(Spec):
     """By how much less and more than the scenario states."""
 
     relative: Annotated[float, Field(gt=0, lt=1)]
@@ -35,7 +35,7 @@ class Relative(Spec):
 class Sensitivity(Spec):
     """Which inputs move the result, and by how much. Every key is optional."""
 
-    inputs: Annotated[dict[str, tuple[float, float] | Relative], Field(min_length=1)] | None = None
+    inputs: Annotated[dict[str, tuple[float, float] | RelativeRange], Field(min_length=1)] | None = None
     """Dotted path of a number -> [low, high] or {relative: 0.3}; load_scale: the loads of all services in proportion.
     Left out: prices and rates, prices of the hardware, load and lengths, each 30 % less and more."""
     metric: SensitivityMetric = "usd_per_million_output_tokens"
@@ -44,48 +44,50 @@ class Sensitivity(Spec):
     """The fleets whose difference is reported, the first less the second; left out: the first two."""
 
 
-def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> Iterator[Complaint]:
+def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> Iterator[ValidationIssue]:
     """Unknown fleets, one named twice; then the inputs, and whatever contradicts itself at their ends."""
     names = [fleet.name for fleet in scenario.fleets]
     for i, name in enumerate(asked.between or ()):
         if name not in names:
-            yield Complaint(("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}")
+            yield ValidationIssue(
+                ("sensitivity", "between", i), f"there is no fleet {name!r}{did_you_mean(name, names)}"
+            )
     if asked.between and asked.between[0] == asked.between[1]:
-        yield Complaint(("sensitivity", "between"), "two different fleets are needed")
+        yield ValidationIssue(("sensitivity", "between"), "two different fleets are needed")
     if asked.inputs:
         yield from _input_complaints(scenario, asked.inputs, _contradictions(scenario, everything))
 
 
 def _input_complaints(
-    scenario: Experiment, inputs: Mapping[str, tuple[float, float] | Relative], contradictions: Contradictions
-) -> Iterator[Complaint]:
+    scenario: Experiment, inputs: Mapping[str, tuple[float, float] | RelativeRange], contradictions: Contradictions
+) -> Iterator[ValidationIssue]:
     """Paths of nothing or of no number, and values that the scenario does not allow there."""
     data = as_data(scenario)
     for path, ends in inputs.items():
         place: Place = ("sensitivity", "inputs", path)
         if path == ALL_LOADS and scenario.services and scenario.service is None:
             if isinstance(ends, tuple) and not 0 < ends[0] < ends[1]:
-                yield Complaint(place, f"needs 0 < low < high, not {ends[0]:g} and {ends[1]:g}")
+                yield ValidationIssue(place, f"needs 0 < low < high, not {ends[0]:g} and {ends[1]:g}")
             continue
         try:
             where = place_of(data, path)
         except LookupError as error:
-            yield Complaint(place, str(error.args[0]))
+            yield ValidationIssue(place, str(error.args[0]))
             continue
         depth, now = descend(data, where)
         if path in BOOKKEEPING or where[0] in (*NO_INPUTS, *sections_of(type(scenario))):
-            yield Complaint(place, f"{path} is no input")
+            yield ValidationIssue(place, f"{path} is no input")
         elif depth < len(where):
             known = [str(key) for key in now] if isinstance(now, dict) else []
-            yield Complaint(place, f"the scenario does not say it{did_you_mean(where[depth], known)}")
+            yield ValidationIssue(place, f"the scenario does not say it{did_you_mean(where[depth], known)}")
         elif (number := number_at(path, now)) is None:
-            yield Complaint(place, "is no number in the scenario")
+            yield ValidationIssue(place, "is no number in the scenario")
         elif isinstance(ends, tuple):
             yield from _range_complaints(scenario, number[0], place, ends, contradictions)
         else:
             low, high = around(scenario, *number, ends.relative)
             if not allowed(scenario, number[0], (low, high)):
-                yield Complaint(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
+                yield ValidationIssue(place, f"{low:g} or {high:g} is not allowed there; give [low, high]")
                 continue
             for value in (low, high):
                 yield from contradictions(number[0], place, value)
@@ -106,25 +108,25 @@ def _contradictions(scenario: Experiment, everything: Everything) -> Contradicti
     quiet = {"sensitivity": None, "sweep": None}
     standing = everything(scenario.model_copy(update=quiet))
 
-    def found(path: str, place: Place, value: float) -> Iterator[Complaint]:
+    def found(path: str, place: Place, value: float) -> Iterator[ValidationIssue]:
         for one in everything(at_point(scenario, {path: value}).model_copy(update=quiet)):
-            if one not in standing and isinstance(one, Complaint):
-                yield Complaint(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
+            if one not in standing and isinstance(one, ValidationIssue):
+                yield ValidationIssue(place, f"{value:g} is not allowed: {dotted(one.place)}: {one.message}")
 
     return found
 
 
 def _range_complaints(
     scenario: Experiment, path: str, place: Place, ends: tuple[float, float], contradictions: Contradictions
-) -> Iterator[Complaint]:
+) -> Iterator[ValidationIssue]:
     if ends[0] >= ends[1]:
-        yield Complaint(place, f"low ({ends[0]:g}) must be below high ({ends[1]:g})")
+        yield ValidationIssue(place, f"low ({ends[0]:g}) must be below high ({ends[1]:g})")
         return
     for i, value in enumerate(ends):
         try:
             at_point(scenario, {path: value})
         except ValueError:
-            yield Complaint((*place, i), f"{value:g} is not allowed there")
+            yield ValidationIssue((*place, i), f"{value:g} is not allowed there")
         else:
             yield from contradictions(path, (*place, i), value)
 
@@ -157,7 +159,7 @@ SENSITIVITY = Section(
 )
 
 
-FUTURES: Section[Futures] = Section(
+FUTURES: Section[MonteCarloDraws] = Section(
     repriced=True,
     of_fleets=True,
     example="""\

@@ -11,11 +11,11 @@ from sim.catalogue.catalog import Catalog
 from sim.coldstart import ColdStart
 from sim.cost.cost_plan import Cost, resolve_costs
 from sim.cost.prices import CostError
-from sim.failures import COMPONENTS, Failures
-from sim.memory.lora import Lora
+from sim.failures import COMPONENTS, FailureSpec
+from sim.memory.lora import LoraAdapters
 from sim.routing.kv_transfer import KvTransfer
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Complaint, Place, did_you_mean
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import entries, unknown_ids, unknown_offers, unknown_prices, value_at
 from sim.scenario.sections import Section
 from sim.spec import Count, NonNegative, Number, Spec, WholeNumber
@@ -32,7 +32,7 @@ WHOLE = "none"
 """In place of a MIG profile: GPUs that are not cut."""
 
 
-class Mixed(Spec):
+class MixedFleets(Spec):
     """Fleets of several kinds of replicas, each for prompts of some lengths."""
 
     length_classes: Annotated[Count, Field(ge=2)] = 4
@@ -41,7 +41,7 @@ class Mixed(Spec):
     """Most kinds of replicas, or ways to pay for them, in one fleet."""
 
 
-class Split(Spec):
+class SplitFleets(Spec):
     """Fleets whose prompts are computed on replicas of their own, in any ratio to those that answer."""
 
     kv_transfer: KvTransfer
@@ -94,7 +94,7 @@ class Size(Spec):
     """Ids in data/quantizations; left out: the scenario's own."""
     batching: Annotated[tuple[Batching, ...], Field(min_length=1)] = (OfEngine(),)
     """Schedulers and limits to try; left out: the engine's own."""
-    lora: tuple[Lora, ...] = ()
+    lora: tuple[LoraAdapters, ...] = ()
     """Slots for LoRA adapters to try, where requests ask for adapters."""
     costs: dict[Label, Cost] = Field(default_factory=dict)
     """Label -> a `cost` for every GPU: {bought: {acquisition: buy}}."""
@@ -108,15 +108,15 @@ class Size(Spec):
     """Replicas beyond those that the service level needs, in each pool; they are paid for and share the load."""
     front_up_to: Annotated[Number, Field(ge=1)] = 1.25
     """Fleets whose lower bound is below this multiple of the cheapest are simulated, too: what less latency costs."""
-    failures: Failures | None = None
+    failures: FailureSpec | None = None
     """What fails in the pools to choose from, for `slo.availability`; a fleet of the scenario has its own."""
     cold_start: ColdStart | None = None
     """How a replica starts after a repair, and a cold spare; left out: at once."""
     spares: SpareKinds | None = None
     """Kinds of spares to choose from for `slo.availability`; left out: hot ones."""
-    mixed: Mixed | None = None
+    mixed: MixedFleets | None = None
     """Look for fleets of several kinds, too; left out: one kind a fleet."""
-    split: Split | None = None
+    split: SplitFleets | None = None
     """Look for fleets with replicas for prompts and others for answers, too, each of any kind; left out: every replica
     does both."""
 
@@ -130,7 +130,7 @@ class Size(Spec):
 LISTS = ("gpus", "mig", "tensor_parallel_sizes", "pipeline_parallel_sizes", "quantizations", "batching", "lora")
 
 
-def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
+def _check_ids(data: Any, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Names in the raw section that the catalogue does not know."""
     servers = value_at(data, ("servers",))
     named: list[tuple[Place, Any, Any]] = [
@@ -149,7 +149,7 @@ def _check_ids(data: Any, catalog: Catalog) -> Iterator[Complaint]:
             try:
                 lookup(name)
             except ValueError as error:
-                yield Complaint(place, str(error).splitlines()[0])
+                yield ValidationIssue(place, str(error).splitlines()[0])
     moving = value_at(data, ("split", "kv_transfer"))
     yield from unknown_ids(value_at(data, ("cold_start",)), ("size", "cold_start"), {"link": catalog.link})
     for kind in COMPONENTS:
@@ -167,37 +167,41 @@ def _items(value: Any) -> Iterable[tuple[int, Any]]:
     return enumerate(value) if isinstance(value, list) else ()
 
 
-def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator[Complaint]:
+def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Contradictions within the section, and terms without which nothing can be bought."""
     for name in LISTS:
         for value, count in Counter(getattr(size, name)).items():
             if count > 1:
                 named = isinstance(value, str | int)
                 shown = value if named else dump_line(value.model_dump(mode="json", exclude_none=True))
-                yield Complaint(("size", name), f"{shown} stands twice")
+                yield ValidationIssue(("size", name), f"{shown} stands twice")
     for label in size.rents:
         if label in size.costs:
-            yield Complaint(("size", "rents", label), f"the label {label!r} stands in costs, too")
+            yield ValidationIssue(("size", "rents", label), f"the label {label!r} stands in costs, too")
     workload = scenario.workload
     steady = workload.stationary and workload.sessions is None and workload.mean_rate_rps()
     if size.mixed is not None and workload.trace is None and not steady:
         text = "needs arrivals at a steady rate, or a trace: it divides the rate among kinds of replicas"
-        yield Complaint(("size", "mixed"), text)
+        yield ValidationIssue(("size", "mixed"), text)
     asks = [one.workload for one in scenario.services] or [workload]
     if bool(size.lora) != (needs := any(one.asks_for_adapters for one in asks)):
         text = "is missing: requests ask for adapters" if needs else "has slots that no request asks for: remove it"
-        yield Complaint(("size", "lora"), text)
+        yield ValidationIssue(("size", "lora"), text)
     if size.mixed is not None and size.lora:
-        yield Complaint(("size", "mixed"), "does not go with lora: its bounds know no slots for adapters")
+        yield ValidationIssue(("size", "mixed"), "does not go with lora: its bounds know no slots for adapters")
     if size.mixed is not None and scenario.services:
-        yield Complaint(("size", "mixed"), "needs a single service: its classes are lengths of one service's prompts")
+        yield ValidationIssue(
+            ("size", "mixed"), "needs a single service: its classes are lengths of one service's prompts"
+        )
     if size.mixed is not None and any(name != WHOLE for name in size.mig):
-        yield Complaint(("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are")
+        yield ValidationIssue(
+            ("size", "mixed"), "needs whole GPUs: what one more slice costs depends on how many there are"
+        )
     yield from _of_split(size, scenario)
     yield from _over_failures(size, scenario)
     if size.spare_replicas and any(pool.autoscaling for fleet in scenario.fleets for pool in fleet.pools):
         text = "are for fleets whose replicas always run: an autoscaler's bounds say how many there are"
-        yield Complaint(("size", "spare_replicas"), text)
+        yield ValidationIssue(("size", "spare_replicas"), text)
     yield from _strange_gpus(size)
     yield from _servers_of_others(size, catalog)
     yield from _strange_profiles(size, catalog)
@@ -207,67 +211,73 @@ def _check_terms(size: Size, scenario: Experiment, catalog: Catalog) -> Iterator
         except CostError as error:
             for path, text in error.problems:
                 steps: Place = tuple(path.split("."))
-                yield Complaint(("size", "costs", label, *steps[1:]) if steps[0] == "cost" else steps, text)
+                yield ValidationIssue(("size", "costs", label, *steps[1:]) if steps[0] == "cost" else steps, text)
 
 
-def _of_split(size: Size, scenario: Experiment) -> Iterator[Complaint]:
+def _of_split(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """What a search of fleets with roles cannot be asked together with."""
     if size.split is None:
         return
     if size.mixed is not None:
-        yield Complaint(("size", "split"), "stands beside mixed: look for one of them at a time")
+        yield ValidationIssue(("size", "split"), "stands beside mixed: look for one of them at a time")
     if scenario.slo.availability is not None:
         text = "cannot be looked for with slo.availability: replicas of one role do not stand in for those of another"
-        yield Complaint(("size", "split"), text)
+        yield ValidationIssue(("size", "split"), text)
     if scenario.services:
-        yield Complaint(("size", "split"), "needs a single service: pools with a role serve one")
+        yield ValidationIssue(("size", "split"), "needs a single service: pools with a role serve one")
     if any(name != WHOLE for name in size.mig):
-        yield Complaint(("size", "split"), "needs whole GPUs: slices have no ports of their own")
+        yield ValidationIssue(("size", "split"), "needs whole GPUs: slices have no ports of their own")
     if size.max_replicas < 2:
-        yield Complaint(("size", "max_replicas"), "must be at least 2 for split: one for prompts, one for answers")
+        yield ValidationIssue(
+            ("size", "max_replicas"), "must be at least 2 for split: one for prompts, one for answers"
+        )
 
 
-def _over_failures(size: Size, scenario: Experiment) -> Iterator[Complaint]:
+def _over_failures(size: Size, scenario: Experiment) -> Iterator[ValidationIssue]:
     """Failures that nobody asks about, and spares beside an availability, which finds them itself."""
     asked = scenario.slo.availability is not None
     if size.failures is not None and not asked:
         text = "count for slo.availability only, the share of requests over failures: give it, 0.999 for example"
-        yield Complaint(("size", "failures"), text)
+        yield ValidationIssue(("size", "failures"), text)
     if size.failures is not None and size.failures.spares is not None:
         text = "is left to the search, which adds replicas until slo.availability is reached: remove it"
-        yield Complaint(("size", "failures", "spares"), text)
+        yield ValidationIssue(("size", "failures", "spares"), text)
     if size.cold_start is not None and size.failures is None:
-        yield Complaint(("size", "cold_start"), "is the start after a repair, and nothing fails: give size.failures")
+        yield ValidationIssue(
+            ("size", "cold_start"), "is the start after a repair, and nothing fails: give size.failures"
+        )
     if size.spares is not None:
         yield from _of_spares(size, size.spares)
     if asked and size.spare_replicas:
-        yield Complaint(("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it")
+        yield ValidationIssue(
+            ("size", "spare_replicas"), "stands beside slo.availability, which finds the spares: remove it"
+        )
     if asked and size.mixed is not None:
-        yield Complaint(("size", "mixed"), "cannot be looked for with slo.availability: leave one of them out")
+        yield ValidationIssue(("size", "mixed"), "cannot be looked for with slo.availability: leave one of them out")
 
 
-def _of_spares(size: Size, spares: SpareKinds) -> Iterator[Complaint]:
+def _of_spares(size: Size, spares: SpareKinds) -> Iterator[ValidationIssue]:
     """Kinds of spares without failures or without a start, and settings of kinds that are not asked for."""
     if size.failures is None:
-        yield Complaint(("size", "spares"), "stand by for failures: give size.failures and slo.availability")
+        yield ValidationIssue(("size", "spares"), "stand by for failures: give size.failures and slo.availability")
     for kind, count in Counter(spares.kinds).items():
         if count > 1:
-            yield Complaint(("size", "spares", "kinds"), f"{kind} stands twice")
+            yield ValidationIssue(("size", "spares", "kinds"), f"{kind} stands twice")
     if "cold" in spares.kinds and size.failures is not None and size.cold_start is None:
-        yield Complaint(("size", "spares", "kinds"), "a cold spare starts first: give size.cold_start")
+        yield ValidationIssue(("size", "spares", "kinds"), "a cold spare starts first: give size.cold_start")
     if spares.takeover_s and "warm" not in spares.kinds:
-        yield Complaint(("size", "spares", "takeover_s"), "is of warm spares, which are not among kinds")
+        yield ValidationIssue(("size", "spares", "takeover_s"), "is of warm spares, which are not among kinds")
 
 
-def _strange_gpus(size: Size) -> Iterator[Complaint]:
+def _strange_gpus(size: Size) -> Iterator[ValidationIssue]:
     named: list[tuple[Place, str]] = [(("size", "servers", gpu), gpu) for gpu in size.servers]
     named += [(("size", "rents", label, gpu), gpu) for label, offers in size.rents.items() for gpu in offers]
     for place, gpu in named:
         if gpu not in size.gpus:
-            yield Complaint(place, f"{gpu} is not among size.gpus{did_you_mean(gpu, size.gpus)}")
+            yield ValidationIssue(place, f"{gpu} is not among size.gpus{did_you_mean(gpu, size.gpus)}")
 
 
-def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[Complaint]:
+def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
     try:
         cut = [gpu.mig.profiles for name in size.gpus if (gpu := catalog.gpu(name)).mig is not None]
     except ValueError:
@@ -277,10 +287,10 @@ def _strange_profiles(size: Size, catalog: Catalog) -> Iterator[Complaint]:
         if name != WHOLE and name not in known:
             have = f"they have {', '.join(known)}" if known else "none of them can be cut"
             text = f"no GPU among size.gpus has a MIG profile {name!r}: {have}{did_you_mean(name, known)}"
-            yield Complaint(("size", "mig", i), text)
+            yield ValidationIssue(("size", "mig", i), text)
 
 
-def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[Complaint]:
+def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[ValidationIssue]:
     for gpu, servers in size.servers.items():
         for name in servers:
             try:
@@ -288,7 +298,7 @@ def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[Complaint]:
             except ValueError:
                 continue  # size_id_complaints names it
             if holds is not None and holds != gpu:
-                yield Complaint(("size", "servers", gpu), f"{name} holds {holds}")
+                yield ValidationIssue(("size", "servers", gpu), f"{name} holds {holds}")
 
 
 SIZE = Section(

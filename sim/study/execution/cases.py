@@ -19,14 +19,14 @@ from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, cases
 from sim.study.execution.digest import digest, quantities, rests_on
-from sim.study.execution.durable import Damaged, warn_of
+from sim.study.execution.durable import DamagedFile, warn_of
 from sim.study.execution.precision import key_of, next_cases
 from sim.study.execution.store import StoredCase, discard_unfinished, load_case, read_case, save_case, save_repriced
 from sim.study.metrics.case_metrics import measure, with_bill
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CaseJob:
     """One case to simulate."""
 
     scenario: Scenario
@@ -34,11 +34,11 @@ class Job:
     folder: Path
     """Where it is stored."""
     catalog: Catalog
-    beside: tuple["Job", ...] = ()
+    beside: tuple["CaseJob", ...] = ()
     """Other cases that are likely to differ from it in money alone: simulated once, priced one by one."""
 
     @property
-    def members(self) -> "tuple[Job, ...]":
+    def members(self) -> "tuple[CaseJob, ...]":
         """It and those beside it."""
         return (self, *self.beside)
 
@@ -80,7 +80,7 @@ class Job:
         stored = load_case(self.folder)
         if stored is None or self._is_mine(stored):
             return stored
-        warn_of(self.folder, Damaged(f"holds {stored.fleet} at {stored.axes}, replication {stored.replication}"))
+        warn_of(self.folder, DamagedFile(f"holds {stored.fleet} at {stored.axes}, replication {stored.replication}"))
         return None
 
     def _is_mine(self, stored: StoredCase) -> bool:
@@ -89,10 +89,10 @@ class Job:
 
 
 def _job(
-    policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path, beside: tuple[Job, ...]
-) -> Job:
+    policies: list[Registration], scenario: Scenario, case: Case, folder: Path, root: Path, beside: tuple[CaseJob, ...]
+) -> CaseJob:
     enter(policies)
-    return Job(scenario, case, folder, catalog_of(root), beside)
+    return CaseJob(scenario, case, folder, catalog_of(root), beside)
 
 
 @cache
@@ -126,7 +126,7 @@ class WorkerLost(Exception):
     """A task has cost several processes their lives."""
 
     def __init__(self, task: Any, deaths: int) -> None:
-        case = task.case if isinstance(task, Job) else None
+        case = task.case if isinstance(task, CaseJob) else None
         what = f"{case.fleet} at {case.axes}, replication {case.replication}" if case else "a simulation"
         super().__init__(
             f"{what}: {deaths} processes were killed while they simulated it, which is what happens when memory runs "
@@ -141,17 +141,17 @@ Progress = Callable[[int, int, int], None]
 class Workplace(Protocol):
     """Where jobs are done. What was submitted is finished in any order."""
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CaseJob) -> None:
         """One more job to do."""
 
-    def finished(self) -> Job:
+    def finished(self) -> CaseJob:
         """Waits for one of the submitted jobs to be stored; each is returned once."""
 
     def map(self, call: "Call", items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """(place, value) of *call* for each of *items*, in any order."""
 
 
-def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+def simulated(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob]:
     """The *jobs* as they finish, in any order; those that differ in money alone together."""
     groups = together(jobs)
     for group in groups:
@@ -160,26 +160,26 @@ def simulated(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
         yield from workplace.finished().members
 
 
-def together(jobs: Iterable[Job]) -> list[Job]:
+def together(jobs: Iterable[CaseJob]) -> list[CaseJob]:
     """The *jobs*, each with those beside it that are likely to differ from it in money alone."""
-    groups: dict[str, list[Job]] = {}
+    groups: dict[str, list[CaseJob]] = {}
     for job in jobs:
         groups.setdefault(quantities(job.scenario, job.case), []).append(job)
     return [replace(first, beside=tuple(others)) for first, *others in groups.values()]
 
 
-def missing(jobs: Iterable[Job]) -> list[Job]:
+def missing(jobs: Iterable[CaseJob]) -> list[CaseJob]:
     """Those of *jobs* that are not on disk yet, each case once however often it is asked for."""
     each = {job.folder: job for job in jobs}
     return [job for job in each.values() if job.found() is None]
 
 
-def do_missing(workplace: Workplace, jobs: Iterable[Job]) -> Iterator[Job]:
+def do_missing(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob]:
     """Simulates the `missing` ones."""
     yield from simulated(workplace, missing(jobs))
 
 
-def do_all(workplace: Workplace, jobs: Sequence[Job], progress: Progress = lambda *_: None) -> None:
+def do_all(workplace: Workplace, jobs: Sequence[CaseJob], progress: Progress = lambda *_: None) -> None:
     """Simulates the `missing` ones; *progress* counts all."""
     left, total = missing(jobs), len({job.folder for job in jobs})
     found = total - len(left)
@@ -225,9 +225,9 @@ def _run(
     return [job.stored() for job in jobs]
 
 
-def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: Path) -> list[Job]:
+def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: Path) -> list[CaseJob]:
     """The *wanted* cases of *scenario* as jobs that store them under `out/points`."""
-    return [Job(scenario, case, out / POINTS / digest(scenario, case, catalog), catalog) for case in wanted]
+    return [CaseJob(scenario, case, out / POINTS / digest(scenario, case, catalog), catalog) for case in wanted]
 
 
 def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:

@@ -30,7 +30,7 @@ from sim.registry import Registration, enter, entered
 from sim.scenario.reading.layers import FILE_KEYS, files_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case, as_data, at_point
-from sim.study.execution.cases import Call, Job, catalog_of
+from sim.study.execution.cases import Call, CaseJob, catalog_of
 from sim.study.execution.digest import program_digest
 from sim.study.execution.durable import whole_folder
 
@@ -51,7 +51,7 @@ class ClusterError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class ProgramMismatch:
     """Answer of a worker that has another program, in place of a result."""
 
     address: str
@@ -73,7 +73,7 @@ class _Work:
     """Attempts that ended on a worker with another program."""
 
 
-class Siblings:
+class SubmittedCalls:
     """Calls of one kind, with results in any order."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Cluster:
         self._wait_s = WORKERS_S if wait_s is None else wait_s
         self._told = told
         self._client: Client | None = None
-        self._jobs = Siblings()
+        self._jobs = SubmittedCalls()
         self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
         """Paths of the files that a scenario names -> archive that has been sent."""
         self._fit: set[str] = set()
@@ -125,7 +125,7 @@ class Cluster:
             self._look()
         return self._client
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CaseJob) -> None:
         """Give *job* to the workers."""
         client = self._connected()
         inputs = self._sent(client, _at(job), job.catalog)  # money names no files
@@ -133,7 +133,7 @@ class Cluster:
         known = [one.foundations() for one in job.members]
         self._start(self._jobs, _Work(job, (simulate_there, _program(), inputs, asked, known)))
 
-    def finished(self) -> Job:
+    def finished(self) -> CaseJob:
         """Wait for one of the submitted jobs, and store it here."""
         job, archives = self._answer(self._jobs)
         for one, archive in zip(job.members, archives, strict=True):
@@ -147,7 +147,7 @@ class Cluster:
         client = self._connected()
         inputs = self._sent(client, call.scenario, call.catalog)
         known = _program(), inputs, _policies(call.scenario)
-        group = Siblings()
+        group = SubmittedCalls()
         for place, item in enumerate(items):
             self._start(group, _Work(place, (call_there, *known, call.function, call.scenario, item)))
         for _ in items:
@@ -165,7 +165,7 @@ class Cluster:
             self._inputs[key] = client.submit(bytes, packed(files, catalog), pure=False)
         return self._inputs[key]
 
-    def _start(self, group: Siblings, work: _Work, on: str | None = None) -> None:
+    def _start(self, group: SubmittedCalls, work: _Work, on: str | None = None) -> None:
         """Give *work* to the worker *on*, to any that has this program, or put it aside where there is none."""
         assert self._client is not None
         workers = [on] if on else sorted(self._fit) if self._unfit else None
@@ -174,13 +174,13 @@ class Cluster:
             return
         self._follow(group, work, self._client.submit(*work.call, pure=False, workers=workers))
 
-    def _follow(self, group: Siblings, work: _Work, future: Future[Any]) -> None:
+    def _follow(self, group: SubmittedCalls, work: _Work, future: Future[Any]) -> None:
         """Put *future*, a copy of *work*, into the queue of finished calls once it is done."""
         work.futures.append(future)
         group.open[future] = work
         future.add_done_callback(group.done.put)
 
-    def _answer(self, group: Siblings) -> tuple[Any, Any]:
+    def _answer(self, group: SubmittedCalls) -> tuple[Any, Any]:
         """Wait for a call of *group*; return its job or place, and its result."""
         while True:
             future = self._next_done(group)
@@ -205,8 +205,8 @@ class Cluster:
                 self._look()
                 if not self._unfit or work.tries:
                     raise
-                result = Unfit("", {})  # a worker without this program may fail in any way
-            if isinstance(result, Unfit):
+                result = ProgramMismatch("", {})  # a worker without this program may fail in any way
+            if isinstance(result, ProgramMismatch):
                 work.tries += 1
                 self._leave_out(result.address, result.program)
                 if not work.futures:
@@ -223,7 +223,7 @@ class Cluster:
     def _gone(self) -> ClusterError:
         return ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
 
-    def _next_done(self, group: Siblings) -> Future[Any]:
+    def _next_done(self, group: SubmittedCalls) -> Future[Any]:
         """Wait until a call is done. Raises ClusterError where for the time to wait no worker has been there."""
         assert self._client is not None  # something has been submitted
         alone_since = time.monotonic()
@@ -283,7 +283,7 @@ class Cluster:
         self._fit.discard(address)
         self._told(f"worker {address} has {other}: it gets no cases; install the same on both")
 
-    def _bind(self, group: Siblings) -> None:
+    def _bind(self, group: SubmittedCalls) -> None:
         """Allow open work on all workers that have this program, so that new ones get a share of it."""
         assert self._client is not None
         scheduler = self._client.scheduler
@@ -295,7 +295,7 @@ class Cluster:
             return  # some have not reached the scheduler yet: the next look tries again
         self._bound = set(self._fit)
 
-    def _tend(self, group: Siblings, now: float) -> None:
+    def _tend(self, group: SubmittedCalls, now: float) -> None:
         """Start work that was put aside or lost its workers, and copies of stragglers on idle workers."""
         assert self._client is not None
         parked, group.parked = group.parked, []
@@ -351,7 +351,7 @@ def _connected(address: str) -> Client:
         raise ClusterError(f"no scheduler answers at {address}: {error}") from None
 
 
-def _at(job: Job) -> Scenario:
+def _at(job: CaseJob) -> Scenario:
     """Return the scenario of *job* at its sweep point, which may name files of its own."""
     return at_point(job.scenario, job.case.overrides)
 
@@ -372,9 +372,9 @@ def program_there() -> dict[str, str]:
     return _program()
 
 
-def _unfit(program: dict[str, str]) -> Unfit | None:
+def _unfit(program: dict[str, str]) -> ProgramMismatch | None:
     """Return, on a worker, the answer where its program differs from *program*; None where it is the same."""
-    return Unfit(get_worker().address, _program()) if program != _program() else None
+    return ProgramMismatch(get_worker().address, _program()) if program != _program() else None
 
 
 def _policies(scenario: Scenario) -> list[Registration]:
@@ -406,7 +406,7 @@ Asked = tuple[Scenario, Case, str]
 
 def simulate_there(
     program: dict[str, str], inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
-) -> tuple[bytes, ...] | Unfit:
+) -> tuple[bytes, ...] | ProgramMismatch:
     """Simulate, on a worker, the cases *asked* for, which are one job; *foundations* holds what each case rests on.
 
     Return the archive of each case's folder; Unfit where the worker has another *program*.
@@ -417,7 +417,7 @@ def simulate_there(
         jobs = []
         for scenario, case, point in asked:
             there, catalog = _there(inputs, scenario)
-            jobs.append(Job(there, case, Path(folder) / point, catalog))
+            jobs.append(CaseJob(there, case, Path(folder) / point, catalog))
         replace(jobs[0], beside=tuple(jobs[1:])).run(foundations)
         return tuple(archived(job.folder) for job in jobs)
 
@@ -429,7 +429,7 @@ def call_there(
     function: Callable[..., Any],
     scenario: Scenario,
     item: tuple[Any, ...],
-) -> tuple[Any] | Unfit:
+) -> tuple[Any] | ProgramMismatch:
     """Call *function*, on a worker, with the scenario, its catalogue and *item*; *policies* are registered before.
 
     Return its value; Unfit where the worker has another *program*.

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from sim.study.execution.cases import Call, Job, WorkerLost
+from sim.study.execution.cases import Call, CaseJob, WorkerLost
 
 LOG = logging.getLogger("gpufleet")
 ALONE_S = 0.5
@@ -31,7 +31,7 @@ class _Task:
     """Processes that were killed while they did it."""
 
 
-class Cores:
+class ProcessPool:
     """A number of processes, of which this one is the first.
 
     The others start beside the work and take tasks from the same queue, so that nobody waits for anybody's start. They
@@ -57,13 +57,13 @@ class Cores:
     ) -> None:
         self.stop(at_once=error is not None)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CaseJob) -> None:
         """One more job to do."""
         self._put(_Task(job, job.run))
 
-    def finished(self) -> Job:
+    def finished(self) -> CaseJob:
         """One of the submitted jobs, stored; done here if none has come back and any is left."""
-        job: Job = self._next()[0]
+        job: CaseJob = self._next()[0]
         return job
 
     def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
@@ -170,7 +170,7 @@ class Cores:
 class _Helper(threading.Thread):
     """Has tasks of *cores* done by a process of its own, and by another one when that was killed."""
 
-    def __init__(self, cores: Cores) -> None:
+    def __init__(self, cores: ProcessPool) -> None:
         super().__init__(daemon=True)
         self._cores = cores
         self._process = _process()

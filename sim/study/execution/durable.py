@@ -24,11 +24,11 @@ SUMS_FILE = "SHA256SUMS"
 LOG = logging.getLogger("gpufleet")
 
 
-class Damaged(Exception):
+class DamagedFile(Exception):
     """Something stored is not what was written; the message says what, without the path."""
 
 
-def warn_of(path: Path, error: Damaged) -> None:
+def warn_of(path: Path, error: DamagedFile) -> None:
     """On stderr, whatever --quiet says: somebody or something has changed results on the disk."""
     LOG.warning("%s is damaged: it %s. It is not used; where it is needed it is simulated again.", path, error)
 
@@ -112,9 +112,9 @@ def check_folder(folder: Path) -> None:
         with opened(folder / SUMS_FILE, "r", hidden=True, encoding="utf-8", errors="replace") as file:
             told = file.read()
     except OSError:
-        raise Damaged(f"has no {SUMS_FILE}") from None
+        raise DamagedFile(f"has no {SUMS_FILE}") from None
     if told != _sums(folder):
-        raise Damaged(f"does not agree with its {SUMS_FILE}")
+        raise DamagedFile(f"does not agree with its {SUMS_FILE}")
 
 
 def _sums(folder: Path) -> str:
@@ -142,9 +142,9 @@ def read_sealed(path: Path) -> Any:
             told = json.load(file)
         value, seal = told["value"], told["sha256"]
     except (OSError, ValueError, LookupError, TypeError):
-        raise Damaged("cannot be read") from None
+        raise DamagedFile("cannot be read") from None
     if seal != _seal(value):
-        raise Damaged("does not agree with its checksum")
+        raise DamagedFile("does not agree with its checksum")
     return value
 
 

@@ -25,7 +25,7 @@ Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PointPrecision:
     """Precision of one fleet at one point."""
 
     fleet: str
@@ -42,7 +42,7 @@ def key_of(case: Case | StoredCase) -> Key:
     return case.fleet, repr(case.axes), case.replication
 
 
-def held_to(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Held]:
+def held_to(scenario: Scenario, stored: Sequence[StoredCase]) -> list[PointPrecision]:
     """The precision of every fleet at every point, in order."""
     assert scenario.precision is not None
     return [_held(scenario.precision, members) for members in _grouped(stored).values()]
@@ -100,10 +100,10 @@ def _grouped(stored: Sequence[StoredCase]) -> dict[tuple[str, str], list[StoredC
     return groups
 
 
-def _held(precision: Precision, members: Sequence[StoredCase]) -> Held:
+def _held(precision: Precision, members: Sequence[StoredCase]) -> PointPrecision:
     relative = _relative(precision, members)
     met = None if relative is None else relative <= precision.relative
-    return Held(members[0].fleet, members[0].axes, len(members), relative, met)
+    return PointPrecision(members[0].fleet, members[0].axes, len(members), relative, met)
 
 
 def replications_next(precision: Precision, relatives: Sequence[float | None], have: int) -> int:

@@ -16,9 +16,9 @@ from sim.infile import opened
 from sim.records import Interval, Request
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
-from sim.study.execution.durable import Damaged, check_folder, warn_of, whole_folder
+from sim.study.execution.durable import DamagedFile, check_folder, warn_of, whole_folder
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.cohort import Cohort, good_requests
+from sim.study.metrics.window_requests import WindowRequests, good_requests
 from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
@@ -78,8 +78,8 @@ def load_case(folder: Path) -> StoredCase | None:
         check_folder(folder)
         stored = read_case(folder)
         if stored.point != folder.name:
-            raise Damaged(f"holds another point, {stored.point or 'without a name'}")
-    except Damaged as error:
+            raise DamagedFile(f"holds another point, {stored.point or 'without a name'}")
+    except DamagedFile as error:
         warn_of(folder, error)
         return None
     return stored
@@ -155,7 +155,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
     """The request table of contract and report, in arrival order."""
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
-    cohort = Cohort.of(result) if result else None
+    cohort = WindowRequests.of(result) if result else None
     pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
     costs = result.request_nano_usd if result else None
     table = pa.table(

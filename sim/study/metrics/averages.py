@@ -14,21 +14,21 @@ TOKENS = ("output_tokens", "total_tokens", "good_output_tokens")
 PER_MILLION, PER_THOUSAND = 1e6, 1e3
 
 
-class Case(Protocol):
+class ReplicationFigures(Protocol):
     """Figures of one replication by name, and those of each service where a fleet has several."""
 
     @property
-    def services(self) -> Mapping[str, "Case"]:
+    def services(self) -> Mapping[str, "ReplicationFigures"]:
         """Service -> its part of the figures."""
 
     def __getitem__(self, name: str) -> Any:
         """Return the figure *name*; None where the replication has none."""
 
 
-Cases = Sequence[Case]
+Cases = Sequence[ReplicationFigures]
 
 
-class Figure(NamedTuple):
+class AveragedFigure(NamedTuple):
     """A value over replications."""
 
     value: Any
@@ -45,7 +45,7 @@ class Figure(NamedTuple):
         return self.value - self.half_width, self.value + self.half_width
 
 
-NOTHING = Figure(None)
+NOTHING = AveragedFigure(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Average:
         """Return the figures of a case that the column *name* rests on: that of the same name."""
         return (name,)
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Return the column *name* over the replications *cases*, at least one."""
         raise NotImplementedError
 
@@ -80,39 +80,39 @@ def within_runs(cases: Cases, name: str) -> float | None:
 class Mean(Average):
     """The mean of the replications that have it; of one or two runs the interval by batch means."""
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Equal values stay what they are, whole numbers too."""
         values = numbers(cases, name)
         if not values:
             return NOTHING
         same = all(value == values[0] for value in values)
         half = half_width(values) if len(cases) >= LEAST_FOR_INTERVAL else within_runs(cases, name)
-        return Figure(values[0] if same else mean(values), half)
+        return AveragedFigure(values[0] if same else mean(values), half)
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Mean):
+class MeanShare(Mean):
     """The mean of shares; the interval stays within 0 and 1."""
 
     draws: str = ""
     """Figure that counts what it is a share of; empty for a share of time or memory."""
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Half the length of the interval, and its ends."""
-        value, half, _ = super(Share, self).of(name, cases)
+        value, half, _ = super(MeanShare, self).of(name, cases)
         draws = sum(int(one[self.draws] or 0) for one in cases) if self.draws else None
         ends = None if value is None else share_interval(value, half, draws)
-        return Figure(value) if ends is None else Figure(value, (ends[1] - ends[0]) / 2, ends)
+        return AveragedFigure(value) if ends is None else AveragedFigure(value, (ends[1] - ends[0]) / 2, ends)
 
 
-class Planned(Mean):
+class PlannedMean(Mean):
     """Mean of what a plan sets."""
 
     words = "the same in every replication"
     has_interval = False
 
 
-PLANNED = Planned()
+PLANNED = PlannedMean()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Ratio(Average):
         """What is divided, and by what."""
         return (*self.tops, self.bottom)
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Nothing where one replication lacks a part."""
         amounts = [amount for one in cases if (amount := self.top(one)) is not None]
         if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
@@ -138,14 +138,14 @@ class Ratio(Average):
         value, half = ratio(amounts, [self.below(one) for one in cases])
         if len(cases) < LEAST_FOR_INTERVAL and self.bottom in TOKENS:
             half = self._within_runs(cases, value)
-        return Figure(value, half)
+        return AveragedFigure(value, half)
 
-    def top(self, case: Case) -> float | None:
+    def top(self, case: ReplicationFigures) -> float | None:
         """What is divided, of one replication; None where it lacks a part."""
         amounts = [case[top] for top in self.tops]
         return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
 
-    def below(self, case: Case) -> float:
+    def below(self, case: ReplicationFigures) -> float:
         """What it is divided by: hours, thousands of units of work, or millions of tokens."""
         amount: float = case[self.bottom]
         if self.bottom == UNITS:
@@ -175,40 +175,40 @@ class MeanRate(Average):
         """What is divided, and by what."""
         return (self.top, HOURS)
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Nothing where one replication lacks it."""
         if any(one[self.top] is None for one in cases):
             return NOTHING
         rates = [self.factor * ratio([float(one[self.top])], [float(one[HOURS])])[0] for one in cases]
-        return Figure(mean(rates), half_width(rates))
+        return AveragedFigure(mean(rates), half_width(rates))
 
 
 @dataclass(frozen=True, slots=True)
-class First(Average):
+class FirstReplication(Average):
     """The figure of the first replication: what does not depend on chance."""
 
     words: ClassVar[str] = "the same in every replication"
     has_interval: ClassVar[bool] = False
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Of the first."""
-        return Figure(cases[0][name])
+        return AveragedFigure(cases[0][name])
 
 
 @dataclass(frozen=True, slots=True)
-class Usual(Average):
+class Mode(Average):
     """What most replications say."""
 
     words: ClassVar[str] = "the most frequent"
     has_interval: ClassVar[bool] = False
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Of equally many the first."""
-        return Figure(Counter(one[name] or "" for one in cases).most_common(1)[0][0])
+        return AveragedFigure(Counter(one[name] or "" for one in cases).most_common(1)[0][0])
 
 
 @dataclass(frozen=True, slots=True)
-class OfAll(Average):
+class Aggregate(Average):
     """A function of all replications together."""
 
     function: Callable[[Cases], Any]
@@ -219,10 +219,10 @@ class OfAll(Average):
         """None that have a name of their own."""
         return ()
 
-    def of(self, name: str, cases: Cases) -> Figure:
+    def of(self, name: str, cases: Cases) -> AveragedFigure:
         """Whatever the function says."""
-        return Figure(self.function(cases))
+        return AveragedFigure(self.function(cases))
 
 
-JUDGED = OfAll(lambda cases: None)
+JUDGED = Aggregate(lambda cases: None)
 """Column that `sim.study.points` fills: it knows the service level."""

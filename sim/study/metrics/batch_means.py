@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.study.metrics.cohort import Cohort, Floats
 from sim.study.metrics.statistics import normal_quantile, share_interval, student_t
+from sim.study.metrics.window_requests import Floats, WindowRequests
 
 BATCHES = (20, 10)
 BATCHES_OF_RANKS = 50
@@ -147,7 +147,7 @@ def independent(values: Floats) -> bool:
     return bool(_lag_one(values) * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
 
 
-def rate_intervals(cohort: Cohort, good: NDArray[np.bool_]) -> dict[str, float | None]:
+def rate_intervals(cohort: WindowRequests, good: NDArray[np.bool_]) -> dict[str, float | None]:
     """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits, measured or not.
 
     A request's tokens count where it finishes: over a span of many requests that is when they are made.

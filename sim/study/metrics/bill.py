@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sim.cost.charge import amount_usd
-from sim.cost.metering import Window
-from sim.study.metrics.averages import PLANNED, First, MeanRate, Ratio
+from sim.cost.metering import MeteredWindow
+from sim.study.metrics.averages import PLANNED, FirstReplication, MeanRate, Ratio
 from sim.study.metrics.metric import MeasuredRun, figure, metric
 from sim.study.metrics.requests import PERCENTILES
 from sim.units import HOURS_PER_MONTH, JOULES_PER_KWH, NANO_PER_USD, SECONDS_PER_HOUR
@@ -124,7 +124,7 @@ def _calendar_usd(run: MeasuredRun) -> float | None:
     averaged = run.costs.averaged(by_hour=run.plan.load_by_hour)
     if all(one is other for one, other in zip(averaged.charges, run.costs.charges, strict=True)):
         return None
-    window = Window.of(run.log.intervals, run.start_s, run.end_s)
+    window = MeteredWindow.of(run.log.intervals, run.start_s, run.end_s)
     return fsum(amount_usd(charge, window) for charge in averaged.charges)
 
 
@@ -133,7 +133,7 @@ def _in_currency(name: str, run: MeasuredRun) -> Any:
     return None if run.costs.currency == "USD" else getattr(run.costs, name)
 
 
-currency = partial(metric, group="currency", part="money", average=First(), optional=True)
+currency = partial(metric, group="currency", part="money", average=FirstReplication(), optional=True)
 currency("currency", "", "the currency of the report, where it is not the US dollar")(partial(_in_currency, "currency"))
 currency("usd_per_currency", "USD", "US dollars per unit of it")(partial(_in_currency, "usd_per_currency"))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sim.case import CaseResult, of_services, priced
-from sim.cost.metering import Window
+from sim.cost.metering import MeteredWindow
 from sim.fleet.fleet import RunningFleet
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.slo import LATENCIES
@@ -128,11 +128,11 @@ def idle_metrics(plan: CasePlan) -> CaseMetrics:
     return measure(priced(empty, RunningFleet(empty).run()))
 
 
-def idle_window(plan: CasePlan) -> Window:
+def idle_window(plan: CasePlan) -> MeteredWindow:
     """Return what the fleet of *plan* is metered without load."""
     empty = without_load(plan)
     assert empty.horizon_s is not None
-    return Window.of(RunningFleet(empty).run().intervals, empty.warmup_s, empty.horizon_s)
+    return MeteredWindow.of(RunningFleet(empty).run().intervals, empty.warmup_s, empty.horizon_s)
 
 
 def without_load(plan: CasePlan) -> CasePlan:

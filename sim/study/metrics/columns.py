@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from sim.scenario.slo import LATENCIES
 from sim.study.metrics import case_metrics as case_metrics  # registers all metrics
-from sim.study.metrics.averages import Share
-from sim.study.metrics.metric import GROUPS, REGISTERED, SHOWN_GROUPS, Column
+from sim.study.metrics.averages import MeanShare
+from sim.study.metrics.metric import GROUPS, REGISTERED, SHOWN_GROUPS, MetricColumn
 from sim.study.metrics.requests import latency_column
 
 COLUMNS = tuple(sorted(REGISTERED.values(), key=lambda one: list(GROUPS).index(one.group)))
@@ -41,7 +41,7 @@ def is_column(name: str) -> bool:
     return plain in BY_NAME or is_percentile(plain)
 
 
-def column(name: str) -> Column:
+def column(name: str) -> MetricColumn:
     """Return the column *name*; a percentile that only a service level names, too. Raises KeyError for other names."""
     if name in BY_NAME or not is_percentile(name):
         return BY_NAME[name]
@@ -64,5 +64,5 @@ def summary_columns(axes: Sequence[str], money: bool, where_known: Sequence[str]
     shown = [*(one for one in IN_EVERY_TABLE if money or not one.needs_cost), *map(column, where_known)]
     known = [one for one in shown if one.average.has_interval and GROUPS[one.group]]
     halves = [f"{one.name}_ci95" for one in known]
-    ends = [f"{one.name}_ci95_{end}" for one in known if isinstance(one.average, Share) for end in ENDS]
+    ends = [f"{one.name}_ci95_{end}" for one in known if isinstance(one.average, MeanShare) for end in ENDS]
     return ["fleet", *axes, *(one.name for one in shown), *(one.name for one in MARKS), *halves, *ends]

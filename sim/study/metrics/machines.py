@@ -8,22 +8,22 @@ from math import ceil, fsum, isnan
 
 import numpy as np
 
-from sim.cost.charge import Paid
+from sim.cost.charge import PaymentTime
 from sim.cost.metering import NOT_RENTED
 from sim.fleet.replica import State
 from sim.records import Interval
 from sim.scenario.resolving.resolved import PoolPlan, gpus_of
-from sim.study.metrics.averages import PLANNED, First, Share, Usual
+from sim.study.metrics.averages import PLANNED, FirstReplication, MeanShare, Mode
 from sim.study.metrics.bottleneck import availability, kv_port_busy_fraction, limited_by, step_share
-from sim.study.metrics.cohort import percentile
 from sim.study.metrics.metric import MeasuredRun, figure, metric
+from sim.study.metrics.window_requests import percentile
 from sim.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 
-SHARE = Share()
+SHARE = MeanShare()
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class TimeWeightedLevel:
     """A number over the window, weighted by time."""
 
     mean: float
@@ -32,11 +32,11 @@ class Level:
     highest: float
 
     @classmethod
-    def of(cls, spans: Iterable[tuple[float, float, float]]) -> "Level":
+    def of(cls, spans: Iterable[tuple[float, float, float]]) -> "TimeWeightedLevel":
         """Return the level of the sum of *spans* (start [s], end [s], amount), over the time that any of them covers.
 
-        >>> Level.of([(0.0, 10.0, 1.0), (6.0, 10.0, 2.0)])
-        Level(mean=1.8, p95=3.0, highest=3.0)
+        >>> TimeWeightedLevel.of([(0.0, 10.0, 1.0), (6.0, 10.0, 2.0)])
+        TimeWeightedLevel(mean=1.8, p95=3.0, highest=3.0)
         """
         steps: dict[float, float] = {}
         for start_s, end_s, amount in spans:
@@ -59,7 +59,7 @@ EXACT = 1 - 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class FleetMachines:
     """GPUs and servers of the fleet in the window."""
 
     gpus: float
@@ -69,10 +69,10 @@ class Held:
     gpu_hours_per_day: float
 
 
-def serving(run: MeasuredRun) -> Level:
+def serving(run: MeasuredRun) -> TimeWeightedLevel:
     """Return the number of serving replicas of all pools together."""
     of_pool = {pool.name: pool for pool in run.plan.pools}
-    return Level.of(
+    return TimeWeightedLevel.of(
         (one.start_s, one.end_s, _part(one, of_pool[one.pool]) if one.state == State.SERVING else 0.0)
         for one in _inside(run)
     )
@@ -85,11 +85,11 @@ def _part(interval: Interval, pool: PoolPlan) -> float:
     return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
 
 
-def held(run: MeasuredRun) -> Held:
+def held(run: MeasuredRun) -> FleetMachines:
     """Return what is held for the fleet: what is bought or reserved all the time, else while it is switched on."""
     plan, inside = run.plan, _inside(run)
     charges = () if plan.costs is None else plan.costs.charges
-    by_time = {charge.pool for charge in charges if charge.paid is Paid.SWITCHED_ON}
+    by_time = {charge.pool for charge in charges if charge.paid is PaymentTime.SWITCHED_ON}
     on = [one for one in inside if one.state not in NOT_RENTED or (plan.costs is not None and one.pool not in by_time)]
     gpu_h = fsum(one.gpu_s for one in on) / SECONDS_PER_HOUR
     switched = {pool.name for pool in plan.pools if pool.scaled and (plan.costs is None or pool.name in by_time)}
@@ -97,11 +97,11 @@ def held(run: MeasuredRun) -> Held:
     gpus = whole
     if switched:
         spans = ((one.start_s, one.end_s, one.gpu_s / (one.end_s - one.start_s)) for one in on if one.pool in switched)
-        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + Level.of(spans).highest
+        gpus = gpus_of(pool for pool in plan.pools if pool.name not in switched) + TimeWeightedLevel.of(spans).highest
         gpus = int(gpus) if gpus == int(gpus) else gpus
     servers = ceil(plan.servers * gpus / whole - 1e-9) if whole else plan.servers
     hours = (run.end_s - run.start_s) / SECONDS_PER_HOUR
-    return Held(gpus, servers, HOURS_PER_DAY * gpu_h / hours if hours else 0.0)
+    return FleetMachines(gpus, servers, HOURS_PER_DAY * gpu_h / hours if hours else 0.0)
 
 
 def _inside(run: MeasuredRun) -> list[Interval]:
@@ -111,7 +111,7 @@ def _inside(run: MeasuredRun) -> list[Interval]:
 metric(
     "limited_by", "",
     "what to improve first: a shortage that keeps requests waiting, or what the steps spend their time on",
-    "bottleneck", average=Usual(),
+    "bottleneck", average=Mode(),
 )(lambda run: limited_by(run.result))  # fmt: skip
 of_machines = partial(figure, part="machines")
 of_machines("step_share")(lambda run: step_share(run.result))
@@ -149,7 +149,7 @@ power("gpu_power_w_mean", "W", "mean power of the GPUs")(partial(_mean_w, "gpu_e
 power("it_power_w_mean", "W", "mean power at the servers' plugs")(partial(_mean_w, "server_energy_j"))
 of_machines("window_h")(lambda run: (run.end_s - run.start_s) / SECONDS_PER_HOUR)
 of_machines("units", optional=True)(lambda run: run.total("output_tokens") if run.plan.unit else None)
-metric("unit", "", "noun for a service's unit of work, such as image or sequence", "unit", average=First(),
+metric("unit", "", "noun for a service's unit of work, such as image or sequence", "unit", average=FirstReplication(),
        optional=True)(lambda run: run.plan.unit or None)  # fmt: skip
 metric(
     "availability", "share",

@@ -18,8 +18,8 @@ from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger
 from sim.records import Interval
 from sim.study.metrics.averages import Average, Mean
-from sim.study.metrics.cohort import Cohort, PrefixHits, good_requests, prefixes_of
 from sim.study.metrics.overload import Growth
+from sim.study.metrics.window_requests import PrefixHits, WindowRequests, good_requests, prefixes_of
 
 T = TypeVar("T")
 MEAN = Mean()
@@ -69,7 +69,7 @@ def format_of(unit: str) -> Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MetricColumn:
     """Column of summary.csv."""
 
     name: str
@@ -119,13 +119,13 @@ class MeasuredRun:
         self._known: dict[Callable[[MeasuredRun], Any], Any] = {}
 
     @cached_property
-    def cohort(self) -> Cohort:
+    def cohort(self) -> WindowRequests:
         """Requests that arrived in the window. Raises ValueError for a *billed* run."""
         if self._billed:
             raise ValueError(
                 "a metric that prices move rests on meters and bill alone: a case priced anew has no requests"
             )
-        return Cohort.of(self.result)
+        return WindowRequests.of(self.result)
 
     @cached_property
     def kept(self) -> NDArray[np.bool_]:
@@ -195,7 +195,7 @@ Function = Callable[[MeasuredRun], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FigureGroup:
     """Figures of a case that are stored together, and missing together."""
 
     there: Callable[[MeasuredRun], bool] = lambda run: True
@@ -207,22 +207,22 @@ class Part:
 
 
 PARTS = {
-    **dict.fromkeys(("traffic", "latencies", "level", "machines", "samples"), Part()),
-    "site": Part(billed=True),
-    "money": Part(
+    **dict.fromkeys(("traffic", "latencies", "level", "machines", "samples"), FigureGroup()),
+    "site": FigureGroup(billed=True),
+    "money": FigureGroup(
         lambda run: run.result.ledger is not None and run.plan.costs is not None,
         billed=True,
         missing={"capex_usd": None, "cost_usd": None, "component_usd_per_h": {}},
     ),
-    "carbon": Part(lambda run: run.plan.carbon is not None, billed=True),
-    "endings": Part(lambda run: run.plan.asks_again),
-    "prefixes": Part(lambda run: run.prefixes is not None),
-    "transfers": Part(lambda run: run.plan.kv_transfer is not None),
+    "carbon": FigureGroup(lambda run: run.plan.carbon is not None, billed=True),
+    "endings": FigureGroup(lambda run: run.plan.asks_again),
+    "prefixes": FigureGroup(lambda run: run.prefixes is not None),
+    "transfers": FigureGroup(lambda run: run.plan.kv_transfer is not None),
 }
 """Parts of a case's figures, in the order in which they are stored."""
 
 
-class Figure(NamedTuple):
+class SummaryMetric(NamedTuple):
     """Registered function, with the part of the stored figures that its value belongs to."""
 
     function: Function
@@ -231,9 +231,9 @@ class Figure(NamedTuple):
     """Whether a value of None is left out of the stored figures."""
 
 
-REGISTERED: dict[str, Column] = {}
+REGISTERED: dict[str, MetricColumn] = {}
 """Name -> column of summary.csv, in the order of registration."""
-FIGURES: dict[str, Figure] = {}
+FIGURES: dict[str, SummaryMetric] = {}
 """Name -> stored figure of a case, with or without a column."""
 
 
@@ -243,7 +243,7 @@ def figure(name: str, part: str, *, optional: bool = False) -> Callable[[Functio
     def register(function: Function) -> Function:
         if name in FIGURES:
             raise ValueError(f"figure {name!r} is registered twice")
-        FIGURES[name] = Figure(function, part, optional)
+        FIGURES[name] = SummaryMetric(function, part, optional)
         return function
 
     return register
@@ -300,5 +300,5 @@ def metric(
         shown = format or format_of(unit)
     except ValueError as error:
         raise ValueError(f"column {column!r}: {error}") from None
-    REGISTERED[column] = Column(column, unit, description, group, average, heading, brief, paired, format=shown)
+    REGISTERED[column] = MetricColumn(column, unit, description, group, average, heading, brief, paired, format=shown)
     return figure(column, part, optional=optional)

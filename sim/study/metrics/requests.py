@@ -6,17 +6,17 @@ from functools import partial
 
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.slo import LATENCIES, Slo
-from sim.study.metrics.averages import JUDGED, Cases, Mean, OfAll, Share, numbers, within_runs
+from sim.study.metrics.averages import JUDGED, Aggregate, Cases, Mean, MeanShare, numbers, within_runs
 from sim.study.metrics.batch_means import mean_half_width, percentile_half_width, rate_intervals
-from sim.study.metrics.cohort import Cohort, percentile
-from sim.study.metrics.metric import FORMATS, REGISTERED, Column, Format, MeasuredRun, figure, metric
+from sim.study.metrics.metric import FORMATS, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
 from sim.study.metrics.service_level import ATTAINED, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
+from sim.study.metrics.window_requests import WindowRequests, percentile
 
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
 """A percentile with fewer requests than this beyond it is marked."""
-SHARE = Share()
+SHARE = MeanShare()
 
 
 def _total_tokens(run: MeasuredRun) -> int:
@@ -69,7 +69,7 @@ metric(
 )  # fmt: skip
 traffic(
     "overloaded", "", "the queue grows through the whole run: the load is more than the fleet can serve",
-    group="service level", average=OfAll(cases_overloaded),
+    group="service level", average=Aggregate(cases_overloaded),
 )(lambda run: run.growth.certain)  # fmt: skip
 of_traffic("queue_growth")(lambda run: run.growth.requests)
 of_traffic("waiting_growth")(lambda run: run.growth.waiting)
@@ -87,10 +87,10 @@ def _warmup_found_s(cases: Cases) -> float | None:
 
 
 warm_up = partial(traffic, group="warm-up")
-warm_up("warmup_s", "s", "the automatic warm-up, which is not measured", average=OfAll(_warmup_found_s))(
+warm_up("warmup_s", "s", "the automatic warm-up, which is not measured", average=Aggregate(_warmup_found_s))(
     lambda run: run.plan.warmup_s
 )
-warm_up("warmup_unsteady", "", "replications in which no steady part was found behind it", average=OfAll(_unsteady))
+warm_up("warmup_unsteady", "", "replications in which no steady part was found behind it", average=Aggregate(_unsteady))
 # whether a steady part was found behind an automatic warm-up; None for a given one
 of_traffic("warmup_steady")(lambda run: run.plan.warmup_steady if run.plan.warmup_auto else None)
 of_traffic("output_tokens")(lambda run: run.total("output_tokens"))
@@ -112,13 +112,13 @@ HEADED = {"ttft_s_p50": "", "ttft_s_p95": "TTFT p95 [s]", "ttft_s_p99": "", "tpo
 OF_LATENCY = {"ttft_s": FORMATS["s"], "tpot_s": Format("ms", 1e3, "steady"), "e2e_s": FORMATS["s"]}
 
 
-def latency_column(latency: str, part: str) -> Column:
+def latency_column(latency: str, part: str) -> MetricColumn:
     """Return the column of a mean or percentile: *latency* ttft_s, tpot_s or e2e_s, *part* mean or p95."""
     name, short = f"{latency}_{part}", latency.removesuffix("_s").upper()
     words = f"{'mean' if part == 'mean' else f'{part[1:]}th percentile'} of the {WORDS[latency]}"
     head, brief = (f"{short} {part}", HEADED[name]) if name in HEADED else ("", "")
     paired = part in ("mean", "p95") or name in ("ttft_s_p50", "ttft_s_p99")
-    return Column(name, "s", words, "latency", Mean(), head, brief, paired, format=OF_LATENCY[latency])
+    return MetricColumn(name, "s", words, "latency", Mean(), head, brief, paired, format=OF_LATENCY[latency])
 
 
 LATENCY_COLUMNS = tuple(
@@ -134,7 +134,7 @@ def percents(slo: Slo, latency: str) -> list[float]:
     return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
 
 
-def thin_percentiles(slo: Slo, cohort: Cohort) -> list[str]:
+def thin_percentiles(slo: Slo, cohort: WindowRequests) -> list[str]:
     """Return the columns of the percentiles with fewer than THIN_TAIL requests beyond them."""
     sizes = {name: int(cohort.members(name).sum()) for name in LATENCIES}
     return [
@@ -145,7 +145,9 @@ def thin_percentiles(slo: Slo, cohort: Cohort) -> list[str]:
     ]
 
 
-def percentiles_s(slo: Slo, cohort: Cohort, latency: str, known: Container[str] = ()) -> dict[str, float | None]:
+def percentiles_s(
+    slo: Slo, cohort: WindowRequests, latency: str, known: Container[str] = ()
+) -> dict[str, float | None]:
     """Return the percentiles of *latency* by column [s], without those *known*: inf where a request never got an
     answer, None without a request.
     """
@@ -170,7 +172,7 @@ mark(
     "seems to grow; empty without an SLO", average=JUDGED,
 )  # fmt: skip
 metric("thin_percentiles", "", "percentiles with fewer than 20 requests beyond them", "marks", "latencies",
-       average=OfAll(_thin))(lambda run: thin_percentiles(run.plan.slo, run.cohort))  # fmt: skip
+       average=Aggregate(_thin))(lambda run: thin_percentiles(run.plan.slo, run.cohort))  # fmt: skip
 
 
 @figure("latencies", "latencies")
@@ -186,12 +188,12 @@ def _latencies(run: MeasuredRun) -> dict[str, float | None]:
     return found | {"queue_s_p95": percentile(queued, 95) if queued.size else None}
 
 
-def goal_shares(slo: Slo, cohort: Cohort) -> list[float | None]:
+def goal_shares(slo: Slo, cohort: WindowRequests) -> list[float | None]:
     """Return the share of the measured requests within each goal of *slo*, of tenants without limits of their own."""
     return cohort.shares(slo, ~cohort.of_tenants(slo.tenants or ()))
 
 
-def tenant_shares(slo: Slo, cohort: Cohort) -> dict[str, list[float | None]] | None:
+def tenant_shares(slo: Slo, cohort: WindowRequests) -> dict[str, list[float | None]] | None:
     """Return the same by tenant with limits of its own; None without such tenants."""
     levels = slo.tenants or {}
     return {name: cohort.shares(level, cohort.of_tenants((name,))) for name, level in levels.items()} or None
@@ -251,7 +253,7 @@ mark("horizon_dependent", "", "columns that would be others with another horizon
 mark(
     "intervals", "",
     "what the `_ci95` rest on: `replications` (three or more), of one or two `batch means`, or `none` where a run "
-    "alone gives none; empty where nothing depends on chance", average=OfAll(_basis),
+    "alone gives none; empty where nothing depends on chance", average=Aggregate(_basis),
 )  # fmt: skip
 
 

@@ -13,25 +13,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from sim.scenario.slo import Goal, Level, Slo
-from sim.study.metrics.averages import Case, Cases, Figure, Mean, Share
+from sim.scenario.slo import ServiceLevel, Slo, SloGoal
+from sim.study.metrics.averages import AveragedFigure, Cases, Mean, MeanShare, ReplicationFigures
 from sim.study.metrics.overload import likely_growing, overloaded
 from sim.study.metrics.statistics import half_width, mean, share_interval
 
 ROUNDING = 1e-12
 """Relative error of a mean: three replications with 95 % each have 95 %."""
-ATTAINED = Share(draws="requests")
+ATTAINED = MeanShare(draws="requests")
 
 
 Verdict = Literal["met", "missed", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GoalAttainment:
     """Attained value of one goal."""
 
-    goal: Goal
-    attained: Figure
+    goal: SloGoal
+    attained: AveragedFigure
     """Share of the requests within the goal [1], or the percentile that the goal limits [s]."""
     by_share: bool
     """Whether `attained` is a share of requests, not a percentile."""
@@ -58,14 +58,14 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ServiceLevelAttainment:
     """Service level that one fleet attains at one load."""
 
     met: bool | None
     """Whether every goal is met; None without a goal, and where no request was measured."""
     overloaded: bool
     """Whether the queue grows without end."""
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[GoalAttainment, ...] = ()
     """Attained value of each goal."""
     growing: bool = False
     """Whether the queue seems to grow, though the window is too short to be certain."""
@@ -76,7 +76,7 @@ class Standing:
         return self.met is not False and not self.overloaded
 
     @property
-    def doubts(self) -> tuple[Reading, ...]:
+    def doubts(self) -> tuple[GoalAttainment, ...]:
         """Goals that leave the verdict inconclusive; none where it is certain."""
         missed = any(one.certain and not one.met for one in self.readings)
         if self.overloaded or missed or self.met is None:
@@ -96,7 +96,7 @@ class Standing:
         return "inconclusive" if self.doubts or self.outgrown else "met" if self.good else "missed"
 
 
-def standing(slo: Slo, metrics: Cases) -> Standing:
+def standing(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
     """Return the standing over the *metrics* of all replications of a point; several services are judged together, each
     by its own service level.
     """
@@ -104,14 +104,14 @@ def standing(slo: Slo, metrics: Cases) -> Standing:
     if not each:
         readings = tuple(_readings(slo, metrics)) if slo.goals else ()
         met = all(one.met for one in readings) if readings else None
-        return Standing(met, cases_overloaded(metrics), readings, cases_growing(metrics))
+        return ServiceLevelAttainment(met, cases_overloaded(metrics), readings, cases_growing(metrics))
     met_ones = [one.met for one in each.values() if one.met is not None]
     together = [replace(reading, of=name) for name, one in each.items() for reading in one.readings]
     over = any(one.overloaded for one in each.values())
-    return Standing(all(met_ones) if met_ones else None, over, tuple(together), cases_growing(metrics))
+    return ServiceLevelAttainment(all(met_ones) if met_ones else None, over, tuple(together), cases_growing(metrics))
 
 
-def _services(metrics: Cases) -> list[tuple[str, Slo, list[Case]]]:
+def _services(metrics: Cases) -> list[tuple[str, Slo, list[ReplicationFigures]]]:
     """Return each of several services with its service level and its part of the *metrics*."""
     names = metrics[0].services if metrics else {}
     parts = ((name, [one.services[name] for one in metrics]) for name in names)
@@ -141,7 +141,7 @@ def cases_growing(metrics: Cases) -> bool:
     )
 
 
-def _readings(slo: Slo, metrics: Cases) -> Iterator[Reading]:
+def _readings(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
     """Yield the attained value of each goal; none where no request was measured."""
     asked = [one for one in metrics if one["slo_attainment"] is not None]
     if slo.tenants:
@@ -151,17 +151,17 @@ def _readings(slo: Slo, metrics: Cases) -> Iterator[Reading]:
         return
     for goal in slo.goals if asked else ():
         if goal.percentile is None:
-            yield Reading(goal, ATTAINED.of("slo_attainment", asked), by_share=True)
+            yield GoalAttainment(goal, ATTAINED.of("slo_attainment", asked), by_share=True)
         elif values_of(asked, goal.percentile.column):
-            yield Reading(goal, Mean().of(goal.percentile.column, asked), by_share=False)
+            yield GoalAttainment(goal, Mean().of(goal.percentile.column, asked), by_share=False)
 
 
-def _shares_read(level: Level, metrics: Cases, tenant: str = "") -> Iterator[Reading]:
+def _shares_read(level: ServiceLevel, metrics: Cases, tenant: str = "") -> Iterator[GoalAttainment]:
     """Yield the attained share of each goal of *level*, over the requests of a *tenant* or of all others."""
     for goal, values in _shares(level, metrics, tenant):
         half = half_width(values)
         ends = share_interval(mean(values), half)
-        yield Reading(goal, Figure(mean(values), half, ends), by_share=True, of=tenant)
+        yield GoalAttainment(goal, AveragedFigure(mean(values), half, ends), by_share=True, of=tenant)
 
 
 def tenants_met(slo: Slo, metrics: Cases) -> dict[str, bool]:
@@ -194,12 +194,12 @@ def slack(slo: Slo, metrics: Cases) -> float:
 def _gaps(slo: Slo, metrics: Cases) -> list[float]:
     """Return the share within each goal less the share asked for, of tenants with own limits and of all others."""
     asked = [one for one in metrics if one["requests"]]
-    levels: dict[str, Level] = {"": slo, **(slo.tenants or {})}
+    levels: dict[str, ServiceLevel] = {"": slo, **(slo.tenants or {})}
     every = (pair for name, level in levels.items() for pair in _shares(level, asked, name))
     return [mean(values) - goal.share for goal, values in every]
 
 
-def _shares(level: Level, metrics: Cases, tenant: str) -> Iterator[tuple[Goal, list[float]]]:
+def _shares(level: ServiceLevel, metrics: Cases, tenant: str) -> Iterator[tuple[SloGoal, list[float]]]:
     """Yield each goal of *level* with the share of requests within it in every replication that has one."""
     tenants = [each for one in metrics if (each := one["tenant_shares"])]
     rows = [each[tenant] for each in tenants] if tenant else [one["slo_shares"] for one in metrics]

@@ -38,7 +38,7 @@ from sim.scenario.resolving.resolve import FleetPlan, pool_models, resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.size import Budget, Size
-from sim.scenario.slo import Goal, Slo
+from sim.scenario.slo import Slo, SloGoal
 from sim.study.availability import why_no_availability
 from sim.study.capacity import ONLY_RAISED, why_not_its_mean
 from sim.study.size.search_space import Unit
@@ -52,7 +52,7 @@ MOST_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class FleetNeeds:
     """Money and power of one fleet."""
 
     capex_usd: float
@@ -64,7 +64,7 @@ class Needs:
     """What recovers the rest over the life: capital, and costs at the end of it."""
 
     @classmethod
-    def of(cls, plan: FleetPlan, fleet: Fleet) -> "Needs":
+    def of(cls, plan: FleetPlan, fleet: Fleet) -> "FleetNeeds":
         """Those of *fleet* at the mean prices of the year. Raises CostError for a fleet without a `cost` section."""
         if plan.costs is None:
             raise CostError(Problem("cost", f"{fleet.name} has no cost section"))
@@ -98,7 +98,9 @@ def _nameplate_kw(plan: FleetPlan, fleet: Fleet) -> float | None:
     return sum(known) / 1e3 if len(known) == len(peaks) else None
 
 
-def over(budget: Budget | None, needs: Needs, usd_per_h: float | None = None, rounding_usd_per_h: float = 0.0) -> str:
+def over(
+    budget: Budget | None, needs: FleetNeeds, usd_per_h: float | None = None, rounding_usd_per_h: float = 0.0
+) -> str:
     """Which limits of *budget* a fleet breaks; empty if none.
 
     *usd_per_h* is what it costs, where that is known, and *rounding_usd_per_h* how far a bill rounded to nano-dollars
@@ -107,7 +109,7 @@ def over(budget: Budget | None, needs: Needs, usd_per_h: float | None = None, ro
     return "; ".join(_over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
 
 
-def _over(budget: Budget, needs: Needs, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
+def _over(budget: Budget, needs: FleetNeeds, usd_per_h: float | None, rounding_usd_per_h: float) -> Iterator[str]:
     if budget.capex_usd is not None and _exceeds(needs.capex_usd, budget.capex_usd):
         asked, allowed = _apart(needs.capex_usd, budget.capex_usd, "{:,.{}f}", 0)
         yield f"capital of ${asked} exceeds ${allowed}"
@@ -130,17 +132,17 @@ def _apart(value: float, limit: float, form: str, digits: int) -> tuple[str, str
     return form.format(value, next(enough, MOST_DIGITS)), f"{limit:,.{MOST_DIGITS}g}"
 
 
-def operating_usd_per_month(needs: Needs, usd_per_h: float | None) -> float:
+def operating_usd_per_month(needs: FleetNeeds, usd_per_h: float | None) -> float:
     """What is paid month by month of *usd_per_h*; at the least, where nothing was simulated."""
     per_h = needs.least_operating_usd_per_h if usd_per_h is None else usd_per_h - needs.capital_usd_per_h
     return per_h * HOURS_PER_MONTH
 
 
-def ceilings(budget: Budget | None, kinds: Sequence[Sequence[Needs]]) -> list[tuple[list[list[float]], float]]:
+def ceilings(budget: Budget | None, kinds: Sequence[Sequence[FleetNeeds]]) -> list[tuple[list[list[float]], float]]:
     """For each limit of *budget* what 1, 2, ... replicas of each of *kinds* ask of it, and the limit."""
     if budget is None:
         return []
-    amounts: list[tuple[float | None, Callable[[Needs], float]]] = [
+    amounts: list[tuple[float | None, Callable[[FleetNeeds], float]]] = [
         (budget.capex_usd, lambda needs: needs.capex_usd),
         (budget.usd_per_month, lambda needs: operating_usd_per_month(needs, None)),
         (budget.kw, lambda needs: needs.kw or 0.0),
@@ -239,7 +241,7 @@ class OfferedLoad:
         return OfferedLoad(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
 
 
-def _in_time(goal: Goal, output_tokens: NDArray[np.float64], span_s: float) -> float:
+def _in_time(goal: SloGoal, output_tokens: NDArray[np.float64], span_s: float) -> float:
     """Share of the rate of arrivals in the span that must at least be answered meanwhile."""
     # what arrives in the span may be finished this much later and still be in time
     late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
@@ -256,12 +258,12 @@ def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
     return float("inf")
 
 
-def _skips_single_tokens(goal: Goal) -> bool:
+def _skips_single_tokens(goal: SloGoal) -> bool:
     """Whether answers of one token count for nothing."""
     return goal.percentile is not None and goal.percentile.latency == "tpot_s"
 
 
-class Floor:
+class PoolBounds:
     """Bounds of one pool under one demand."""
 
     def __init__(self, pool: PoolPlan, demand: OfferedLoad) -> None:
@@ -297,7 +299,7 @@ class Floor:
         """Why no load however small meets *slo*; empty if one may."""
         return next((reason for goal in slo.goals if (reason := self._refusal(goal))), "")
 
-    def _refusal(self, goal: Goal) -> str:
+    def _refusal(self, goal: SloGoal) -> str:
         least = goal.share - SAMPLING_MARGIN
         served = self._served_of(goal)
         if served.mean() < least:
@@ -320,18 +322,18 @@ class Floor:
         """Whether any of the requests is not too long for it."""
         return bool(self._served.any())
 
-    def good_alone(self, goal: Goal) -> float:
+    def good_alone(self, goal: SloGoal) -> float:
         """Share of the requests that keep to *goal* when each is served alone: more never do."""
         good = self._served_of(goal).copy()
         for values, limit in self._alone_s(goal).values():
             good &= values <= limit
         return float(good.mean())
 
-    def _served_of(self, goal: Goal) -> NDArray[np.bool_]:
+    def _served_of(self, goal: SloGoal) -> NDArray[np.bool_]:
         """Which requests are not too long, and those that the goal does not count."""
         return self._served | (self.demand.outputs <= 1) if _skips_single_tokens(goal) else self._served
 
-    def _alone_s(self, goal: Goal) -> dict[str, tuple[NDArray[np.float64], float]]:
+    def _alone_s(self, goal: SloGoal) -> dict[str, tuple[NDArray[np.float64], float]]:
         """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
         prompts, outputs = self.demand.prompts, self.demand.outputs
         ttft_s = np.full(len(prompts), self._step_s) if self.pool.unit else self._ttft_s()
@@ -460,7 +462,7 @@ def _why_no_level(place: str, slo: Slo) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ReplicaBounds:
     """What is known of a replica before anything is simulated."""
 
     reason: str
@@ -469,7 +471,7 @@ class Machine:
     """Fewer cannot carry the load."""
 
 
-class Prospects:
+class CandidateBounds:
     """Bounds of all units, each machine worked out once."""
 
     def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
@@ -477,50 +479,50 @@ class Prospects:
         self.demands = OfferedLoad.of_services(scenario)
         """Of each of several services."""
         self.levels = [one.slo for one in scenario.services]
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, ReplicaBounds] = {}
         self._starts: dict[str, bool] = {}
 
-    def look(self, unit: Unit) -> Machine:
+    def look(self, unit: Unit) -> ReplicaBounds:
         """Whether and with how many replicas *unit* may serve the load."""
         machine = unit.machine if unit.beside is None else unit.beside.kinds
         if machine not in self._machines:
             self._machines[machine] = self._machine(unit)
         return self._machines[machine]
 
-    def _machine(self, unit: Unit) -> Machine:
+    def _machine(self, unit: Unit) -> ReplicaBounds:
         if unit.refusal:
-            return Machine(unit.refusal, 0)
+            return ReplicaBounds(unit.refusal, 0)
         if unit.own is not None and any(pool.replicas <= unit.own_spares for pool in unit.own.pools):
-            return Machine(f"has no {unit.own_spares} spare replicas in every pool", 0)
+            return ReplicaBounds(f"has no {unit.own_spares} spare replicas in every pool", 0)
         if refusal := self.refusal(unit):
-            return Machine(refusal, 0)
+            return ReplicaBounds(refusal, 0)
         try:
             plan = self.plan(unit)
         except (ValueError, ArithmeticError) as error:
-            return Machine(str(error).splitlines()[0], 0)
+            return ReplicaBounds(str(error).splitlines()[0], 0)
         if plan.infeasible or unit.own is not None:
-            return Machine(plan.infeasible, 1)
+            return ReplicaBounds(plan.infeasible, 1)
         if self.demands:
             return self._serving_all(plan.pools[0])
         demand = self.demand
         if plan.kv_transfer is not None:
             demand = demand.prompts_alone(plan.kv_transfer.min_prompt_tokens)
-        floor = Floor(plan.pools[0], demand)
+        floor = PoolBounds(plan.pools[0], demand)
         reason = floor.refusal(self.scenario.slo) if unit.beside is None else ""
         rate = demand.rate_rps
-        return Machine(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
+        return ReplicaBounds(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
 
-    def _serving_all(self, pool: PoolPlan) -> Machine:
+    def _serving_all(self, pool: PoolPlan) -> ReplicaBounds:
         """A replica that serves all services. Those of one model are in the same batches; models take turns."""
         for one in self.scenario.services:
-            floor = Floor(pool.serving(one.name), self.demands[one.name])
+            floor = PoolBounds(pool.serving(one.name), self.demands[one.name])
             if reason := floor.refusal(one.slo):
-                return Machine(f"{one.name}: {reason}", 0)
+                return ReplicaBounds(f"{one.name}: {reason}", 0)
         busy = 0.0
         for model in pool.models or (pool,):
             demand = OfferedLoad.together([self.demands[name] for name in model.served])
-            busy += (demand.rate_rps or 0.0) / Floor(model, demand).replica_rps()
-        return Machine("", max(1, ceil(busy)))
+            busy += (demand.rate_rps or 0.0) / PoolBounds(model, demand).replica_rps()
+        return ReplicaBounds("", max(1, ceil(busy)))
 
     def cannot_start(self, unit: Unit) -> bool:
         """Whether *unit* does not hold the model, or its layout or limits are refused."""
@@ -564,15 +566,15 @@ class Prospects:
         """Least that the fleet costs: what runs with the clock. Raises CostError."""
         return self.floor(unit, replicas, spare)[0]
 
-    def floor(self, unit: Unit, replicas: int, spare: int) -> tuple[float, Needs]:
+    def floor(self, unit: Unit, replicas: int, spare: int) -> tuple[float, FleetNeeds]:
         """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
         fleet = unit.fleet(replicas, spare)
         plan = resolve_fleet(self.scenario, fleet, self.catalog)
-        return least_usd_per_h(plan, unit.name), Needs.of(plan, fleet)
+        return least_usd_per_h(plan, unit.name), FleetNeeds.of(plan, fleet)
 
-    def needs(self, fleet: Fleet) -> Needs:
+    def needs(self, fleet: Fleet) -> FleetNeeds:
         """What *fleet* asks of a budget. Raises CostError."""
-        return Needs.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
+        return FleetNeeds.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
 
 
 def least_usd_per_h(plan: FleetPlan, name: str) -> float:

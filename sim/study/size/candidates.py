@@ -11,18 +11,18 @@ from sim.scenario.resolving import resolved
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Fleet
 from sim.scenario.slo import Slo
-from sim.study.confidence import Chance
-from sim.study.metrics.service_level import Standing
-from sim.study.size.bounds import Needs, operating_usd_per_month
+from sim.study.confidence import WinProbability
+from sim.study.metrics.service_level import ServiceLevelAttainment
+from sim.study.size.bounds import FleetNeeds, operating_usd_per_month
 from sim.study.size.mixed_fleets import MixedSearch
 from sim.study.size.search_space import StandBy
-from sim.study.size.trials import Fared, Trial
+from sim.study.size.trials import ServiceTrial, Trial
 
 Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"]
 
 
 @dataclass(frozen=True, slots=True)
-class TriedFleet:
+class CandidateFleet:
     """One fleet and what is known of it."""
 
     name: str
@@ -46,18 +46,18 @@ class TriedFleet:
     replications: int | None = None
     """Simulated ones, which the metrics are means over; None for a fleet that was not simulated."""
     fleet: Fleet | None = None
-    standing: Standing | None = None
+    standing: ServiceLevelAttainment | None = None
     """The decision on the service level with what is attained of each goal; None for a fleet that was not simulated."""
-    needs: Needs | None = None
+    needs: FleetNeeds | None = None
     """What it asks of a budget; None where that is not known."""
     choice: str = ""
     """Key: equal for fleets that differ only in the host that the search has chosen, and in number."""
     standby: StandBy | None = None
     """Spares that do not carry the load."""
-    services: Mapping[str, Fared] = field(default_factory=dict)
+    services: Mapping[str, ServiceTrial] = field(default_factory=dict)
     """How each of several services fared, where it was simulated and could run."""
 
-    def seen(self, outcome: Trial, levels: Mapping[str, Slo] | None = None) -> "TriedFleet":
+    def seen(self, outcome: Trial, levels: Mapping[str, Slo] | None = None) -> "CandidateFleet":
         """With what the simulations of it have shown, beside its cost; *levels* are those of several services."""
         return replace(
             self,
@@ -103,20 +103,20 @@ class TriedFleet:
 class Sizing:
     """The answer of a search."""
 
-    winner: TriedFleet | None
-    tried: tuple[TriedFleet, ...]
+    winner: CandidateFleet | None
+    tried: tuple[CandidateFleet, ...]
     """All candidates, the answer first: the winner, else the nearest; then as `rank` has them."""
     simulated: int
     """Cases that this call has simulated; others were found on disk."""
     mixed: MixedSearch | None = None
     """What came of fleets of several kinds, where they are asked for."""
-    nearest: TriedFleet | None = None
+    nearest: CandidateFleet | None = None
     """Where none meets the service level within the budget: the fleet of one kind that attains the most within it."""
-    chance: Chance | None = None
+    chance: WinProbability | None = None
     """How often the winner stays cheaper than the next fleet with other GPUs within the model's own error."""
 
     @property
-    def rival(self) -> TriedFleet | None:
+    def rival(self) -> CandidateFleet | None:
         """The cheapest fleet with other GPUs than the winner's that meets the service level, or may."""
         best = self.winner
         if best is None:
@@ -148,7 +148,7 @@ def _named(fleet: Fleet | None, key: str) -> str:
     return " and ".join(dict.fromkeys(name for name in names if name))
 
 
-def with_one_host(ranked: Sequence[TriedFleet], nearest: TriedFleet | None) -> Iterator[TriedFleet]:
+def with_one_host(ranked: Sequence[CandidateFleet], nearest: CandidateFleet | None) -> Iterator[CandidateFleet]:
     """Of fleets that differ only in the host chosen for them the best, or *nearest*; of those that cannot be, all
     reasons in one.
     """
@@ -168,19 +168,19 @@ def with_one_host(ranked: Sequence[TriedFleet], nearest: TriedFleet | None) -> I
             yield replace(one, name=one.choice, reason="; ".join(reasons))
 
 
-def in_order(tried: Iterable[TriedFleet], nearest: TriedFleet | None) -> list[TriedFleet]:
+def in_order(tried: Iterable[CandidateFleet], nearest: CandidateFleet | None) -> list[CandidateFleet]:
     """By `rank`, but *nearest* before all others."""
     ranked = with_one_host(sorted(tried, key=rank), nearest)
     return sorted(ranked, key=lambda one: one is not nearest)
 
 
-def rank(one: TriedFleet) -> tuple[int, float, str]:
+def rank(one: CandidateFleet) -> tuple[int, float, str]:
     """Those that meet, those that miss, those not simulated, those over the budget, each by cost; the impossible."""
     order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "over budget": 3, "impossible": 4}
     return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name
 
 
-def front(found: Sizing, names: Sequence[str]) -> list[TriedFleet]:
+def front(found: Sizing, names: Sequence[str]) -> list[CandidateFleet]:
     """The Pareto front, by cost: fleets that meet and that no other beats in cost and all the metrics *names* at
     once.
     """
@@ -192,6 +192,6 @@ def front(found: Sizing, names: Sequence[str]) -> list[TriedFleet]:
     ]
 
 
-def _criteria(one: TriedFleet, names: Sequence[str]) -> tuple[float, ...]:
+def _criteria(one: CandidateFleet, names: Sequence[str]) -> tuple[float, ...]:
     values = ((one.metrics or {}).get(name) for name in names)
     return one.usd_per_h or 0.0, *(0.0 if value is None else value for value in values)

@@ -33,11 +33,11 @@ from scipy.sparse import lil_array
 
 from sim.cost.prices import CostError
 from sim.scenario.schema import Fleet
-from sim.scenario.sections.size import Budget, Mixed, Size
-from sim.scenario.slo import Goal
+from sim.scenario.sections.size import Budget, MixedFleets, Size
+from sim.scenario.slo import SloGoal
 from sim.study.execution.store import StoredCase
-from sim.study.metrics.cohort import latencies_s
-from sim.study.size.bounds import SAMPLING_MARGIN, Floor, Needs, OfferedLoad, Prospects, ceilings, over
+from sim.study.metrics.window_requests import latencies_s
+from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, OfferedLoad, PoolBounds, ceilings, over
 from sim.study.size.search_space import Unit, dominated
 from sim.study.size.search_space import family as unit_family
 from sim.study.size.trials import Trial, Trials
@@ -51,7 +51,7 @@ Counts = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class KindLimits:
     """What is known of kinds of replicas and classes of prompts; arrays are classes x kinds."""
 
     rates_rps: NDArray[np.float64]
@@ -78,7 +78,7 @@ class Kinds:
         allowed = self.most_rps > 0
         return np.where(allowed, self.rates_rps[:, None] / np.where(allowed, self.most_rps, 1.0), 0.0)
 
-    def only(self, chosen: Sequence[int]) -> "Kinds":
+    def only(self, chosen: Sequence[int]) -> "KindLimits":
         """The *chosen* kinds alone."""
         return replace(
             self,
@@ -90,10 +90,10 @@ class Kinds:
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class MixedFleet:
     """A fleet of several kinds."""
 
-    kinds: Kinds
+    kinds: KindLimits
     """Whose classes it divides."""
     counts: Counts
     split: NDArray[np.float64]
@@ -117,13 +117,13 @@ class Mix:
 
 
 def cheapest_mix(
-    kinds: Kinds,
+    kinds: KindLimits,
     reached: Mapping[tuple[int, int], float],
     least_good: float,
     most_kinds: int,
     forbidden: Sequence[Counts],
     ceilings: Sequence[tuple[Sequence[Sequence[float]], float]] = (),
-) -> Mix | None:
+) -> MixedFleet | None:
     """The cheapest fleet of two to *most_kinds* kinds that may serve the load; None where there is none.
 
     *reached* is the part of the bound for (kind, replicas), 1 where it is silent; *least_good* the share of requests
@@ -166,7 +166,9 @@ def cheapest_mix(
     return _balanced(kinds, chosen, reached, least_good)
 
 
-def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float) -> Mix:
+def _balanced(
+    kinds: KindLimits, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float
+) -> MixedFleet:
     """The split that leaves the fullest pool of *counts* as far from full as it can be."""
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
     busy, good = kinds.busy[:, pools], (kinds.shares[:, None] * kinds.good)[:, pools]
@@ -193,10 +195,10 @@ def _balanced(kinds: Kinds, counts: Counts, reached: Mapping[tuple[int, int], fl
     assert found.x is not None  # the integer program has found a split
     split = np.asarray(found.x[:-1]).reshape(classes, len(pools))
     split = np.where(split < SMALLEST_SHARE, 0.0, split)
-    return Mix(kinds, counts, np.round(split / split.sum(axis=1, keepdims=True), 3))
+    return MixedFleet(kinds, counts, np.round(split / split.sum(axis=1, keepdims=True), 3))
 
 
-def split_by_length(kinds: Kinds, counts: Counts, least_good: float, most: int) -> list[Mix]:
+def split_by_length(kinds: KindLimits, counts: Counts, least_good: float, most: int) -> list[MixedFleet]:
     """Splits of *counts* in which each pool has the classes of one range of lengths for itself: for every order of the
     pools at most this number of those that the bounds allow, with the most room in the fullest pool.
 
@@ -208,15 +210,15 @@ def split_by_length(kinds: Kinds, counts: Counts, least_good: float, most: int) 
     room = np.array([float(n) for _, n in counts])
     busy, good = kinds.busy[:, pools], kinds.shares[:, None] * kinds.good[:, pools]
     barred = kinds.most_rps[:, pools] == 0
-    every: list[Mix] = []
+    every: list[MixedFleet] = []
     for order in permutations(range(len(pools))):
-        found: list[tuple[float, Mix]] = []
+        found: list[tuple[float, MixedFleet]] = []
         for borders in combinations(range(1, classes), len(pools) - 1):
             owner = np.repeat(order, np.diff([0, *borders, classes]))
             split = (owner[:, None] == np.arange(len(pools))).astype(float)
             fullest = float(((split * busy).sum(axis=0) / room).max())
             if not (split * barred).any() and float((good * split).sum()) >= least_good and fullest <= 1:
-                found.append((fullest, Mix(kinds, counts, split)))
+                found.append((fullest, MixedFleet(kinds, counts, split)))
         every += [mix for _, mix in sorted(found, key=lambda one: one[0])[:most]]
     return every
 
@@ -279,7 +281,7 @@ class MixedTrial:
     """Spares left out."""
     floor_usd_per_h: float
     outcome: Trial
-    needs: Needs
+    needs: FleetNeeds
 
     def over(self, budget: Budget | None) -> str:
         """Which limits of *budget* it breaks by its own cost; empty if none."""
@@ -331,9 +333,9 @@ class MixedSearcher:
     def __init__(
         self,
         size: Size,
-        mixed: Mixed,
+        mixed: MixedFleets,
         units: Sequence[Unit],
-        prospects: Prospects,
+        prospects: CandidateBounds,
         trials: Trials,
         best_usd_per_h: float,
     ) -> None:
@@ -376,7 +378,7 @@ class MixedSearcher:
         self._guided, self._reached = False, {}
         self._forbidden += self._tried
 
-    def _ways(self, mix: Mix) -> list[Mix]:
+    def _ways(self, mix: MixedFleet) -> list[MixedFleet]:
         """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
         if mix.counts in self._split or self._alike(mix):
             return [mix]
@@ -385,7 +387,7 @@ class MixedSearcher:
         others = split_by_length(self._ranges, mix.counts, least_good, MOST_SPLITS)
         return [mix, *others]
 
-    def _judge(self, ways: Sequence[tuple[Mix, MixedTrial]]) -> None:
+    def _judge(self, ways: Sequence[tuple[MixedFleet, MixedTrial]]) -> None:
         """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
         counts = ways[0][0].counts
         self._tried.append(counts)
@@ -399,9 +401,9 @@ class MixedSearcher:
             mix, trial = max(ways, key=lambda one: one[1].outcome.slack)
             self._learn(mix, trial.outcome.cases)
 
-    def _proposals(self) -> tuple[list[Mix], float]:
+    def _proposals(self) -> tuple[list[MixedFleet], float]:
         """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
-        found: list[Mix] = []
+        found: list[MixedFleet] = []
         least_good = self._goal.share - SAMPLING_MARGIN
         while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
             forbidden = [*self._forbidden, *(mix.counts for mix in found)]
@@ -415,7 +417,7 @@ class MixedSearcher:
                 self._forbidden.append(mix.counts)
         return found, found[0].usd_per_h if found else inf
 
-    def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], Kinds]:
+    def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], KindLimits]:
         """The units that may have a part in a cheaper fleet, and what their replicas can do at most."""
         costs: dict[int, tuple[float, ...]] = {}
         for place, unit in enumerate(units):
@@ -428,7 +430,7 @@ class MixedSearcher:
         chosen = np.flatnonzero(known.most_rps.any(axis=0)).tolist()
         return [units[held[u]] for u in chosen], known.only(chosen)
 
-    def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> Kinds:
+    def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> KindLimits:
         """What a replica of each of *units* can do at most with at most *count* classes of prompts."""
         demand = self._prospects.demand
         borders = length_classes(demand, count)
@@ -441,7 +443,7 @@ class MixedSearcher:
         most_rps = np.array([rates[unit.machine][0] for unit in units]).reshape(shape).T
         good = np.array([rates[unit.machine][1] for unit in units]).reshape(shape).T
         arriving = np.array([one.rate_rps for one in classes], dtype=float)
-        return Kinds(arriving, most_rps, good, usd_per_h, tuple(map(unit_family, units)), tuple(borders))
+        return KindLimits(arriving, most_rps, good, usd_per_h, tuple(map(unit_family, units)), tuple(borders))
 
     def _costs(self, unit: Unit) -> Iterator[float]:
         """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
@@ -454,24 +456,24 @@ class MixedSearcher:
                 return
             yield usd_per_h
 
-    def _shared(self, place: int) -> list[Needs]:
+    def _shared(self, place: int) -> list[FleetNeeds]:
         """What 1, 2, ... replicas of a kind ask of a budget where other kinds fill its servers with it."""
         unit, spare = self._units[place], self._size.spare_replicas
         shared = replace(unit, cost=unit.cost | {"share": True})
         counts = range(1, len(self._kinds.usd_per_h[place]) + 1) if self._size.budget is not None else ()
         return [self._prospects.needs(shared.fleet(n, spare)) for n in counts]
 
-    def _needs(self, mix: Mix) -> Needs:
+    def _needs(self, mix: MixedFleet) -> FleetNeeds:
         return self._prospects.needs(self.fleet(mix, self._size.spare_replicas))
 
-    def _over(self, needs: Needs) -> bool:
+    def _over(self, needs: FleetNeeds) -> bool:
         return bool(over(self._size.budget, needs))
 
     def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
         """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
         plan = self._prospects.plan(unit).pools[0]
-        whole = Floor(plan, self._prospects.demand)
-        floors = [Floor(plan, part) for part in classes]
+        whole = PoolBounds(plan, self._prospects.demand)
+        floors = [PoolBounds(plan, part) for part in classes]
         good = [floor.good_alone(self._goal) for floor in floors]
         most_rps = [floor.replica_rps() if floor.served else 0.0 for floor in floors]
         shares = [len(part.prompts) / len(self._prospects.demand.prompts) for part in classes]
@@ -480,7 +482,7 @@ class MixedSearcher:
         help_factor = max(1.0, apart * whole.replica_rps()) if all(most_rps) else 1.0
         return [rps * help_factor for rps in most_rps], good
 
-    def _try(self, batch: Sequence[Mix]) -> list[MixedTrial]:
+    def _try(self, batch: Sequence[MixedFleet]) -> list[MixedTrial]:
         """Simulates the mixes, and those that meet with their spares."""
         outcomes = self._trials.of([self.fleet(mix, 0) for mix in batch])
         spare = self._size.spare_replicas
@@ -494,7 +496,7 @@ class MixedSearcher:
             for mix, fleet, outcome in zip(batch, fleets, outcomes, strict=True)
         ]
 
-    def fleet(self, mix: Mix, spare: int) -> Fleet:
+    def fleet(self, mix: MixedFleet, spare: int) -> Fleet:
         """*mix* as a scenario says it."""
         names = _names([self._units[u] for u in mix.pools])
         pools, words = [], []
@@ -512,12 +514,12 @@ class MixedSearcher:
         ]
         return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": merged(classes)}})
 
-    def _alike(self, mix: Mix) -> bool:
+    def _alike(self, mix: MixedFleet) -> bool:
         """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
         rates = mix.kinds.most_rps[:, mix.pools]
         return bool((rates == rates[:, :1]).all())
 
-    def _learn(self, mix: Mix, cases: Sequence[StoredCase]) -> None:
+    def _learn(self, mix: MixedFleet, cases: Sequence[StoredCase]) -> None:
         """Lowers what the kinds reach whose pools have missed: with no more replicas than here they reach no more.
 
         Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
@@ -546,7 +548,7 @@ class MixedSearcher:
             self._reached[v, n] = min(self._reached.get((v, n), 1.0), reached)
 
 
-def _fared(cases: Sequence[StoredCase], pool: str, goal: Goal) -> tuple[float, float]:
+def _fared(cases: Sequence[StoredCase], pool: str, goal: SloGoal) -> tuple[float, float]:
     """Of the measured requests of *pool* the share within the *goal*, and answers over arrivals meanwhile."""
     good = arrived = answered = 0
     for case in cases:
@@ -563,7 +565,7 @@ def _fared(cases: Sequence[StoredCase], pool: str, goal: Goal) -> tuple[float, f
     return (good / arrived, answered / arrived) if arrived else (1.0, 1.0)
 
 
-def _within(requests: pa.Table, goal: Goal) -> int:
+def _within(requests: pa.Table, goal: SloGoal) -> int:
     """How many of the measured *requests* are within the *goal*."""
     if goal.percentile is None:
         return pc.sum(requests["slo_met"]).as_py() or 0

@@ -22,11 +22,11 @@ from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sections.comparison import model_of
 from sim.scenario.sections.size import Budget, Size
 from sim.scenario.year import at_peak
-from sim.study.confidence import Bid, Chance, chance_cheaper, fleet_worth
+from sim.study.confidence import MeetingFleet, WinProbability, chance_cheaper, fleet_worth
 from sim.study.discounting import levelised
 from sim.study.execution.cases import Workplace
-from sim.study.size.bounds import SAMPLING_MARGIN, Floor, Needs, Prospects, over
-from sim.study.size.candidates import Sizing, Status, TriedFleet, gpus_of, in_order, kinds_of
+from sim.study.size.bounds import SAMPLING_MARGIN, CandidateBounds, FleetNeeds, PoolBounds, over
+from sim.study.size.candidates import CandidateFleet, Sizing, Status, gpus_of, in_order, kinds_of
 from sim.study.size.mixed_fleets import MixedSearch, MixedSearcher, MixedTrial
 from sim.study.size.search_space import Unit, spares_differ, units, with_spares
 from sim.study.size.trials import Runner, Trial, Trials
@@ -36,14 +36,14 @@ TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class EvaluatedFleet:
     """A fleet that may be within the budget, and what became of it."""
 
     order: int
     """Place of its unit."""
     replicas: int
     floor_usd_per_h: float
-    needs: Needs
+    needs: FleetNeeds
     outcome: Trial
     """Without its spares."""
     usd_per_h: float
@@ -64,18 +64,20 @@ class _Candidate:
 class Nearest:
     """One search among *units* that all miss the service level, or exceed the budget."""
 
-    def __init__(self, size: Size, budget: Budget, units: Sequence[Unit], prospects: Prospects, trials: Trials) -> None:
+    def __init__(
+        self, size: Size, budget: Budget, units: Sequence[Unit], prospects: CandidateBounds, trials: Trials
+    ) -> None:
         self._size, self._budget = size, budget
         self._units, self._prospects, self._trials = units, prospects, trials
         self._heap: list[_Candidate] = []
         self._settled: dict[str, int] = {}
         """Machine -> the most replicas simulated within the budget: fewer, or as many paid otherwise, do no better."""
-        self._needs: dict[tuple[int, int], Needs] = {}
-        self._best: Judged | None = None
-        self.judged: list[Judged] = []
+        self._needs: dict[tuple[int, int], FleetNeeds] = {}
+        self._best: EvaluatedFleet | None = None
+        self.judged: list[EvaluatedFleet] = []
         """All that were simulated."""
 
-    def run(self) -> Judged | None:
+    def run(self) -> EvaluatedFleet | None:
         """None where nothing that can start stays within the budget."""
         for order, unit in enumerate(self._units):
             if self._may_start(unit):
@@ -117,7 +119,7 @@ class Nearest:
             return 1.0 - max(goal.share for slo in self._prospects.levels for goal in slo.goals)
         if unit.own is not None or unit.beside is not None:
             return min(1.0 - goal.share for goal in goals)
-        floor = Floor(self._prospects.plan(unit).pools[0], demand)
+        floor = PoolBounds(self._prospects.plan(unit).pools[0], demand)
         alone = min(min(1.0, floor.good_alone(goal) + SAMPLING_MARGIN) - goal.share for goal in goals)
         if not demand.rate_rps:
             return alone
@@ -145,7 +147,7 @@ class Nearest:
     def _judge(self, one: _Candidate, outcome: Trial, whole: Trial) -> None:
         needs, machine = self._needs[one.order, one.replicas], self._units[one.order].machine
         reason = over(self._budget, needs, whole.usd_per_h, whole.rounding_usd_per_h)
-        judged = Judged(one.order, one.replicas, one.floor_usd_per_h, needs, outcome, whole.usd_per_h, reason)
+        judged = EvaluatedFleet(one.order, one.replicas, one.floor_usd_per_h, needs, outcome, whole.usd_per_h, reason)
         self.judged.append(judged)
         if reason:
             if self._units[one.order].own is None:
@@ -156,7 +158,7 @@ class Nearest:
             self._best = judged
 
 
-def _merit(best: Judged) -> tuple[float, float]:
+def _merit(best: EvaluatedFleet) -> tuple[float, float]:
     """The higher attainment, then the lower cost."""
     return best.outcome.slack, -best.usd_per_h
 
@@ -197,13 +199,13 @@ class Search:
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner, catalog, size)
-        self._prospects = Prospects(self.scenario, catalog)
+        self._prospects = CandidateBounds(self.scenario, catalog)
         self._units = list(units(self.scenario, size, catalog))
-        self._needs: dict[tuple[int, int], Needs] = {}
+        self._needs: dict[tuple[int, int], FleetNeeds] = {}
         """By unit and replicas."""
         self._levels = {one.name: one.slo for one in scenario.services}
         self._heap: list[_Entry] = []
-        self._tried: list[TriedFleet] = []
+        self._tried: list[CandidateFleet] = []
         self._best_usd_per_h = inf
         self._cheapest: _Entry | None = None
         self._missed: dict[tuple[str, int], Trial] = {}
@@ -231,22 +233,26 @@ class Search:
         found = Sizing(winner, tuple(ranked), self._runner.simulated, mixed, None if winner else nearest)
         return replace(found, chance=self._chance(found))
 
-    def _chance(self, found: Sizing) -> Chance | None:
+    def _chance(self, found: Sizing) -> WinProbability | None:
         """What the model's own error leaves of the winner's lead over the next fleet with other GPUs."""
         best, rival = found.winner, found.rival
         if best is None or rival is None:
             return None
         bids = [None if self._levels else self._bid(one) for one in (best, rival)]
         share = chance_cheaper(bids[0], bids[1], self.scenario.seed) if bids[0] and bids[1] else None
-        return None if share is None else Chance(rival.name, share, rival.usd_per_h is None)
+        return None if share is None else WinProbability(rival.name, share, rival.usd_per_h is None)
 
-    def _bid(self, one: TriedFleet) -> Bid | None:
+    def _bid(self, one: CandidateFleet) -> MeetingFleet | None:
         """*one* as the draws need it; None for several pools, and where the step time is not computed."""
         single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
         worth = fleet_worth(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
-        return None if worth is None or one.least_usd_per_h is None else Bid(one.least_usd_per_h, one.replicas, worth)
+        return (
+            None
+            if worth is None or one.least_usd_per_h is None
+            else MeetingFleet(one.least_usd_per_h, one.replicas, worth)
+        )
 
-    def _nearest(self) -> TriedFleet | None:
+    def _nearest(self) -> CandidateFleet | None:
         """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
         assert self.size.budget is not None
         # whoever serves attains no less than whoever stands by
@@ -264,7 +270,7 @@ class Search:
         self._tried = rows
         return None if best is None else rows[finder.judged.index(best)]
 
-    def _judged(self, one: Judged) -> TriedFleet:
+    def _judged(self, one: EvaluatedFleet) -> CandidateFleet:
         """The row of a fleet that was tried on how near it comes."""
         self._needs[one.order, one.replicas] = one.needs
         status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
@@ -343,7 +349,7 @@ class Search:
         usd_per_h = outcome.usd_per_h if outcome.meets else None
         self._best_usd_per_h = min(self._best_usd_per_h, inf if usd_per_h is None or reason else usd_per_h)
         facts = (fleet.name, fleet.name, kinds_of(fleet), trial.replicas, self._gpus(fleet), status, usd_per_h)
-        row = TriedFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
+        row = CandidateFleet(*facts, trial.floor_usd_per_h, reason, fleet=fleet, needs=trial.needs)
         self._tried.append(row.seen(outcome, self._levels))
 
     def _tell(self, simulated: int) -> None:
@@ -446,10 +452,10 @@ class Search:
         self._missed[self._units[entry.order].machine, entry.replicas] = outcome
         self._push_next(entry, outcome)
 
-    def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> TriedFleet:
+    def _row(self, entry: _Entry, status: Status, usd_per_h: float | None = None) -> CandidateFleet:
         unit = self._units[entry.order]
         fleet = unit.fleet(entry.replicas, self.size.spare_replicas)
-        return TriedFleet(
+        return CandidateFleet(
             fleet.name,
             unit.machine,
             kinds_of(fleet),
@@ -467,10 +473,10 @@ class Search:
     def _gpus(self, fleet: Fleet) -> int:
         return gpus_of(fleet, self._prospects.scenario, self._prospects.catalog)
 
-    def _refused(self, unit: Unit, reason: str) -> TriedFleet:
+    def _refused(self, unit: Unit, reason: str) -> CandidateFleet:
         fleet = unit.fleet(1, self.size.spare_replicas)
         known = (unit.name, unit.machine, kinds_of(fleet), 0, self._gpus(fleet))
-        return TriedFleet(*known, "impossible", None, None, reason, choice=unit.choice, standby=unit.standby)
+        return CandidateFleet(*known, "impossible", None, None, reason, choice=unit.choice, standby=unit.standby)
 
 
 def search(

@@ -12,8 +12,8 @@ from typing import Any
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.server import Server
-from sim.scenario.schema import Choices, Fleet, Scenario, nearest
-from sim.scenario.sections.size import WHOLE, Size, Split
+from sim.scenario.schema import Fleet, InheritedKeys, Scenario, nearest
+from sim.scenario.sections.size import WHOLE, Size, SplitFleets
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _as_data(section: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostServer:
     """What a replica's GPUs stand in."""
 
     server: str | None
@@ -67,13 +67,13 @@ class NoHost(ValueError):
     """No server of the catalogue carries the GPUs; the message says why."""
 
 
-def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[Host]:
+def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[HostServer]:
     """Servers with slots, power and link for replicas of *gpus* each, run at *cap_w* at most. Raises NoHost.
 
     A server that is built for the GPU suits it. One for any GPU takes PCIe cards: they use the slower of its link and
     their own, and no more of them are bought than its power supply feeds in one box.
     """
-    found = [Host(None)] if gpu.is_host else []
+    found = [HostServer(None)] if gpu.is_host else []
     reasons = []
     for server in map(catalog.server, catalog.ids("servers")):
         if server.gpu == gpu.id or (server.gpu is None and gpu.pcie_card):
@@ -87,7 +87,7 @@ def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[Ho
     return found
 
 
-def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> Host:
+def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> HostServer:
     """*server* as a host. Raises NoHost with the rest of a sentence."""
     slots = int(server.gpu_slots.value)
     if slots < gpus:
@@ -95,11 +95,11 @@ def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Cat
     if server.base_power_w is None and not gpu.is_host:
         raise NoHost("draws an unknown power")
     if server.gpu is not None:
-        return Host(server.id)
+        return HostServer(server.id)
     fed = _fed(server, gpu, cap_w)
     if fed < gpus:
         raise NoHost(f"has power for {fed} of them")
-    return Host(server.id, _link(server, gpu, catalog), fed if fed < slots else None)
+    return HostServer(server.id, _link(server, gpu, catalog), fed if fed < slots else None)
 
 
 def _fed(server: Server, gpu: Gpu, cap_w: float | None) -> int:
@@ -124,7 +124,7 @@ def _link(server: Server, gpu: Gpu, catalog: Catalog) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class DecodeReplicas:
     """Replicas that answer what others have computed the prompts of."""
 
     name: str
@@ -171,7 +171,7 @@ class Unit:
     """Key: equal for units that differ only in the host that the search chooses for them; empty for all others."""
     way: str = ""
     """Label of the way to pay; empty for a fleet of the scenario."""
-    beside: Beside | None = None
+    beside: DecodeReplicas | None = None
     """Who answers, where `pool` computes prompts only."""
     standby: StandBy | None = None
     """Spares that do not serve with the others."""
@@ -220,7 +220,7 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
         yield from _of_two_roles([unit for unit in single if not unit.refusal], size, size.split)
 
 
-def _of_two_roles(single: Sequence[Unit], size: Size, split: Split) -> Iterator[Unit]:
+def _of_two_roles(single: Sequence[Unit], size: Size, split: SplitFleets) -> Iterator[Unit]:
     """Each of *single* in front of each other, and of itself, in every number of those that answer."""
     transfer = split.kv_transfer.model_dump(mode="json", exclude_unset=True)
     for prompts, answers in product(single, single):
@@ -229,7 +229,7 @@ def _of_two_roles(single: Sequence[Unit], size: Size, split: Split) -> Iterator[
         kinds = f"{prompts.machine} for prompts, {answers.machine} for answers"
         most = size.max_replicas - 1 if answers.most is None else min(size.max_replicas - 1, answers.most)
         for number in range(1, most + 1):
-            beside = Beside(answers.name, answers.pool, answers.cost, number, transfer, kinds)
+            beside = DecodeReplicas(answers.name, answers.pool, answers.cost, number, transfer, kinds)
             yield replace(prompts, machine=f"{kinds}, {number}", choice="", beside=beside)
 
 
@@ -286,7 +286,7 @@ def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
     names = [one.name for one in scenario.services]
     if len(names) < 2:
         return {"service": names[0]} if names else {}
-    keys = [key for key in Choices.model_fields if quantization is None or key != "quantization"]
+    keys = [key for key in InheritedKeys.model_fields if quantization is None or key != "quantization"]
     what_runs = {
         repr([nearest(getattr(one, key), getattr(scenario, key)) for key in keys]) for one in scenario.services
     }

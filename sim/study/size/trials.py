@@ -25,11 +25,11 @@ from sim.study.availability import (
     over_failures,
     serving_states,
 )
-from sim.study.execution.cases import POINTS, Job, Workplace, do_missing, jobs_of
+from sim.study.execution.cases import POINTS, CaseJob, Workplace, do_missing, jobs_of
 from sim.study.execution.store import StoredCase, discard_unfinished
 from sim.study.load_axis import LoadAxis
 from sim.study.metrics.case_metrics import CaseMetrics
-from sim.study.metrics.service_level import Standing, slack, standing
+from sim.study.metrics.service_level import ServiceLevelAttainment, slack, standing
 from sim.study.metrics.statistics import mean
 from sim.study.rebill import Rebilling, usd_per_h_of_year
 from sim.units import NANO_PER_USD
@@ -69,7 +69,7 @@ class Runner:
             discard_unfinished(self._out / POINTS)
         return [[job.stored() for job in jobs] for jobs in groups]
 
-    def _jobs(self, fleet: Fleet, count: int, axes: dict[str, Any], point: dict[str, Any]) -> list[Job]:
+    def _jobs(self, fleet: Fleet, count: int, axes: dict[str, Any], point: dict[str, Any]) -> list[CaseJob]:
         scenario = self._scenario.model_copy(update={"fleets": (fleet,)})
         count = 1 if is_deterministic(scenario, fleet) else count
         cases = [Case(fleet.name, axes, point, replication) for replication in range(count)]
@@ -86,7 +86,7 @@ OVER_FAILURES = "share_over_failures"
 
 
 @dataclass(frozen=True, slots=True)
-class Fared:
+class ServiceTrial:
     """How one of several services fared."""
 
     good: bool
@@ -110,7 +110,7 @@ class Trial:
     settled that the fleet misses."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ServiceLevelAttainment:
         """The decision on the service level, as `gpufleet run` has it."""
         return standing(self.slo, [case.metrics for case in self.cases])
 
@@ -127,13 +127,13 @@ class Trial:
             found |= {OVER_FAILURES: self.over.share, f"{OVER_FAILURES}_ci95": self.over.half_width}
         return found
 
-    def services(self, levels: Mapping[str, Slo]) -> dict[str, Fared]:
+    def services(self, levels: Mapping[str, Slo]) -> dict[str, ServiceTrial]:
         """Each of several services by name, under its own service level of *levels*."""
         found = {}
         for name, slo in levels.items():
             own = [case.metrics.services[name] for case in self.cases]
             fared = standing(slo, own)
-            found[name] = Fared(fared.good and fared.met is True, fared.overloaded, _means(slo, own))
+            found[name] = ServiceTrial(fared.good and fared.met is True, fared.overloaded, _means(slo, own))
         return found
 
     @property

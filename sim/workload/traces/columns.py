@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sim.decimals import numbers
 from sim.infile import opened
-from sim.workload.traces.trace_file import Faults, TraceError, misnamed, unreadable
+from sim.workload.traces.trace_file import TraceError, TraceFaults, misnamed, unreadable
 
 ROWS_AT_ONCE = 512
 """Few enough to stay below the threshold of the garbage collector, which would scan every row."""
@@ -40,7 +40,7 @@ def header(path: str) -> set[str]:
         return set()  # read_table says where
 
 
-def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: Faults) -> TraceTable:
+def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: TraceFaults) -> TraceTable:
     """The named columns of a file; other columns are an error. Raises TraceError where no rows can be separated.
 
     A row with too few or too many fields goes to *faults* and is left out; blank lines are passed over.
@@ -53,7 +53,7 @@ def read_table(path: str, required: Sequence[str], optional: Sequence[str], faul
 
 
 def _read(
-    path: str, reader: Iterator[list[str]], required: Sequence[str], optional: Sequence[str], faults: Faults
+    path: str, reader: Iterator[list[str]], required: Sequence[str], optional: Sequence[str], faults: TraceFaults
 ) -> TraceTable:
     header = [name.strip() for name in next(reader, [])]
     places = _places(path, header, required, optional)
@@ -90,7 +90,7 @@ def _places(path: str, header: list[str], required: Sequence[str], optional: Seq
 
 
 def _whole_rows(
-    rows: list[list[str]], lines: Sequence[int], width: int, faults: Faults
+    rows: list[list[str]], lines: Sequence[int], width: int, faults: TraceFaults
 ) -> tuple[list[list[str]], list[int]]:
     """The rows with *width* fields; what is neither that nor blank is a fault."""
     kept = [(row, line) for row, line in zip(rows, lines, strict=True) if len(row) == width]
@@ -106,7 +106,7 @@ LATEST_S = 1e9
 """The last moment at which a request may arrive, some 32 years after the start: later ones are dates."""
 
 
-def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
+def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
     """A column of times: finite, not negative, never falling."""
     values = _numbers(texts, name, lines, faults)
     negative = values < 0
@@ -116,7 +116,7 @@ def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: Fa
 
 
 def since_the_start(
-    arrived_s: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults
+    arrived_s: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults
 ) -> NDArray[np.float64]:
     """*arrived_s* as they are; the first that is a date (seconds since 1970) goes to *faults*."""
     late = np.flatnonzero(arrived_s > LATEST_S)[:1]
@@ -126,7 +126,7 @@ def since_the_start(
 
 
 def check_order(
-    times: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults
+    times: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults
 ) -> None:
     """Every time is at least the one before it; nan, a fault already reported, is passed over."""
     known = np.flatnonzero(~np.isnan(times))
@@ -141,19 +141,19 @@ def check_order(
 
 
 def tokens(
-    texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults, least: int = 1
+    texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults, least: int = 1
 ) -> NDArray[np.int64]:
     """A column of whole numbers of at least *least*."""
     return _whole(texts, name, lines, faults, f" of at least {least}", least)
 
 
-def integers(texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults) -> NDArray[np.int64]:
+def integers(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.int64]:
     """A column of whole numbers of either sign."""
     return _whole(texts, name, lines, faults, "", -LARGEST)
 
 
 def _whole(
-    texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults, bound: str, least: int
+    texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults, bound: str, least: int
 ) -> NDArray[np.int64]:
     values = _numbers(texts, name, lines, faults)
     wrong = (values < least) | (values > LARGEST) | (values != np.rint(values)) & ~np.isnan(values)
@@ -161,7 +161,7 @@ def _whole(
     return np.where(wrong | np.isnan(values), least, values).astype(np.int64)
 
 
-def _numbers(texts: Sequence[object], name: str, lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
+def _numbers(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
     """Finite numbers; nan in the place of what is none, which is then reported."""
     values = numbers(texts)
     wrong = np.isnan(values)

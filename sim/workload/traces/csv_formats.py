@@ -17,7 +17,7 @@ from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context, ContextBlocks
 from sim.workload.tenants import NOBODY
 from sim.workload.traces import columns
 from sim.workload.traces.columns import header, read_table
-from sim.workload.traces.trace_file import Faults, TraceError, TraceFile, TraceReading, rows_of
+from sim.workload.traces.trace_file import TraceError, TraceFaults, TraceFile, TraceReading, rows_of
 
 TOKENS = ("prompt_tokens", "output_tokens")
 OPTIONAL = ("priority", "session", "turn", "tenant", "service")
@@ -39,7 +39,7 @@ class CsvTrace(TraceFile):
 
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
-        faults = Faults(self.path)
+        faults = TraceFaults(self.path)
         units = "arrival_s" in (names := header(self.path)) and names <= set(OF_UNITS)
         table = read_table(self.path, ("arrival_s", *(() if units else TOKENS)), OPTIONAL, faults)
         texts, lines = table.columns, table.lines
@@ -79,7 +79,7 @@ def _units(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.zeros(count, np.int64), np.ones(count, np.int64)
 
 
-def _number_turns(requests: RequestTable, texts: list[str] | None, lines: Sequence[int], faults: Faults) -> None:
+def _number_turns(requests: RequestTable, texts: list[str] | None, lines: Sequence[int], faults: TraceFaults) -> None:
     """Fills `turn` with the places of requests in their sessions, as they are given or counted from 1."""
     if requests.session is None:
         if texts is not None:
@@ -133,7 +133,7 @@ class AzureTrace(TraceFile):
 
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
-        faults = Faults(self.path)
+        faults = TraceFaults(self.path)
         table = read_table(self.path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), (), faults)
         texts, lines = table.columns, table.lines
         requests = RequestTable(
@@ -145,7 +145,7 @@ class AzureTrace(TraceFile):
         return TraceReading(requests)
 
 
-def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: Faults) -> NDArray[np.float64]:
+def _seconds_after_first(texts: list[str], lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
     """Dates with up to nine decimals; a UTC offset of zero may follow."""
     stamps = _stamps([text.strip().removesuffix("+00:00") for text in texts])
     wrong = np.isnat(stamps)
@@ -188,7 +188,7 @@ class BurstgptTrace(TraceFile):
 
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
-        faults = Faults(self.path)
+        faults = TraceFaults(self.path)
         required = ("Timestamp", "Request tokens", "Response tokens")
         optional = ("Session ID", "Elapsed time", "Model", "Total tokens", "Log Type")
         table = read_table(self.path, required, optional, faults)

@@ -10,7 +10,7 @@ from sim.infile import opened
 from sim.spec import Count
 from sim.workload.requests import RequestTable
 from sim.workload.traces import columns
-from sim.workload.traces.trace_file import Faults, TraceError, TraceFile, TraceReading, misnamed, unreadable
+from sim.workload.traces.trace_file import TraceError, TraceFaults, TraceFile, TraceReading, misnamed, unreadable
 
 KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
 OPTIONAL = ("priority", "output_hash_ids")
@@ -31,7 +31,7 @@ class MooncakeTrace(TraceFile):
 
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
-        faults = Faults(self.path)
+        faults = TraceFaults(self.path)
         try:
             with opened(self.path) as file:
                 rows, lines = _objects(file, faults)
@@ -59,7 +59,7 @@ class MooncakeTrace(TraceFile):
         return TraceReading(requests)
 
     def _whole_blocks(
-        self, ids: list[Any], prompts: list[int], lines: list[int], faults: Faults
+        self, ids: list[Any], prompts: list[int], lines: list[int], faults: TraceFaults
     ) -> list[tuple[int, ...]]:
         """The ids of the blocks that a prompt fills; there must be one for each, and at most one more for the rest."""
         whole: list[tuple[int, ...]] = []
@@ -83,7 +83,12 @@ class MooncakeTrace(TraceFile):
         return whole
 
     def _with_answers(
-        self, prompts: list[tuple[int, ...]], answers: list[Any], totals: list[int], lines: list[int], faults: Faults
+        self,
+        prompts: list[tuple[int, ...]],
+        answers: list[Any],
+        totals: list[int],
+        lines: list[int],
+        faults: TraceFaults,
     ) -> list[tuple[int, ...]]:
         """The ids of *prompts*, and behind them those of the blocks that prompt and answer fill, *totals* tokens."""
         size = self.hash_block_tokens
@@ -109,7 +114,7 @@ class MooncakeTrace(TraceFile):
         return whole
 
 
-def _objects(file: Iterable[bytes], faults: Faults) -> tuple[list[dict[str, Any]], list[int]]:
+def _objects(file: Iterable[bytes], faults: TraceFaults) -> tuple[list[dict[str, Any]], list[int]]:
     """The lines that are objects with the right keys, and their numbers."""
     rows: list[dict[str, Any]] = []
     lines: list[int] = []

@@ -13,7 +13,7 @@ from sim.otel import OUTPUT_TOKENS, PROMPT_TOKENS, first_of, unknown_token_keys
 from sim.workload.requests import RequestTable
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context
 from sim.workload.traces.columns import LARGEST
-from sim.workload.traces.trace_file import Faults, TraceError, TraceFile, TraceReading, unreadable
+from sim.workload.traces.trace_file import TraceError, TraceFaults, TraceFile, TraceReading, unreadable
 
 CONVERSATION = "gen_ai.conversation.id"
 NANOSECONDS = 1e9
@@ -35,7 +35,7 @@ class OtelTrace(TraceFile):
 
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
-        faults = Faults(self.path)
+        faults = TraceFaults(self.path)
         unread: dict[str, int] = {}
         try:
             with opened(self.path) as file:
@@ -52,7 +52,7 @@ class OtelTrace(TraceFile):
         return TraceReading(_table(spans), tuple(notes))
 
 
-def _spans(file: Iterable[bytes], faults: Faults, unread: dict[str, int]) -> Iterator[Span]:
+def _spans(file: Iterable[bytes], faults: TraceFaults, unread: dict[str, int]) -> Iterator[Span]:
     """Requests among the spans of *file*; token keys of theirs that are not read are counted in *unread*.
 
     A span that is no request for want of a known token key goes to *faults*, once for each key.

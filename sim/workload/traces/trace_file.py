@@ -31,7 +31,7 @@ class TraceError(ValueError):
         return type(self), (self.errors,)
 
 
-class Faults:
+class TraceFaults:
     """Collects the faults of one file; the first 20 in line order are shown, the others counted."""
 
     def __init__(self, path: str) -> None:

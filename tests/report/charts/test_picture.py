@@ -13,7 +13,7 @@ from PIL import Image
 
 from sim.report.charts.fonts import converter
 from sim.report.charts.panels import ChartCurve, Panel
-from sim.report.charts.picture import Chart, Mark, panel_picture, picture
+from sim.report.charts.picture import Chart, KeyEntry, panel_picture, picture
 from sim.report.charts.tornado import TornadoBar, side_bars
 from sim.report.charts.vega_bars import bar_figure
 
@@ -24,7 +24,7 @@ def chart() -> Chart:
     curve = ChartCurve("a fleet", "#0072B2", (1e6, 9e6), (1e6, 3e6), "o", good=(True, False), fleet="a fleet")
     told = "IDR {:,.0f}".format
     panel = Panel("Cost", "IDR per day", "load", (curve,), told, told, x_anchored=False, kind="cost")
-    return panel_picture([panel], "Which is cheaper?", ["This one."], [Mark("a fleet", "#0072B2", "o")])
+    return panel_picture([panel], "Which is cheaper?", ["This one."], [KeyEntry("a fleet", "#0072B2", "o")])
 
 
 def texts(one: Chart, tmp_path: Path) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sim.report.charts.panels import COLORS, ChartCurve, Limit, Panel
-from sim.report.charts.picture import Mark
-from sim.report.page.page import Table, render_page
+from sim.report.charts.picture import KeyEntry
+from sim.report.page.page import PageTable, render_page
 
 pytestmark = pytest.mark.slow
 
@@ -71,9 +71,9 @@ def page() -> str:
     panel = Panel("Cost over load", "USD", "load", (curve("a", COLORS[0], 1.0), curve("b", COLORS[1], 3.0)),
                   y_limit=Limit(2.5, "SLO"))  # fmt: skip
     rows = [[f"fleet {i}", f"${1000 - 10 * i:,}"] for i in range(10)]
-    table = Table("Fleets", "", ["fleet", "cost"], [*rows, ["fleet x", "inf"]])
+    table = PageTable("Fleets", "", ["fleet", "cost"], [*rows, ["fleet x", "inf"]])
     known = {"a/1": {"title": "a at 1", "rows": [("limited by", "memory bandwidth")]}}
-    marks = [Mark("a", COLORS[0], "o"), Mark("b", COLORS[1], "o")]
+    marks = [KeyEntry("a", COLORS[0], "o"), KeyEntry("b", COLORS[1], "o")]
     panels = [panel, replace(panel, title="The same again")]
     return render_page("trial", "Which one?", ["a."], panels, [table], [], key=marks, details=known)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sim.report.run.key_figures import Block, blocks, tables, write_paired
+from sim.report.run.key_figures import PairDifferences, blocks, tables, write_paired
 from sim.report.run.terminal import terminal_differences
 from sim.study.comparison import differences
 from sim.study.metrics.statistics import student_t
@@ -63,7 +63,7 @@ def test_pairs_at_one_load_stand_in_one_table(two_fleets: list[Any]) -> None:
     (one_pair,) = tables(found)
     assert (one_pair.title, one_pair.heads) == (found[0].title, found[0].heads)
     assert [row for _, row in one_pair.rows] == list(found[0].rows)
-    brief = [Block(title, found[0].heads, found[0].rows[:1]) for title in ("a less b", "a less c")]
+    brief = [PairDifferences(title, found[0].heads, found[0].rows[:1]) for title in ("a less b", "a less c")]
     (all_pairs,) = tables(brief)
     assert [of for of, _ in all_pairs.rows] == ["a less b", "a less c"]
     assert {row for _, row in all_pairs.rows} == {found[0].rows[0]}

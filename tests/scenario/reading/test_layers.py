@@ -110,13 +110,13 @@ def test_no_chart_is_empty_without_request_tables(tmp_path: Path, catalog: Catal
     from sim.report.charts.sweep_panels import panels_of
     from sim.scenario.sweep import axes
     from sim.study.execution.cases import limits, run_points
-    from sim.study.execution.cores import Cores
+    from sim.study.execution.cores import ProcessPool
     from sim.study.points import FinishedCase, summarize
 
     (tmp_path / "t.csv").write_text(TRACE)
     (tmp_path / "s.yaml").write_text(f"requests: none\n{REFEREE}{sweep}")
     scenario = load(tmp_path / "s.yaml", catalog=catalog)
-    with Cores(1) as cores:
+    with ProcessPool(1) as cores:
         cases: list[FinishedCase] = [*run_points(scenario, catalog, tmp_path, cores, lambda *_: None)]
     points = summarize(cases, axes(scenario), limits(scenario))
     panels = panels_of(points, axes(scenario), limits(scenario))

@@ -19,7 +19,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import power_coefficients
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.schema import Scenario
-from sim.study.size.bounds import Prospects
+from sim.study.size.bounds import CandidateBounds
 from sim.study.size.candidates import gpus_of
 from sim.study.size.search_space import units
 from sim.yamlio import dump
@@ -222,6 +222,6 @@ def test_size_tries_slices_and_counts_whole_gpus(catalog: Catalog) -> None:
     found = {one.name: one for one in units(read, read.size, catalog)}
     assert set(found) == {"whole", f"1x {A100}, rented", f"2x {A100}, rented", f"1g.10gb of {A100}, rented"}
     slices = found[f"1g.10gb of {A100}, rented"]
-    prospects = Prospects(read, catalog)
+    prospects = CandidateBounds(read, catalog)
     assert [prospects.usd_per_h(slices, replicas, 0) for replicas in (7, 8)] == pytest.approx([2, 4])
     assert gpus_of(slices.fleet(8), read, catalog) == 2

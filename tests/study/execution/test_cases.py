@@ -18,7 +18,7 @@ from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.study.capacity import capacities
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.yamlio import parse
 
 POOL = "[{gpu: rtx-4090, replicas: 2, server: workstation-4x4090, batching: {policy: vllm}}]"
@@ -59,7 +59,7 @@ def scenario(folder: Path, costs: dict[str, str], *sets: str) -> Scenario:
 
 def points(loaded: Scenario, catalog: Any, out: Path) -> dict[str, bytes]:
     """The files of all points, by name."""
-    with Cores(1) as cores:
+    with ProcessPool(1) as cores:
         run_points(loaded, catalog, out, cores, lambda *_: None)
     return {str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()}
 
@@ -95,7 +95,7 @@ def test_one_simulation_for_all_prices_of_a_sweep(tmp_path: Path, catalog: Any, 
 @pytest.mark.slow
 def test_a_search_goes_on_for_all_prices(tmp_path: Path, catalog: Any, simulated: list[str]) -> None:
     def found(costs: dict[str, str], out: str) -> Any:
-        with Cores(1) as cores:
+        with ProcessPool(1) as cores:
             return capacities(scenario(tmp_path, costs, "replications=2"), catalog, tmp_path / out, cores, 0.5)
 
     (alone,) = found({"dear": RENTED % 2}, "alone")

@@ -22,9 +22,9 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import as_data, cases
 from sim.study.execution import cluster
 from sim.study.execution import cores as cores_module
-from sim.study.execution.cases import POINTS, Call, Job, do_missing, jobs_of, simulated
+from sim.study.execution.cases import POINTS, Call, CaseJob, do_missing, jobs_of, simulated
 from sim.study.execution.cluster import Cluster, ClusterError
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.yamlio import dump
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     found.stop()
 
 
-def jobs(scenario: Scenario, out: Path) -> list[Job]:
+def jobs(scenario: Scenario, out: Path) -> list[CaseJob]:
     return jobs_of(scenario, cases(scenario), CATALOG, out)
 
 
@@ -172,7 +172,7 @@ def test_a_worker_with_another_program_may_come_later(
 
 def test_a_worker_computes_nothing_for_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "get_worker", lambda: SimpleNamespace(address="tcp://there"))
-    unfit, other = cluster.Unfit("tcp://there", cluster._program()), {"gpufleet": "1.0 (of yesterday)"}
+    unfit, other = cluster.ProgramMismatch("tcp://there", cluster._program()), {"gpufleet": "1.0 (of yesterday)"}
     assert cluster.simulate_there(other, b"", [], []) == unfit
     assert cluster.call_there(other, b"", [], pytest.fail, SCENARIO, ("called",)) == unfit
 
@@ -277,7 +277,7 @@ def test_a_scheduler_that_goes_while_it_is_asked_is_named(asked: str) -> None:
         status="running", scheduler=scheduler, sync=lambda *_, **__: ["tcp://there"], **found
     )
     with pytest.raises(ClusterError, match=r"the scheduler at tcp://gone is gone; what was finished is kept"):
-        place._next_done(cluster.Siblings())
+        place._next_done(cluster.SubmittedCalls())
 
 
 def test_when_no_worker_is_left_the_run_ends(
@@ -307,7 +307,7 @@ def power(scenario: Scenario, catalog: Catalog, base: int, exponent: int) -> flo
 
 def test_values_come_back_with_their_places(scenario: Scenario) -> None:
     items = [(i, 2) for i in range(9)]
-    for cores in (Cores(1), Cores(2)):
+    for cores in (ProcessPool(1), ProcessPool(2)):
         with cores as place:
             assert dict(place.map(Call(power, scenario, CATALOG), items)) == {i: i**2 for i in range(9)}
             with pytest.raises(ZeroDivisionError):
@@ -319,7 +319,7 @@ def test_this_process_and_another_do_each_job_once(
 ) -> None:
     monkeypatch.setattr(cores_module, "ALONE_S", 0)
     work = jobs(scenario, tmp_path)
-    with Cores(2) as cores:
+    with ProcessPool(2) as cores:
         done = [job.folder for job in simulated(cores, work)]
     assert sorted(done) == sorted(job.folder for job in work)
     assert len(set(done)) == len(done)
@@ -327,7 +327,7 @@ def test_this_process_and_another_do_each_job_once(
 
 def test_a_case_that_is_asked_for_twice_is_simulated_once(scenario: Scenario, tmp_path: Path) -> None:
     work = jobs(scenario, tmp_path)[:6]
-    with Cores(2) as cores:
+    with ProcessPool(2) as cores:
         done = [job.folder for job in do_missing(cores, [*work, *work])]
         assert sorted(done) == sorted(job.folder for job in work)
         assert list(do_missing(cores, work)) == []

@@ -17,9 +17,9 @@ from sim.scenario.reading.load import load
 from sim.study import breakeven, cost_gap
 from sim.study.capacity import capacities
 from sim.study.execution import cluster
-from sim.study.execution.cases import POINTS, Job
+from sim.study.execution.cases import POINTS, CaseJob
 from sim.study.execution.cluster import Cluster
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ class Losing(Cluster):
 
     doomed: ClassVar[list[Started]] = []
 
-    def finished(self) -> Job:
+    def finished(self) -> CaseJob:
         job = super().finished()
         while self.doomed:
             self.doomed.pop().kill()
@@ -118,7 +118,7 @@ def test_a_search_outlives_a_worker(machines: Machines, tmp_path: Path) -> None:
     with Losing(machines.address) as there:
         found = list(capacities(scenario, CATALOG, tmp_path / "there", there, 0.3))
     assert not Losing.doomed
-    here = list(capacities(scenario, CATALOG, tmp_path / "here", Cores(1), 0.3))
+    here = list(capacities(scenario, CATALOG, tmp_path / "here", ProcessPool(1), 0.3))
     assert [one.mean for one in found] == [one.mean for one in here]
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 

@@ -12,7 +12,7 @@ from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.schema import Scenario
 from sim.study.execution import cores
 from sim.study.execution.cases import Call, WorkerLost
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_workers_killed_at_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        with Cores(2) as place:
+        with ProcessPool(2) as place:
             found = dict(place.map(Call(slowly, SCENARIO, CATALOG), [(0.1, i) for i in range(20)]))
     finally:
         over.set()
@@ -82,7 +82,7 @@ def test_a_task_may_kill_all_workers_but_the_last(
     monkeypatch.setattr(cores, "DEATHS", 2)
     monkeypatch.setattr(cores, "ALONE_S", 0.0)
     items = [(os.getpid(), str(tmp_path), deaths)] * (4 if fine else 6)
-    with Cores(2) as place:
+    with ProcessPool(2) as place:
         results = place.map(Call(deadly, SCENARIO, CATALOG), items)
         if fine:
             assert [value for _, value in results] == ["done"] * len(items)

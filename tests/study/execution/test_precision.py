@@ -11,7 +11,7 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Scenario
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.precision import held_to
 from sim.study.execution.store import StoredCase
 from sim.study.metrics.statistics import half_width, mean, paired_difference
@@ -45,7 +45,7 @@ def scenario(folder: Path, *sets: str, **more: Any) -> Scenario:
 
 
 def run(loaded: Scenario, out: Path, workers: int = 1) -> list[StoredCase]:
-    return run_points(loaded, load_catalog(), out, Cores(workers), lambda *_: None)
+    return run_points(loaded, load_catalog(), out, ProcessPool(workers), lambda *_: None)
 
 
 def replications(cases: list[StoredCase]) -> dict[tuple[str, float], int]:

@@ -17,14 +17,14 @@ import pytest
 from small_scenario import TINY
 from typer.testing import CliRunner
 
+from sim.answers.folder import FolderBusy, owned, written_together
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
-from sim.deliver.folder import FolderBusy, owned, written_together
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.digest import digest
-from sim.study.execution.durable import Damaged, read_sealed, write_sealed
+from sim.study.execution.durable import DamagedFile, read_sealed, write_sealed
 from sim.study.execution.store import load_case
 from sim.study.reprice import load_repriced
 
@@ -143,16 +143,16 @@ def test_a_damaged_hybrid_is_found_out(tmp_path: Path) -> None:
     write_sealed(tmp_path / "h.json", [1.5, 0.1, 2e-7])
     assert read_sealed(tmp_path / "h.json") == [1.5, 0.1, 2e-7]
     (tmp_path / "h.json").write_text((tmp_path / "h.json").read_text().replace("1.5", "1.6"))
-    with pytest.raises(Damaged, match="checksum"):
+    with pytest.raises(DamagedFile, match="checksum"):
         read_sealed(tmp_path / "h.json")
     (tmp_path / "h.json").write_text("")
-    with pytest.raises(Damaged, match="cannot be read"):
+    with pytest.raises(DamagedFile, match="cannot be read"):
         read_sealed(tmp_path / "h.json")
 
 
 @pytest.mark.slow
 def test_one_process_owns_a_folder(folder: Path) -> None:
-    code = "import sys, time, pathlib\nfrom sim.deliver.folder import owned\n"
+    code = "import sys, time, pathlib\nfrom sim.answers.folder import owned\n"
     code += "with owned(pathlib.Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
     out = folder / "out"
     owner = subprocess.Popen([sys.executable, "-c", code, str(out)], stdout=subprocess.PIPE, text=True)

@@ -14,7 +14,7 @@ from sim.report.run.page_tables import glance
 from sim.report.run.terminal import terminal_table
 from sim.scenario.slo import Slo
 from sim.study.execution.store import load_case
-from sim.study.metrics.machines import Level
+from sim.study.metrics.machines import TimeWeightedLevel
 from sim.study.points import Point, summarize, sweep_of
 
 LONGER = SMALL.replace("horizon_s: 5\nreplications: 2", "horizon_s: 500\nreplications: 1\nmeter_interval_s: 200")
@@ -41,16 +41,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> sim.Run:
 def test_level_by_hand() -> None:
     # 1 for 90 s, 3 for 8 s, 2 for 2 s: 95 % of 100 s lie in 1, then 2 (to 92 s), then 3
     spans = [(0.0, 100.0, 1.0), (90.0, 98.0, 2.0), (98.0, 100.0, 1.0)]
-    assert Level.of(spans) == Level(mean=pytest.approx(1.18), p95=3.0, highest=3.0)
-    assert Level.of([(0.0, 95.0, 1.0), (95.0, 100.0, 4.0)]).p95 == 1.0, "weighted by time"
-    assert Level.of([]) == Level(0.0, 0.0, 0.0)
+    assert TimeWeightedLevel.of(spans) == TimeWeightedLevel(mean=pytest.approx(1.18), p95=3.0, highest=3.0)
+    assert TimeWeightedLevel.of([(0.0, 95.0, 1.0), (95.0, 100.0, 4.0)]).p95 == 1.0, "weighted by time"
+    assert TimeWeightedLevel.of([]) == TimeWeightedLevel(0.0, 0.0, 0.0)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(1, 5))
 def test_cutting_intervals_changes_nothing(levels: list[int], parts: int) -> None:
     whole = [(10.0 * i, 10.0 * (i + 1), float(level)) for i, level in enumerate(levels)]
     cut = [(a + (b - a) * k / parts, a + (b - a) * (k + 1) / parts, n) for a, b, n in whole for k in range(parts)]
-    one, other = Level.of(whole), Level.of(cut)
+    one, other = TimeWeightedLevel.of(whole), TimeWeightedLevel.of(cut)
     assert (other.mean, other.p95, other.highest) == (pytest.approx(one.mean), one.p95, one.highest)
     assert one.highest == max(levels)
     assert one.mean <= one.highest

@@ -7,12 +7,12 @@ from typing import get_args
 import pytest
 from small_scenario import TINY, ran
 
-from sim.report.run.key_figures import Shown
+from sim.report.run.key_figures import KeyFigure
 from sim.scenario.sections.precision import Metric
 from sim.scenario.sections.sensitivity import SensitivityMetric
 from sim.study.metrics.case_metrics import LATENCY_NAMES, CaseMetrics, measure
 from sim.study.metrics.columns import BY_NAME, COLUMNS, IN_REPORT, PAIRED, column, named_percentiles
-from sim.study.metrics.metric import FIGURES, FORMATS, REGISTERED, Column, Figure, Format, metric
+from sim.study.metrics.metric import FIGURES, FORMATS, REGISTERED, Format, MetricColumn, SummaryMetric, metric
 from sim.study.size.trials import METRICS
 
 
@@ -47,12 +47,12 @@ def test_a_unit_without_a_format_is_an_error_at_registration() -> None:
 
 
 def test_a_registered_column_has_its_heading_format_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    added: dict[str, Column] = {}
+    added: dict[str, MetricColumn] = {}
     monkeypatch.setattr("sim.study.metrics.metric.REGISTERED", added)
     monkeypatch.setattr("sim.study.metrics.metric.FIGURES", {})
     in_mj = Format("MJ", 3.6, "steady")
     metric("it_kwh", "kWh", "energy of the servers", "power", heading="IT energy", format=in_mj)(lambda run: 2.0)
-    shown = Shown.of(added["it_kwh"])
+    shown = KeyFigure.of(added["it_kwh"])
     assert (shown.head, shown.unit, shown.show(2.0), shown.scale) == ("IT energy", "MJ", "7.20", 3.6)
     with pytest.raises(ValueError, match="registered already"):
         metric("it_kwh", "kWh", "energy of the servers", "power")
@@ -61,7 +61,7 @@ def test_a_registered_column_has_its_heading_format_and_place(monkeypatch: pytes
 
 
 def test_a_metric_that_prices_move_cannot_rest_on_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(FIGURES, "energy_kwh", Figure(lambda run: run.requests, "site", False))
+    monkeypatch.setitem(FIGURES, "energy_kwh", SummaryMetric(lambda run: run.requests, "site", False))
     with pytest.raises(ValueError, match="a case priced anew has no requests"):
         measure(ran(tmp_path, TINY))
 

@@ -7,9 +7,9 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
 from sim.scenario.year import hours_of
-from sim.study.breakeven_costs import Ledgers
-from sim.study.capacity import Capacity
-from sim.study.execution.cores import Cores
+from sim.study.breakeven_costs import CandidateLedgers
+from sim.study.capacity import FleetCapacity
+from sim.study.execution.cores import ProcessPool
 from sim.study.metrics.expected_load import mean_tokens
 
 CATALOG = load_catalog()
@@ -37,7 +37,9 @@ def test_tokens_at_every_load_are_rate_times_mean_length(tmp_path: Path) -> None
     (tmp_path / "s.yaml").write_text(SCENARIO)
     scenario = load(tmp_path / "s.yaml", (), catalog=CATALOG)
     # half a request a second at the highest load, one a minute at the lowest
-    ledgers = Ledgers(scenario, CATALOG, tmp_path / "out", Cores(1), [Capacity("own", 0.5, None, ())])
+    ledgers = CandidateLedgers(
+        scenario, CATALOG, tmp_path / "out", ProcessPool(1), [FleetCapacity("own", 0.5, None, ())]
+    )
     (own,) = ledgers.candidates
     for utilisation, cost in ledgers.curve(own):
         assert cost.output_tokens_per_h == pytest.approx(3600 * 50 * 0.5 * utilisation, rel=1e-3)

@@ -19,11 +19,11 @@ from sim.scenario.slo import Slo
 from sim.study.capacity import capacities
 from sim.study.comparison import differences
 from sim.study.execution.cases import run_points
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.service_level import slack, standing
 from sim.study.points import summarize
-from sim.study.size.bounds import Floor
+from sim.study.size.bounds import PoolBounds
 
 CATALOG = load_catalog()
 SCENARIO = """
@@ -103,7 +103,7 @@ def test_slack_is_that_of_the_goal_that_lacks_most() -> None:
 @pytest.mark.slow
 def test_run_and_capacity_hold_a_percentile_to_its_limit(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "{ttft_s: {p90: 0.06}}", ("sweep={workload.arrivals.rate_rps: [2, 30]}",))
-    with Cores(1) as workplace:
+    with ProcessPool(1) as workplace:
         cases = run_points(asked, CATALOG, tmp_path / "run", workplace, lambda *_: None)
         plain = asked.model_copy(update={"sweep": None})
         (found,) = capacities(plain, CATALOG, tmp_path / "capacity", workplace, 0.2)
@@ -130,7 +130,7 @@ def test_run_and_capacity_hold_a_percentile_to_its_limit(tmp_path: Path) -> None
 def test_a_sweep_of_service_levels_judges_each_point_by_its_own(tmp_path: Path) -> None:
     levels = "sweep={slo.ttft_s: [{p90: 0.0001}, {p90: 100}, 100]}"
     asked = scenario(tmp_path, "{ttft_s: 1}", (levels,))
-    with Cores(1) as workplace:
+    with ProcessPool(1) as workplace:
         cases = run_points(asked, CATALOG, tmp_path / "run", workplace, lambda *_: None)
     points = summarize(cases, ["ttft_s"], asked.slo.model_dump(exclude_none=True))
     assert [point.row["meets_slo"] for point in points] == [False, True, True]
@@ -142,7 +142,7 @@ def test_size_refuses_what_no_percentile_allows(tmp_path: Path) -> None:
     from sim.study.size.bounds import OfferedLoad
 
     asked = scenario(tmp_path, "{tpot_s: {p50: 0.001}}")
-    floor = Floor(resolve(asked, cases(asked)[0], CATALOG).pools[0], OfferedLoad.of(asked))
+    floor = PoolBounds(resolve(asked, cases(asked)[0], CATALOG).pools[0], OfferedLoad.of(asked))
     assert "per output token" in floor.refusal(asked.slo)
     assert floor.refusal(Slo.model_validate({"tpot_s": {"p50": 1.0}})) == ""
     # nearly all of the prompts take 34 ms alone: so does the median, whatever few requests do
@@ -173,11 +173,11 @@ def test_nobody_else_decides(root: Path) -> None:
 
 @pytest.mark.slow
 def test_search_csv_has_the_percentile(tmp_path: Path) -> None:
-    from sim.deliver.answer import deliver
-    from sim.deliver.questions import QUESTIONS
+    from sim.answers.answer import deliver
+    from sim.answers.questions import QUESTIONS
 
     asked = scenario(tmp_path, "{ttft_s: {p90: 0.06}}")
-    with Cores(1) as workplace:
+    with ProcessPool(1) as workplace:
         deliver(QUESTIONS["capacity"], asked, CATALOG, tmp_path / "out", workplace, 0.3)
     rows = list(csv.DictReader((tmp_path / "out" / "search.csv").read_text().splitlines()))
     assert all(float(row["ttft_s_p90"]) > 0 for row in rows)
@@ -190,7 +190,7 @@ def test_the_paired_table_compares_the_percentiles_that_are_named(tmp_path: Path
     pools = text.partition("  - name: one\n")[2]
     (tmp_path / "s.yaml").write_text(f"{text}  - name: two\n{pools}")
     asked = load(tmp_path / "s.yaml", ["horizon_s=20"], catalog=CATALOG)
-    with Cores(1) as workplace:
+    with ProcessPool(1) as workplace:
         cases = run_points(asked, CATALOG, tmp_path / "run", workplace, lambda *_: None)
     slo = asked.slo.model_dump(exclude_none=True)
     (block,) = blocks(differences(summarize(cases, [], slo)), [], slo)

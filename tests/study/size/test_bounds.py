@@ -11,7 +11,7 @@ from sim.cli import app
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.sections.size import Budget
-from sim.study.size.bounds import Needs, over
+from sim.study.size.bounds import FleetNeeds, over
 
 SCENARIO = """\
 name: s
@@ -71,7 +71,7 @@ def test_a_budget_of_exactly_what_a_fleet_costs_holds_it(rented: tuple[Path, lis
 
 
 def test_what_exceeds_a_budget_by_little_shows_how_much() -> None:
-    needs = Needs(9000.4, 2.2784, 630.8 / 730, 0.0)
+    needs = FleetNeeds(9000.4, 2.2784, 630.8 / 730, 0.0)
     assert over(Budget(capex_usd=9000), needs) == "capital of $9,000.4 exceeds $9,000"
     assert over(Budget(kw=2.278), needs) == "power of 2.2784 kW exceeds 2.278 kW"
     assert over(Budget(usd_per_month=630.79), needs).startswith("operating cost of at least $630.80 a month exceeds")

@@ -18,8 +18,8 @@ from sim.routing import ByLength
 from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load
 from sim.scenario.schema import Fleet, Scenario
-from sim.study.execution.cores import Cores
-from sim.study.size.mixed_fleets import Kinds, cheapest_mix
+from sim.study.execution.cores import ProcessPool
+from sim.study.size.mixed_fleets import KindLimits, cheapest_mix
 from sim.study.size.search import Search, search
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ size:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[Kinds, dict[tuple[int, int], float], float]:
+def problems(draw: st.DrawFn) -> tuple[KindLimits, dict[tuple[int, int], float], float]:
     kinds, classes, most = draw(st.integers(2, 4)), draw(st.integers(2, 3)), draw(st.integers(1, 2))
 
     def table(low: float, high: float, zero: bool = False) -> np.ndarray:
@@ -66,11 +66,11 @@ def problems(draw: st.DrawFn) -> tuple[Kinds, dict[tuple[int, int], float], floa
     rates = np.array(draw(st.lists(st.floats(0.5, 4), min_size=classes, max_size=classes)))
     reached = {(u, n): draw(st.floats(0.3, 1)) for u in range(kinds) for n in range(1, most + 1)}
     families = tuple("a" if u < 2 else str(u) for u in range(kinds))
-    told = Kinds(rates, table(0.5, 5, zero=True), table(0.7, 1), tuple(map(tuple, steps)), families)
+    told = KindLimits(rates, table(0.5, 5, zero=True), table(0.7, 1), tuple(map(tuple, steps)), families)
     return told, reached, draw(st.floats(0.5, 0.95))
 
 
-def least_by_enumeration(kinds: Kinds, reached: dict[tuple[int, int], float], least_good: float) -> float:
+def least_by_enumeration(kinds: KindLimits, reached: dict[tuple[int, int], float], least_good: float) -> float:
     classes, count = kinds.most_rps.shape
     least = inf
     for counts in product(*(range(len(costs) + 1) for costs in kinds.usd_per_h)):
@@ -93,7 +93,7 @@ def least_by_enumeration(kinds: Kinds, reached: dict[tuple[int, int], float], le
 
 @given(problems())
 @settings(max_examples=30)
-def test_no_counts_are_cheaper(problem: tuple[Kinds, dict[tuple[int, int], float], float]) -> None:
+def test_no_counts_are_cheaper(problem: tuple[KindLimits, dict[tuple[int, int], float], float]) -> None:
     kinds, reached, least_good = problem
     mix = cheapest_mix(kinds, reached, least_good, 2, [])
     least = least_by_enumeration(kinds, reached, least_good)
@@ -140,12 +140,12 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(answered: tuple[Path, str])
     with (folder / "out/size.csv").open() as file:
         winner_usd_per_h = float(next(csv.DictReader(file))["usd_per_h"])
     unmixed = scenario.size.model_copy(update={"mixed": None})
-    plain = search(scenario.model_copy(update={"size": unmixed}), catalog, folder / "out", Cores(1))
+    plain = search(scenario.model_copy(update={"size": unmixed}), catalog, folder / "out", ProcessPool(1))
     assert plain.winner is not None
     assert plain.mixed is None
     assert winner_usd_per_h < plain.winner.usd_per_h
     prices = {"l4": 0.45, "rtx-4090": 0.5, "l40s": 0.9}
-    looking, meeting = Search(scenario, scenario.size, catalog, folder / "out", Cores(1)), []
+    looking, meeting = Search(scenario, scenario.size, catalog, folder / "out", ProcessPool(1)), []
     cheaper = [
         (a, n, b, m)
         for (a, b), n, m in product(product(prices, repeat=2), (1, 2, 3), (1, 2, 3))
@@ -182,7 +182,7 @@ def test_spares_stand_in_every_pool(tmp_path: Path) -> None:
     text = text.replace("replications: 2", "replications: 1").replace(
         "horizon_s: 40\nwarmup_s: 14", "horizon_s: 12\nwarmup_s: 4"
     )
-    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
     mixed = [one for one in found.tried if one.fleet is not None and len(one.fleet.pools) > 1]
     assert mixed
     for one in mixed:
@@ -235,7 +235,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 
 
 def test_one_card_is_rented_beside_a_full_box(tmp_path: Path) -> None:
-    found = search(scenario_of(tmp_path, BOXES), load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario_of(tmp_path, BOXES), load_catalog(), tmp_path / "out", ProcessPool(1))
     for one in found.tried:
         if one.usd_per_h is not None:
             assert (one.floor_usd_per_h or 0) < one.usd_per_h * (1 + 1e-6)

@@ -29,9 +29,9 @@ from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.steptime.affine import Affine
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.execution.store import load_case
-from sim.study.size.bounds import GRID_MARGIN, Floor, OfferedLoad, Prospects
+from sim.study.size.bounds import GRID_MARGIN, CandidateBounds, OfferedLoad, PoolBounds
 from sim.study.size.candidates import front
 from sim.study.size.search import Search, search
 from sim.study.size.search_space import units
@@ -80,11 +80,11 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     text = SCENARIO.replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 10\nwarmup_s: 4")
     scenario, catalog = scenario_of(tmp_path, text), load_catalog()
     assert scenario.size is not None
-    found = search(scenario, catalog, tmp_path / "out", Cores(1))
-    looking = Search(scenario, scenario.size, catalog, tmp_path / "out", Cores(1))
+    found = search(scenario, catalog, tmp_path / "out", ProcessPool(1))
+    looking = Search(scenario, scenario.size, catalog, tmp_path / "out", ProcessPool(1))
     runner, prospects = (
-        Runner(looking.scenario, catalog, tmp_path / "out", Cores(1)),
-        Prospects(looking.scenario, catalog),
+        Runner(looking.scenario, catalog, tmp_path / "out", ProcessPool(1)),
+        CandidateBounds(looking.scenario, catalog),
     )
     costs, latencies, tries = {}, {}, 0
     for unit in units(scenario, scenario.size, catalog):
@@ -119,7 +119,7 @@ def test_nothing_is_cheaper_and_no_bound_is_beaten(tmp_path: Path) -> None:
     assert sum(one.metrics is not None for one in found.tried) < tries * 2 / 3
     assert {one.status for one in found.tried} == {"meets", "misses", "not simulated", "impossible"}
     assert any("no rental price for 'l4'" in one.reason for one in found.tried)
-    assert search(scenario, catalog, tmp_path / "out", Cores(2)) == replace(found, simulated=0)
+    assert search(scenario, catalog, tmp_path / "out", ProcessPool(2)) == replace(found, simulated=0)
 
 
 @pytest.mark.slow
@@ -132,8 +132,8 @@ def test_no_burst_is_answered_faster_than_the_bound(tmp_path: Path) -> None:
     for unit in units(scenario, scenario.size, catalog):
         if unit.name.endswith("spot") and "l4 " not in unit.name:
             fleet = unit.fleet(1)
-            floor = Floor(resolve_fleet(plain, fleet, catalog).pools[0], OfferedLoad.of(plain))
-            ((case,),) = Runner(plain, catalog, tmp_path / "out", Cores(1)).run([(fleet, 1)])
+            floor = PoolBounds(resolve_fleet(plain, fleet, catalog).pools[0], OfferedLoad.of(plain))
+            ((case,),) = Runner(plain, catalog, tmp_path / "out", ProcessPool(1)).run([(fleet, 1)])
             shares.append(case.metrics["requests"] / case.metrics["window_h"] / 3600 / floor.replica_rps())
     assert max(shares) <= 1
     assert min(shares) > 0.4
@@ -153,20 +153,20 @@ def demand(prompt: float = 100, output: float = 11) -> OfferedLoad:
 
 def test_the_cheapest_mix_of_steps_by_hand() -> None:
     # 11 tokens take 10 decodes, one step of 10 seats: 0.01 s for the step and 0.1 ms for each of 10 + 100 tokens
-    assert Floor(pool(), demand()).replica_rps() == pytest.approx(1 / (GRID_MARGIN * 0.021), rel=1e-6)
+    assert PoolBounds(pool(), demand()).replica_rps() == pytest.approx(1 / (GRID_MARGIN * 0.021), rel=1e-6)
     # 10 steps of 100.5 to 110 tokens in the cache, 1055 in all; 10 blocks hold 160 at a time: 6.6 steps
-    held = Floor(pool(blocks=10), demand()).replica_rps()
+    held = PoolBounds(pool(blocks=10), demand()).replica_rps()
     assert held == pytest.approx(1 / (GRID_MARGIN * (0.011 + 0.01 * 1055 / 160)), rel=1e-6)
 
 
 def test_alone_a_request_has_its_shortest_times() -> None:
     # 100 tokens at once: 0.01 + 0.01 s to the first; then 0.01 + 0.0001 s for each
-    floor = Floor(pool(), demand())
+    floor = PoolBounds(pool(), demand())
     assert floor.refusal(Slo(ttft_s=0.021, tpot_s=0.0102)) == ""
     assert "10.1 ms" in floor.refusal(Slo(tpot_s=0.01))
     assert "the median takes 20 ms" in floor.refusal(Slo(ttft_s=0.019))
     assert "in all" in floor.refusal(Slo(e2e_s=0.1))
-    assert "longer than its 1000 tokens" in Floor(pool(), demand(prompt=995)).refusal(Slo(ttft_s=10))
+    assert "longer than its 1000 tokens" in PoolBounds(pool(), demand(prompt=995)).refusal(Slo(ttft_s=10))
 
 
 class Beside:
@@ -183,7 +183,7 @@ class Beside:
 
 @pytest.mark.parametrize("prompt", [1, 100, 300, 500, 900])
 def test_attention_beside_the_hosts_work_takes_no_time_of_its_own(prompt: int) -> None:
-    floor, steptime = Floor(replace(pool(), steptime=Beside()), demand(prompt)), Beside()
+    floor, steptime = PoolBounds(replace(pool(), steptime=Beside()), demand(prompt)), Beside()
     mean_s = [steptime.leap(Batch(decode_seqs=10, kv_tokens=10 * (prompt + done))).first_s for done in range(1, 11)]
     # ten requests at once, with prompts for nothing: 100 tokens in ten steps
     assert floor.replica_rps() >= 10 / sum(mean_s)
@@ -195,7 +195,7 @@ def test_attention_beside_the_hosts_work_takes_no_time_of_its_own(prompt: int) -
 
 def test_with_drafts_a_step_brings_several_tokens() -> None:
     limits = pool().batching.model_copy(update={"speculative": Speculative(num_speculative_tokens=3, acceptance=0.9)})
-    floor = Floor(replace(pool(), batching=limits), demand())
+    floor = PoolBounds(replace(pool(), batching=limits), demand())
     # 10 tokens in 2.5 steps at least, whatever the drafts cost
     assert floor.replica_rps() == pytest.approx(1 / (GRID_MARGIN * (0.0025 + 102.5e-4)), rel=1e-6)
     assert floor.refusal(Slo(tpot_s=0.0026)) == ""
@@ -252,7 +252,7 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
     text = text.replace("[l4, rtx-4090, l40s]", "[l40s]")
     text = text.replace("{gpu: h100-80gb-sxm}", f"{{gpu: h100-80gb-sxm, replicas: {replicas}}}")
-    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
     (own,) = [one for one in found.tried if one.machine == "fleet own"]
     assert own.status == status
     assert own.gpus == replicas, "paid for as it stands"
@@ -264,7 +264,7 @@ def test_a_fleet_of_the_scenarios_own_has_its_spares_among_its_replicas(
 def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 1").replace("max_replicas: 3", "max_replicas: 3\n  mixed: {}")
     scenario = scenario_of(tmp_path, text)
-    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is not None
     assert scenario.size is not None
     assert found.mixed is not None
@@ -278,7 +278,7 @@ def test_the_smallest_machine_may_win_a_search_of_mixed_fleets(tmp_path: Path) -
 def test_a_load_of_nothing_is_told(tmp_path: Path) -> None:
     text = SCENARIO.replace("rate_rps: 26", "rate_rps: 0.00001").replace("[l4, rtx-4090, l40s]", "[l40s]")
     scenario = scenario_of(tmp_path, text)
-    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is None
     whys = {row["why"] for row in size_rows(found, scenario) if row["status"] == "misses"}
     assert whys == {"no request arrives in the window (1 of 2 replications)"}
@@ -290,7 +290,7 @@ def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
     text = text.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("replications: 2", "replications: 4\nseed: 4")
     text = text.replace("[none, fp8]", "[none]").replace("horizon_s: 14\nwarmup_s: 5", "horizon_s: 45\nwarmup_s: 20")
     scenario = scenario_of(tmp_path, text.replace("tpot_s: 0.04", "tpot_s: 0.04, attainment: 0.9"))
-    found = search(scenario, load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is not None
     assert found.winner.machine == "1x rtx-4090 none"
     first = [case for case in map(load_case, (tmp_path / "out/points").iterdir()) if case and not case.replication]
@@ -308,10 +308,10 @@ def test_a_bad_first_replication_does_not_settle_it(tmp_path: Path) -> None:
 def test_spares_are_paid_for(tmp_path: Path) -> None:
     text = SCENARIO.replace("[l4, rtx-4090, l40s]", "[rtx-4090]").replace("[1, 2]", "[1]")
     text = text.replace("rate_rps: 26", "rate_rps: 6").replace("max_replicas: 3", "spare_replicas: 1")
-    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", Cores(1))
+    found = search(scenario_of(tmp_path, text), load_catalog(), tmp_path / "out", ProcessPool(1))
     assert found.winner is not None
     plain = scenario_of(tmp_path, text.replace("spare_replicas: 1", "spare_replicas: 0"))
-    without = search(plain, load_catalog(), tmp_path / "out", Cores(1))
+    without = search(plain, load_catalog(), tmp_path / "out", ProcessPool(1))
     assert without.winner is not None
     assert found.winner.replicas == without.winner.replicas
     assert found.winner.gpus == without.winner.gpus + 1

@@ -15,7 +15,7 @@ from sim.cli import app
 from sim.scenario.reading.load import load_for_size
 from sim.scenario.schema import Fleet
 from sim.scenario.sections.size import Budget
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.size.search import Search, search
 from sim.study.size.search_space import NoHost, hosts
 from sim.study.size.trials import Runner
@@ -58,8 +58,8 @@ def everything(folder: Path) -> list[SimpleNamespace]:
     """All fleets of at most three cards, simulated."""
     scenario, catalog = scenario_of(folder), load_catalog()
     assert scenario.size is not None
-    looking = Search(scenario, scenario.size, catalog, folder / "all", Cores(1))
-    runner = Runner(looking.scenario, catalog, folder / "all", Cores(1))
+    looking = Search(scenario, scenario.size, catalog, folder / "all", ProcessPool(1))
+    runner = Runner(looking.scenario, catalog, folder / "all", ProcessPool(1))
     found = []
     for (server, (gpu, slots, usd, included, watts)), n in product(SERVERS.items(), (1, 2, 3)):
         pool = {"gpu": gpu, "server": server, "replicas": n}
@@ -107,7 +107,7 @@ def test_no_other_host_is_cheaper_whatever_the_budget(tmp_path: Path) -> None:
     ):
         budget = Budget(**limits) if limits else None
         size = scenario.size.model_copy(update={"budget": budget})
-        found = search(scenario.model_copy(update={"size": size}), load_catalog(), tmp_path / "out", Cores(1))
+        found = search(scenario.model_copy(update={"size": size}), load_catalog(), tmp_path / "out", ProcessPool(1))
         allowed = [
             one
             for one in fleets
@@ -229,7 +229,7 @@ finance: {method: annuity, discount_rate: 0.08, life_years: 6, residual_fraction
 )
 def test_a_mixed_fleet_keeps_to_the_budget(tmp_path: Path, budget: str, pools: dict[str, int]) -> None:
     scenario = scenario_of(tmp_path, MIXED.replace("size:\n", f"size:\n  budget: {{{budget}}}\n"))
-    winner = search(scenario, load_catalog(), tmp_path / "out", Cores(1)).winner
+    winner = search(scenario, load_catalog(), tmp_path / "out", ProcessPool(1)).winner
     assert winner is not None
     assert winner.fleet is not None
     ways = zip(winner.fleet.pools, winner.fleet.costs, strict=True)

@@ -12,7 +12,7 @@ from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.load import load, load_for_size
 from sim.scenario.schema import Fleet, Scenario
 from sim.study.availability import serving_states
-from sim.study.execution.cores import Cores
+from sim.study.execution.cores import ProcessPool
 from sim.study.size import trials
 from sim.study.size.search import search
 from sim.study.size.trials import failing
@@ -51,7 +51,7 @@ def scenario_of(folder: Path, old: str = "", new: str = "") -> Scenario:
 def test_each_kind_of_spare_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "serving_states", partial(serving_states, failures=500))
     scenario = scenario_of(tmp_path)
-    found = search(scenario, CATALOG, tmp_path / "out", Cores(1))
+    found = search(scenario, CATALOG, tmp_path / "out", ProcessPool(1))
     met = {one.standby.kind if one.standby else "hot": one for one in found.tried if one.status == "meets"}
     # one server works 1000 of 1024 hours, 97.7 %; of two one works 99.95 %, and starts and alarms take the rest
     assert found.winner is met["cold"]
@@ -87,7 +87,7 @@ def test_rented_cards_without_a_server_have_hot_spares_only(tmp_path: Path, monk
     rented = rented.replace(costs, "{rented: {acquisition: rent, quotes: {rtx-4090: 0.4}}}")
     (tmp_path / "s.yaml").write_text(rented)
     scenario = load_for_size(tmp_path / "s.yaml", (), catalog=CATALOG)
-    rows = spares_table(search(scenario, CATALOG, tmp_path / "out", Cores(1)), scenario).rows
+    rows = spares_table(search(scenario, CATALOG, tmp_path / "out", ProcessPool(1)), scenario).rows
     assert rows[0][0] == "hot"
     assert [row[1] for row in rows[1:]] == 2 * ["spares: need a server to stand in: the pool names none"]
 

@@ -4,8 +4,8 @@ A step changes no decoding sequence: with S the step counter, a sequence's conte
 S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who is preempted
 and who holds which KV blocks.
 
-`Finishing` has the order in which requests end. `Transit` has the KV blocks of prompts between two replicas: those that
-stay behind until they have been fetched, and those reserved for KV to come.
+`FinishQueue` has the order in which requests end. `BlocksInTransfer` has the KV blocks of prompts between two
+replicas: those that stay behind until they have been fetched, and those reserved for KV to come.
 """
 
 from abc import ABC, abstractmethod
@@ -17,14 +17,14 @@ from math import isnan
 
 from sim.engine.kv.blocks import BlockPool
 from sim.engine.kv.decode_steps import WindowedContexts
-from sim.engine.limits import RankLimits
+from sim.engine.limits import SchedulerLimits
 from sim.engine.lora import AdaptedBatch
 from sim.engine.schedulers.waiting_queue import AdapterQueue, FairQueue, WaitingQueue
-from sim.engine.sequence import Sequence, TimeShares, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
-from sim.records import Batch, Progress, Request, Span
+from sim.engine.sequence import RequestGpuTime, Sequence, add_decode, add_prompt, chunk_parts, place, recomputed_tokens
+from sim.records import Batch, ReplicaProgress, Request, StepSpan
 
 
-class Transit:
+class BlocksInTransfer:
     """Blocks of one rank that belong to requests which are not here.
 
     The KV of a prompt is held on one side only: where it was computed until it has been fetched, then where it is
@@ -72,7 +72,7 @@ class Transit:
         self._leaving.clear()
 
 
-class Finishing:
+class FinishQueue:
     """Decoding sequences by the step counter at which they finish, then by admission, the next one last.
 
     A sorted list rather than a heap: it is short, and taking its end touches nobody else, which a heap of sequences
@@ -129,7 +129,7 @@ class Finishing:
         return total
 
 
-class RankSchedule(ABC):
+class Scheduler(ABC):
     """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
     neighbours.
     """
@@ -142,7 +142,7 @@ class RankSchedule(ABC):
         "seats", "shares", "transit", "waiting",
     )  # fmt: skip
 
-    def __init__(self, limits: RankLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         self.pool = pool
         self.waiting = waiting
         self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
@@ -151,7 +151,7 @@ class RankSchedule(ABC):
         """In admission order."""
         self.joining: deque[Sequence] = deque()
         """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
-        self.transit = Transit(pool)
+        self.transit = BlocksInTransfer(pool)
         self.read_s = 0.0
         """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
         self.batch = Batch()
@@ -166,14 +166,14 @@ class RankSchedule(ABC):
         others."""
         self.seats = limits.max_num_seqs
         """Most sequences that may run here; pipeline lanes share them out."""
-        self.shares = TimeShares()
+        self.shares = RequestGpuTime()
         self.overshoot = 0.0
         """Tokens that meters count although they lie beyond the ends of answers."""
         self._max_num_batched_tokens = limits.max_num_batched_tokens
         self._chunked_prefill = limits.chunked_prefill
         self._step = 0
         self._admissions = 0
-        self._finishing = Finishing()
+        self._finishing = FinishQueue()
         self._decoding = 0
         self._base_sum = 0
         self._prefilling: dict[Sequence, None] = {}
@@ -216,18 +216,18 @@ class RankSchedule(ABC):
         """KV blocks that steps 2 to *steps* of those under way take: none where they are held from the start."""
         return 0
 
-    def turn_away(self, request: Request) -> Progress | None:
+    def turn_away(self, request: Request) -> ReplicaProgress | None:
         """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
         waiting = self.waiting.remove(request)
         if waiting is not None:
             self.pool.forget(waiting)
-            return Progress(0, waiting.made)
+            return ReplicaProgress(0, waiting.made)
         joining = next((one for one in self.joining if one.request is request), None)
         if joining is None:
             return None
         self.joining.remove(joining)
         self.pool.put_back(joining.held)
-        return Progress(joining.computed, joining.made)
+        return ReplicaProgress(joining.computed, joining.made)
 
     @property
     def pace(self) -> float:
@@ -421,7 +421,7 @@ class RankSchedule(ABC):
             self.pool.release(sequence, held, False, computed)
         del self.running[sequence]
 
-    def evict(self, request: Request, whole_steps: int, stepping: bool) -> Progress:
+    def evict(self, request: Request, whole_steps: int, stepping: bool) -> ReplicaProgress:
         """*request*, which runs here, leaves unfinished: now, or where this rank is *stepping* at the end of the step
         under way. How far it has come after *whole_steps* of the steps under way.
         """
@@ -435,12 +435,12 @@ class RankSchedule(ABC):
             self._drop_evicted()
         return progress
 
-    def _progress(self, sequence: Sequence, whole_steps: int) -> Progress:
+    def _progress(self, sequence: Sequence, whole_steps: int) -> ReplicaProgress:
         if not sequence.decoding:
-            return Progress(sequence.computed, sequence.made)
+            return ReplicaProgress(sequence.computed, sequence.made)
         step = self._step + whole_steps + (sequence in self.shares.standing(self._step))
         context = self._context(sequence, step)
-        return Progress(context, context + 1 - sequence.request.prompt_tokens)
+        return ReplicaProgress(context, context + 1 - sequence.request.prompt_tokens)
 
     def _drop_evicted(self) -> None:
         for sequence in self._evicted:
@@ -472,13 +472,13 @@ class RankSchedule(ABC):
         """Tokens with KV of *sequence*, which decodes, at step counter *step*."""
         return sequence.base + step
 
-    def span(self, start_s: float, end_s: float, steps: int, asked: int = -1) -> Span:
+    def span(self, start_s: float, end_s: float, steps: int, asked: int = -1) -> StepSpan:
         """The steps formed last, and the place of request number *asked*."""
         prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks if not sequence.brought}
         standing = self.shares.standing(self._step)
         able = () if self._decodes_wait else self.running
         indices = frozenset(s.request.index for s in able if (s.decoding or s.brought) and s not in standing)
-        return Span(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices, self.place(asked))
+        return StepSpan(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices, self.place(asked))
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:
         """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from sim.answers.folder import begin, written_together
+from sim.answers.questions import Answered, Question, Task
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import begin, written_together
-from sim.deliver.questions import Answered, Question, Task
 from sim.report.words.money import in_its_currency
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.schema import Fleet, Scenario

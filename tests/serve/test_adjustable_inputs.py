@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.load import load
-from sim.serve.finished_runs import MOST_WAITING, HeldRuns
+from sim.serve.adjustable_inputs import knobs
+from sim.serve.finished_runs import MOST_WAITING, LoadedRuns
 from sim.serve.http_server import STATIC
-from sim.serve.knobs import knobs
 from sim.study.confidence import MARKS
 
 RUN = "outputs/demo"
@@ -121,7 +121,7 @@ def test_a_run_that_vanished_is_said_to_be_gone(client: TestClient, folder: Path
 
 
 def test_a_crowd_is_asked_to_come_again(folder: Path, client: TestClient) -> None:
-    runs: HeldRuns = client.app.app.routes[3].endpoint.__self__.runs  # type: ignore[attr-defined]
+    runs: LoadedRuns = client.app.app.routes[3].endpoint.__self__.runs  # type: ignore[attr-defined]
     for _ in range(MOST_WAITING):
         runs._waiting.acquire()
     answer = asked(client)

@@ -29,7 +29,7 @@ Paid = Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class AdjustableInput:
     """Input that the page can change."""
 
     path: str
@@ -42,7 +42,7 @@ class Knob:
     most: float
 
 
-def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[Knob]:
+def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> list[AdjustableInput]:
     """Return the inputs of *scenario* that its sweep does not vary."""
     data = as_data(scenario)
     swept = {place_of(data, axis) for point in points(scenario.sweep) for axis in point}
@@ -52,19 +52,21 @@ def knobs(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> lis
     return [one for one, place in places if not any(place[: len(axis)] == axis[: len(place)] for axis in swept)]
 
 
-def _limits(scenario: Scenario) -> Iterator[Knob]:
+def _limits(scenario: Scenario) -> Iterator[AdjustableInput]:
     if scenario.services:
         return  # each has limits of its own
     for name in LATENCIES:
         limit = getattr(scenario.slo, name)
         if not isinstance(limit, dict):
             most = 3 * limit if limit else 10.0
-            yield Knob(f"slo.{name}", _(LIMITS[name]), "s", limit, most / 300, most)
+            yield AdjustableInput(f"slo.{name}", _(LIMITS[name]), "s", limit, most / 300, most)
     if scenario.slo.per_request:
-        yield Knob("slo.attainment", _("for at least"), _("of the requests"), scenario.slo.attainment, 0.5, 1.0)
+        yield AdjustableInput(
+            "slo.attainment", _("for at least"), _("of the requests"), scenario.slo.attainment, 0.5, 1.0
+        )
 
 
-def _terms(data: dict[str, Any]) -> Iterator[Knob]:
+def _terms(data: dict[str, Any]) -> Iterator[AdjustableInput]:
     for usual, (name, unit, low, high) in booked_inputs(data).items():
         held = number_of(data, usual)
         if held is not None:
@@ -72,7 +74,7 @@ def _terms(data: dict[str, Any]) -> Iterator[Knob]:
             yield _around(path, _(name), in_stated_currency(data, path, _(unit) if unit else ""), now, low, high)
 
 
-def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[Knob]:
+def _prices(scenario: Scenario | AnyScenario, catalog: Catalog, paid: Paid) -> Iterator[AdjustableInput]:
     fleets: Sequence[Fleet | JobFleet] = scenario.fleets
     for position, fleet in enumerate(fleets):
         cost, finance = fleet.cost, fleet.finance or scenario.finance
@@ -150,6 +152,6 @@ def _unit(price: _Price) -> str:
     return f"{price.currency}/{price.unit}"
 
 
-def _around(path: str, label: str, unit: str, now: float, low: float, high: float) -> Knob:
+def _around(path: str, label: str, unit: str, now: float, low: float, high: float) -> AdjustableInput:
     least, most = SPANS.get(path.rpartition(".")[2], (now / AROUND, now * AROUND if now else 1.0))
-    return Knob(path, label, unit, now, max(low, min(least, now)), min(high, max(most, now)))
+    return AdjustableInput(path, label, unit, now, max(low, min(least, now)), min(high, max(most, now)))

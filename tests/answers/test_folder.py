@@ -12,10 +12,10 @@ import pytest
 from small_scenario import TINY, variant
 from typer.testing import CliRunner, Result
 
+from sim.answers.folder import begin, differences, owned, question_of, written_together
 from sim.catalogue.catalog import load_catalog
 from sim.cli import app
 from sim.cli.questions import default_folder
-from sim.deliver.folder import begin, differences, owned, question_of, written_together
 from sim.fidelity.calibration import calibration_text, why_kept
 from sim.fidelity.fit import calibration_of
 from sim.report.run.tables import write_rows

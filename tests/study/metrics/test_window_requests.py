@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from sim.answers.run import run_scenario
 from sim.catalogue.catalog import load_catalog
-from sim.deliver.run import run_scenario
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
 from sim.scenario.sweep import axes
 from sim.study.execution.cases import limits
-from sim.study.execution.cores import Cores
-from sim.study.loaded_runs import Answers
-from sim.study.metrics.cohort import Cohort
+from sim.study.execution.cores import ProcessPool
+from sim.study.loaded_runs import RunAnswers
+from sim.study.metrics.window_requests import WindowRequests
 from sim.study.points import summarize
 
 CATALOG = load_catalog()
@@ -29,7 +29,7 @@ def cohort(arrived, finished, output_tokens):
         "rejected": np.zeros(len(arrived), bool),
         "given_up": np.zeros(len(arrived), bool),
     }
-    return Cohort(columns, (10.0, 20.0), False, ())
+    return WindowRequests(columns, (10.0, 20.0), False, ())
 
 
 def test_tokens_count_where_requests_finish_in_the_window():
@@ -71,7 +71,7 @@ SCENARIO = {
 
 def test_a_good_token_never_costs_less_than_a_token(tmp_path):
     scenario = Scenario.model_validate(SCENARIO)
-    cases = run_scenario(scenario, CATALOG, tmp_path, Cores(1), report=False, quiet=True, command=["test"])
+    cases = run_scenario(scenario, CATALOG, tmp_path, ProcessPool(1), report=False, quiet=True, command=["test"])
     points = summarize(cases, axes(scenario), limits(scenario))
     assert 1.0 in [point.row["slo_attainment"] for point in points]
     per_token = [point.row["usd_per_million_output_tokens"] for point in points]
@@ -79,6 +79,6 @@ def test_a_good_token_never_costs_less_than_a_token(tmp_path):
         good = point.row["usd_per_million_good_tokens"]
         assert good == pytest.approx(usd) if point.row["slo_attainment"] == 1 else good > usd
     # the workspace judges the same requests by other limits
-    strict = Answers(tmp_path, CATALOG).under({"slo.tpot_s": 0.052}).points
+    strict = RunAnswers(tmp_path, CATALOG).under({"slo.tpot_s": 0.052}).points
     for point, usd in zip(strict, per_token, strict=True):
         assert point.row["usd_per_million_good_tokens"] >= usd

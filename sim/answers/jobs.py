@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.answers.folder import StoredQuestion, begin_question, digest, written_together
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import StoredQuestion, begin_question, digest, written_together
 from sim.jobs.kinds import kind_of
 from sim.jobs.load import AnyScenario
 from sim.report.words.money import in_its_currency

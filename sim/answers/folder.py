@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from sim.deliver.questions import QUESTIONS
+from sim.answers.questions import QUESTIONS
 from sim.infile import opened
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import as_data, points

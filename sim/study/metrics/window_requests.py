@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.case import CaseResult
 from sim.records import Request
-from sim.scenario.slo import Level, Slo
+from sim.scenario.slo import ServiceLevel, Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class PrefixHits:
     """What a single cache would have had that never forgets anything, in the order of arrival."""
 
 
-class Cohort:
+class WindowRequests:
     """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
 
     def __init__(
@@ -63,14 +63,14 @@ class Cohort:
         self.queue_s = np.where(np.isfinite(self.started_s), self.started_s - self.arrived_s, np.inf)
 
     @classmethod
-    def of(cls, result: CaseResult) -> "Cohort":
+    def of(cls, result: CaseResult) -> "WindowRequests":
         """Return the cohort of a case that was just simulated."""
         columns = {name: _column(result.log.requests, name, kind) for name, kind in COLUMNS.items()}
         tenants = [request.tenant for request in result.log.requests]
         return cls(columns, result.window_s, result.plan.horizon_s is None, tenants if any(tenants) else ())
 
     @classmethod
-    def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "Cohort":
+    def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
         """Return the cohort of a *table* as `StoredCase.requests` has it."""
         status = table.column("status").cast(pa.string())
         columns = {name: table.column(name).to_numpy() for name in COLUMNS if name not in ("rejected", "given_up")}
@@ -93,7 +93,7 @@ class Cohort:
             return np.zeros(len(self.arrived_s), bool)
         return np.isin(self._tenants, list(names))
 
-    def shares(self, level: Level, chosen: NDArray[np.bool_]) -> list[float | None]:
+    def shares(self, level: ServiceLevel, chosen: NDArray[np.bool_]) -> list[float | None]:
         """The share of the measured requests among the *chosen* within each goal of *level*; None without any."""
         found: list[float | None] = []
         for goal in level.goals:
@@ -146,7 +146,7 @@ def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
     return np.fromiter(map(attrgetter(name), requests), kind, len(requests))
 
 
-def good_requests(result: CaseResult, cohort: Cohort) -> NDArray[np.bool_]:
+def good_requests(result: CaseResult, cohort: WindowRequests) -> NDArray[np.bool_]:
     """Return which requests finished within all limits, those of their own service where there are several."""
     plan = result.plan
     if not plan.services:
@@ -193,7 +193,7 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
     return np.asarray(times[~np.isnan(times)])
 
 
-def prefixes_of(result: CaseResult, cohort: Cohort) -> PrefixHits | None:
+def prefixes_of(result: CaseResult, cohort: WindowRequests) -> PrefixHits | None:
     """Of the requests of the window; None where no request shares anything."""
     end_s = np.inf if cohort.open_end else cohort.end_s
     block_tokens = min(pool.batching.block_size for pool in result.plan.pools)

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sim.answers.folder import begin, written_together
 from sim.catalogue.catalog import Catalog
-from sim.deliver.folder import begin, written_together
 from sim.language import ENGLISH, speaking
 from sim.report.assumptions import price_age_note
 from sim.report.monte_carlo import sentences
 from sim.report.prediction_accuracy import worths_by_key
-from sim.report.progress import Progress
+from sim.report.progress import CaseProgress
 from sim.report.run.report import write_report
 from sim.report.words.money import in_its_currency
 from sim.report.words.precision import precision_notes, statistics_told
@@ -46,7 +46,7 @@ def run_scenario(
     While it runs finished cases appear in `out/points`; the other files are replaced together at the end.
     """
     told = begin(out, scenario, command, "run", force)
-    with Progress(quiet) as progress:
+    with CaseProgress(quiet) as progress:
         cases = run_points(scenario, catalog, out, workplace, progress)
     _finish(scenario, catalog, out, cases, report, told)
     return cases

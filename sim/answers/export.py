@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from sim.deliver.folder import is_finished, manifest_of
-from sim.deliver.questions import QUESTIONS
+from sim.answers.folder import is_finished, manifest_of
+from sim.answers.questions import QUESTIONS
 from sim.report.export.focus import write_focus
 from sim.report.export.stored_answer import StoredAnswer, read_answer
 from sim.report.export.workbook import write_workbook

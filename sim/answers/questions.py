@@ -161,10 +161,10 @@ class _Capacity(Question):
         return super().ignored(scenario.model_copy(update={"precision": precision_of(scenario, relative)}), relative)
 
     def compute(self, task: Task) -> Any:
-        from sim.report.progress import Progress
+        from sim.report.progress import CaseProgress
         from sim.study.capacity import capacities, precision_of
 
-        with Progress(task.quiet, "searching", "searches") as progress:
+        with CaseProgress(task.quiet, "searching", "searches") as progress:
             precision = precision_of(task.scenario, task.relative)
             return capacities(task.scenario, *task.place, task.relative, progress, precision)
 
@@ -300,21 +300,21 @@ class _Sensitivity(Question):
         return why_no_sensitivity(scenario)
 
     def compute(self, task: Task) -> Any:
-        from sim.report.progress import Progress
+        from sim.report.progress import CaseProgress
         from sim.report.sensitivity import SensitivityAnswer
         from sim.scenario.sections.sensitivity import Sensitivity
-        from sim.study.cost_gap import Explained, explain
+        from sim.study.cost_gap import ExplainedGaps, explain
         from sim.study.sensitivity import USD, swings
 
         plain_scenario = task.scenario.model_copy(update={"sweep": None})
-        with Progress(task.quiet) as progress:
+        with CaseProgress(task.quiet) as progress:
             found = swings(plain_scenario, *task.place, progress)
         asked = task.scenario.sensitivity or Sensitivity()
         names = asked.between or tuple(fleet.name for fleet in task.scenario.fleets[:2])
         between = (names[0], names[1]) if len(names) == 2 and all(name in found.base for name in names) else None
-        explained = Explained(())
+        explained = ExplainedGaps(())
         if between is not None and asked.metric == USD:
-            with Progress(task.quiet, "taking the gap apart", "hybrids", goes_on=True) as progress:
+            with CaseProgress(task.quiet, "taking the gap apart", "hybrids", goes_on=True) as progress:
                 explained = explain(plain_scenario, *task.place, *between, progress)
         return SensitivityAnswer(found, explained, between, task.scenario.replications)
 
@@ -376,16 +376,16 @@ class _Breakeven(Question):
         return [reason] if reason else why_no_breakeven(scenario)
 
     def compute(self, task: Task) -> Any:
-        from sim.report.progress import Progress
+        from sim.report.progress import CaseProgress
         from sim.study.breakeven import decide
-        from sim.study.breakeven_costs import Ledgers
+        from sim.study.breakeven_costs import CandidateLedgers
         from sim.study.capacity import capacities
 
         plain_scenario = task.scenario.model_copy(update={"sweep": None})
-        with Progress(task.quiet, "searching capacities", "searches") as progress:
+        with CaseProgress(task.quiet, "searching capacities", "searches") as progress:
             most = capacities(plain_scenario, *task.place, task.relative, progress, task.scenario.precision)
-        with Progress(task.quiet, goes_on=True) as progress:
-            ledgers = Ledgers(task.scenario, *task.place, most, progress)
+        with CaseProgress(task.quiet, goes_on=True) as progress:
+            ledgers = CandidateLedgers(task.scenario, *task.place, most, progress)
         return decide(task.scenario, ledgers, most)
 
     def write(self, folder: Path, answer: Answered, with_pictures: bool) -> None:
@@ -455,16 +455,16 @@ class _Plan(Question):
         return [why_no_plan(scenario) or why_no_capacity(scenario)]
 
     def compute(self, task: Task) -> Any:
-        from sim.report.progress import Progress
+        from sim.report.progress import CaseProgress
         from sim.study.capacity import capacities
         from sim.study.execution.cases import POINTS
         from sim.study.execution.store import discard_unfinished
         from sim.study.plan import outlooks, part_loads
 
         try:
-            with Progress(task.quiet, "searching capacities", "searches") as progress:
+            with CaseProgress(task.quiet, "searching capacities", "searches") as progress:
                 most = capacities(task.scenario, *task.place, task.relative, progress, task.scenario.precision)
-            with Progress(task.quiet, goes_on=True) as progress:
+            with CaseProgress(task.quiet, goes_on=True) as progress:
                 measured = part_loads(task.scenario, task.catalog, most, task.out, task.workplace, progress)
         finally:
             discard_unfinished(task.out / POINTS)

@@ -6,9 +6,9 @@ import pytest
 import typer
 
 import sim
+from sim.answers.questions import QUESTIONS, Question
 from sim.api.questions import QuestionResult
 from sim.cli import ORDER, app
-from sim.deliver.questions import QUESTIONS, Question
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
