@@ -119,10 +119,10 @@ cluster._program = lambda: usual | {"gpufleet": "1.0 (of yesterday)", "numpy": "
 """
 SLOW = """\
 import time
-from sim.study.execution.cases import Job
+from sim.study.execution.cases import CaseJob
 def run(self, foundations=None):
     time.sleep(300)
-Job.run = run
+CaseJob.run = run
 """
 
 
