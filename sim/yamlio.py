@@ -172,8 +172,10 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = error.problem or error.context or "is no YAML"
-        raise YamlError(name, mark.line + 1 if mark else 0, f"is no valid YAML: {message}") from None
+        problem = error.problem or error.context or "is no YAML"
+        # libyaml has a limit of its own, which a text of brackets alone meets before its first event is seen here
+        message = TOO_DEEP if "nesting depth" in problem else f"is no valid YAML: {problem}"
+        raise YamlError(name, mark.line + 1 if mark else 0, message) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = getattr(error, "reason", "") or str(error).splitlines()[0]
         raise YamlError(name, 0, f"is no valid YAML: {reason}") from None
