@@ -1,10 +1,10 @@
-"""What a request passes before an engine has it: its tenant, the gateway's rules, the server's queue limits.
+"""Stages between a request's arrival and its engine: tenant limits, the gateway's rules, the server's queue limits.
 
 A tenant gives a request its priority, its weight and its adapter, and may limit the rate of requests. The gateway
-refuses requests by the rules of `sim.routing.admission`. Last come the limits of the server itself: a vLLM server
-counts requests in flight and prompts to compute over all its data-parallel ranks, in the process that answers
-clients (`AsyncLLM.check_admission`); an SGLang scheduler counts the requests that wait at it
-(`_abort_on_queued_limit`). Both answer with HTTP 503, a refusal like the gateway's: clients may send again.
+refuses requests by the rules of `sim.routing.admission`. The limits of the server come last: a vLLM server counts
+requests in flight and prompts to compute over all its data-parallel ranks, in the process that answers clients
+(`AsyncLLM.check_admission`); an SGLang scheduler counts the requests in its waiting queue (`_abort_on_queued_limit`).
+Both answer with HTTP 503, a refusal like the gateway's: clients may send again.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ from sim.workload.tenants import RateLimit, Tenant
 
 
 def gated(workload: Workload, streams: Streams, send: Send, refused: Send) -> Send:
-    """*send* behind what requests of *workload* pass first."""
+    """Return *send* behind the adapter draws and the tenants' limits of *workload*."""
     if workload.asks_for_adapters:
         send = AdapterGate(workload.adapter_draws(streams), send).arrive
     return TenantGate(workload.tenants, send, refused).arrive if workload.tenants else send
 
 
 class TenantGate:
-    """Lets requests in; those over the limit of their tenant are refused, whatever the fleet has to do."""
+    """Tenant limits: requests over the rate limit of their tenant are refused, whatever the load of the fleet."""
 
     def __init__(self, tenants: Sequence[Tenant], send: Send, refused: Send) -> None:
         self._tenants = {tenant.name: tenant for tenant in tenants}
@@ -38,7 +38,7 @@ class TenantGate:
         self._send, self._refused = send, refused
 
     def arrive(self, requests: list[Request], now: float) -> None:
-        """*requests* arrive together."""
+        """Send *requests*, which arrive together, or refuse them."""
         admitted, refused = [], []
         for request in requests:
             tenant = self._tenants.get(request.tenant)
@@ -58,20 +58,20 @@ class TenantGate:
 
 
 class AdapterGate:
-    """Gives requests their LoRA adapters."""
+    """Assignment of LoRA adapters to requests."""
 
     def __init__(self, draws: AdapterDraws, send: Send) -> None:
         self._draws, self._send = draws, send
 
     def arrive(self, requests: list[Request], now: float) -> None:
-        """*requests* arrive together."""
+        """Give *requests*, which arrive together, their adapters and send them."""
         for request in requests:
             self._draws.give(request)
         self._send(requests, now)
 
 
 class TokenBucket:
-    """See `RateLimit`."""
+    """Token bucket with the rate and the burst of a `RateLimit`."""
 
     def __init__(self, limit: RateLimit) -> None:
         self._limit = limit
@@ -79,7 +79,7 @@ class TokenBucket:
         self._at_s = 0.0
 
     def takes(self, now: float) -> bool:
-        """Whether a request at *now*, never before the last one, is within the limit; it then counts."""
+        """Return whether a request at *now* is within the limit, and count it if so. Calls are in order of time."""
         limit = self._limit
         self._requests = min(float(limit.burst), self._requests + (now - self._at_s) * limit.requests_per_s)
         self._at_s = now
@@ -90,7 +90,7 @@ class TokenBucket:
 
 
 class LimitedServer:
-    """The requests that one server with limits of its own has, and the *engines* that serve them."""
+    """Queue limits of one server, and the *engines* that serve its requests."""
 
     def __init__(self, limits: VllmLimits | PrefillFirst, engines: Sequence[Replica]) -> None:
         self._limits, self._engines = limits, engines
@@ -98,8 +98,9 @@ class LimitedServer:
         self._before_first_token: set[Request] = set()
 
     def turns_away(self, request: Request, engine: Replica, now: float) -> Request | None:
-        """Who is refused where *request* wants to come to *engine*: it, one that waits there and is less urgent, or
-        nobody.
+        """Return the request to refuse if *request* is sent to *engine*; None if none.
+
+        The refused request is *request* itself, or a less urgent one that waits there.
         """
         limits = self._limits
         for one in self._engines:
@@ -114,23 +115,23 @@ class LimitedServer:
         return request if full or (tokens is not None and self._prompt_tokens() >= tokens) else None
 
     def _prompt_tokens(self) -> int:
-        """Tokens of the prompts of which no answer has begun; a prompt counts whole until then."""
+        """Return the prompt tokens of the requests whose answers have not begun; a prompt counts whole until then."""
         self._before_first_token = {one for one in self._before_first_token if isnan(one.first_token_s)}
         return sum(one.prompt_tokens for one in self._before_first_token)
 
     def joined(self, request: Request) -> None:
-        """*request* is on its way here."""
+        """Count *request*, which is on its way to the server."""
         self._in_flight.add(request)
         self._before_first_token.add(request)
 
     def left(self, request: Request) -> None:
-        """*request* is here no longer."""
+        """Discount *request*, which has left the server."""
         self._in_flight.discard(request)
         self._before_first_token.discard(request)
 
 
 class AdmissionControl:
-    """The gateway of a fleet, where it has rules, and the servers that have limits of their own."""
+    """Admission control of a fleet: the gateway's rules, if any, and servers with queue limits."""
 
     def __init__(
         self, gate: AdmissionRules | None, replicas: Sequence[Replica], servers: dict[int, LimitedServer]
@@ -138,33 +139,33 @@ class AdmissionControl:
         self._gate, self._replicas, self._servers = gate, replicas, servers
 
     def turns_away(self, request: Request, replica: int, now: float) -> Request | None:
-        """Who is refused where *request* is to go to *replica*: it, one that waits there, or nobody."""
+        """Return the request to refuse if *request* is sent to *replica*: itself, one that waits there, or None."""
         if self._gate is not None and not self._gate.admits(request, replica, now):
             return request
         server = self._servers.get(replica)
         return None if server is None else server.turns_away(request, self._replicas[replica], now)
 
     def joined(self, replica: int, request: Request) -> None:
-        """*request* is on its way to *replica*."""
+        """Count *request*, which is on its way to *replica*."""
         if self._gate is not None:
             self._gate.joined(replica)
         if replica in self._servers:
             self._servers[replica].joined(request)
 
     def left(self, replica: int, request: Request) -> None:
-        """*request* is not at *replica* any more."""
+        """Discount *request*, which has left *replica*."""
         if self._gate is not None:
             self._gate.left(replica)
         if replica in self._servers:
             self._servers[replica].left(request)
 
     def answered(self, replica: int, now: float) -> None:
-        """*replica* has answered a request."""
+        """Report to the gateway that *replica* has answered a request."""
         if self._gate is not None:
             self._gate.answered(replica, now)
 
     def timed_out(self, replica: int) -> None:
-        """A client has given up waiting for *replica*."""
+        """Report to the gateway that a client has given up waiting for *replica*."""
         if self._gate is not None:
             self._gate.timed_out(replica)
 
@@ -172,7 +173,10 @@ class AdmissionControl:
 def doors_of(
     plan: CasePlan, replicas: Sequence[Replica], eject: Callable[[int, float], None]
 ) -> AdmissionControl | None:
-    """What turns requests away from *replicas*; None where nothing does. *eject* closes a replica for some seconds."""
+    """Return the admission control of *replicas*; None where nothing is limited.
+
+    *eject* closes a replica for a number of seconds.
+    """
     servers: dict[int, LimitedServer] = {}
     first = 0
     for pool in plan.pools:

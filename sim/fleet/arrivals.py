@@ -1,4 +1,4 @@
-"""How requests arrive: the clock of the fleet, and the sources that send requests on it.
+"""Request arrivals: the clock of the fleet, and the sources that send requests on it.
 
 A source is a table of arrivals (open loop), a fixed number of clients that wait for their answers (closed loop), or
 sessions, in which most requests wait for the answers to earlier ones.
@@ -21,52 +21,52 @@ from sim.workload.requests import RequestTable
 from sim.workload.sessions import ComingSessions, Session, SessionStart, Turn
 
 Send = Callable[[list[Request], float], None]
-"""Takes the requests that arrive together, and when."""
+"""Function that gets requests which arrive together, and their arrival time [s]."""
 
 
 class TimedWakeup(Protocol):
-    """Who is woken by the clock."""
+    """Object that the clock can wake."""
 
     def wake(self, number: int) -> None:
-        """The wake-up call with this *number* is due."""
+        """Act on the wake-up call with this *number*, which is due."""
         ...
 
 
 class RequestSource(Protocol):
-    """What sends requests to the fleet."""
+    """Source of the requests of a fleet."""
 
     requests: list[Request]
-    """Those that have arrived."""
+    """Requests that have arrived."""
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing will arrive any more, whatever is answered before."""
+        """True if no further requests will arrive, whatever is answered before."""
         ...
 
     def release(self, until_s: float) -> None:
-        """Sends what arrives at or before *until_s*."""
+        """Send the requests that arrive at or before *until_s*."""
         ...
 
     def answered(self, request: Request, now: float) -> None:
-        """*request* has its answer, or its refusal, at *now*."""
+        """Report that *request* has been answered or refused at *now*."""
         ...
 
 
 class FleetClock(simpy.Environment):
-    """The fleet's time, its events, and wake-up calls.
+    """Simulated time of a fleet, its events, and wake-up calls.
 
-    A wake-up call is an event with one callback that fails never and is waited for by nobody: an entry of the queue, in
-    the same order as events, without an object of its own. Replicas ask for several per request.
+    A wake-up call is an entry of the event queue without an event object: it has one callback, cannot fail and cannot
+    be waited for. It keeps its place in the order of events. Replicas ask for several per request.
     """
 
     def call(self, sleeper: TimedWakeup, delay_s: float) -> int:
-        """Wakes *sleeper* after *delay_s*; the number of the call."""
+        """Schedule a wake-up call of *sleeper* after *delay_s*. Return the number of the call."""
         number = next(self._eid)
         heappush(self._queue, (self._now + delay_s, NORMAL, number, sleeper))  # type: ignore[misc]
         return number
 
     def step(self) -> None:
-        """Comes to the next event or wake-up call."""
+        """Process the next event or wake-up call."""
         self._now, _, number, due = heappop(self._queue)
         if not isinstance(due, simpy.Event):
             due.wake(number)
@@ -78,17 +78,17 @@ class FleetClock(simpy.Environment):
 
     @property
     def pending(self) -> list[tuple[float, int, int, simpy.Event]]:
-        """What is to come, the next one first, each with its time at the front."""
+        """Heap of events and wake-up calls to come, each with its time first."""
         return self._queue  # type: ignore[return-value]
 
     def skip_to(self, at_s: float) -> None:
-        """Moves on to *at_s*, before the next event: who knows what happens then needs no event for it."""
+        """Advance to *at_s*, which is before the next event, without an event of its own."""
         self._now = at_s
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No garbage collection: a simulation makes no cycles that outlive an event, and looking for them costs a tenth."""
+    """Disable garbage collection, which costs a tenth of a run: a simulation makes no cycles that outlive an event."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -99,14 +99,14 @@ def collector_paused() -> Iterator[None]:
 
 
 class OpenSource:
-    """Requests arrive at the times of a table, whatever the fleet does. Those with equal times arrive together.
+    """Source of the requests of a table of arrivals; requests with equal times arrive together.
 
-    An arrival before the next event of the fleet is sent at once; the others are events of their own.
+    An arrival before the next event of the fleet is sent at once; other arrivals are events.
     """
 
     def __init__(self, env: FleetClock, table: RequestTable, send: Send) -> None:
         self.requests: list[Request] = []
-        """Those that have arrived."""
+        """Requests that have arrived."""
         self._env = env
         self._send = send
         self._coming = _requests(table)
@@ -116,11 +116,11 @@ class OpenSource:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing will arrive any more."""
+        """True if no further requests will arrive."""
         return self._following is None
 
     def release(self, until_s: float) -> None:
-        """Sends what arrives at or before *until_s*."""
+        """Send the requests that arrive at or before *until_s*."""
         if self._following is None or self._following.arrived_s > until_s:
             return
         while self._following is not None and self._following.arrived_s <= until_s:
@@ -128,7 +128,7 @@ class OpenSource:
         self._arm(self._delay_s())
 
     def answered(self, request: Request, now: float) -> None:
-        """An open loop does not wait for answers."""
+        """Ignore the answer: an open loop does not wait for answers."""
 
     def _delay_s(self) -> float:
         return inf if self._following is None else max(0.0, self._following.arrived_s - self._env.now)
@@ -138,9 +138,7 @@ class OpenSource:
             self._due = self._env.call(self, delay_s)
 
     def wake(self, number: int) -> None:
-        """The clock's call with this *number* has come: the next arrival, unless a release has sent it already and
-        asked for another call.
-        """
+        """Send the next arrivals if *number* is that of the current wake-up call; a release may have replaced it."""
         if number != self._due:
             return
         env = self._env
@@ -166,11 +164,11 @@ class OpenSource:
 
 
 class ClientSource:
-    """A fixed number of clients, each with one request at a time, until the horizon."""
+    """Source with a fixed number of clients, each with one request at a time, until the horizon."""
 
     CHUNK = 1024
     REJECTED_PAUSE_S = 1.0
-    """A client whose request is refused asks again with its next request after this pause."""
+    """Pause after which a client whose request is refused sends its next request [s]."""
 
     def __init__(
         self, env: simpy.Environment, workload: Workload, streams: Streams, horizon_s: float | None, send: Send
@@ -179,14 +177,14 @@ class ClientSource:
         if loop is None:
             raise ValueError("the workload is not a closed loop")
         self.requests: list[Request] = []
-        """Those that have arrived."""
+        """Requests that have arrived."""
         self._env = env
         self._send = send
         self._loop, self._streams = loop, streams
         self._pauses_s: list[float] = []
-        """After the answer of each request."""
+        """Think time after the answer of each request [s]."""
         self._numbers: dict[Request, int] = {}
-        """Of the requests without an answer."""
+        """Request without an answer -> its number."""
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._drawn = _drawn(workload, streams, loop.num_requests, self.CHUNK)
         self._exhausted = False
@@ -200,14 +198,14 @@ class ClientSource:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing will arrive any more."""
+        """True if no further requests will arrive."""
         return self._exhausted or self._env.now >= self._horizon_s
 
     def release(self, until_s: float) -> None:
-        """Clients send when their events come: nothing is ahead of its time."""
+        """Do nothing: clients send when their events come, and no arrival is known beforehand."""
 
     def answered(self, request: Request, now: float) -> None:
-        """The client of *request* has its answer, or its refusal, at *now* and will send again."""
+        """Schedule the next request of the client whose *request* has been answered or refused at *now*."""
         pause_s = self._pause_s(self._numbers.pop(request))
         at_s = now + (max(pause_s, self.REJECTED_PAUSE_S) if request.rejected else pause_s)
         if at_s == now < self._horizon_s:
@@ -246,7 +244,7 @@ class ClientSource:
 
 
 def _requests(table: RequestTable) -> Iterator[Request]:
-    """The rows of *table* as requests."""
+    """Yield the rows of *table* as requests."""
     hashes, hash_block_tokens = table.block_hashes, table.hash_block_tokens
     known: dict[int, int] = {}  # equal lengths are one object: there are many requests, and few lengths
     prompts, outputs = table.prompt_tokens.tolist(), table.output_tokens.tolist()
@@ -268,7 +266,7 @@ def _requests(table: RequestTable) -> Iterator[Request]:
 def _drawn(
     workload: Workload, streams: Streams, limit: int | None, chunk: int
 ) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
-    """(prompt tokens, output tokens, ids of shared blocks, tenant) of requests 0, 1, ..., at most *limit* of them."""
+    """Yield (prompt tokens, output tokens, shared block ids, tenant) of requests 0, 1, ..., at most *limit*."""
     start = 0
     while limit is None or start < limit:
         count = chunk if limit is None else min(chunk, limit - start)
@@ -282,7 +280,7 @@ def _drawn(
 def source_of(
     workload: Workload, streams: Streams, horizon_s: float | None, env: FleetClock, send: Send
 ) -> RequestSource:
-    """What sends the requests of *workload*."""
+    """Return the source of the requests of *workload*."""
     coming = workload.coming_sessions(streams, horizon_s)
     if coming is not None:
         return SessionSource(env, coming, horizon_s, send)
@@ -292,7 +290,7 @@ def source_of(
 
 
 class _Going:
-    """A session that has begun."""
+    """Session in progress."""
 
     __slots__ = ("cut", "following", "open", "refused", "session", "start", "waits_for")
 
@@ -301,36 +299,38 @@ class _Going:
         self.session: Session = start.session
         turns = start.session.turns
         self.waits_for = [len(turn.after) for turn in turns]
-        """Answers that each request still waits for."""
+        """Number of answers that each request still waits for."""
         self.following: list[list[int]] = [[] for _ in turns]
         for place, turn in enumerate(turns):
             for earlier in turn.after:
                 self.following[earlier].append(place)
         self.open = 0
-        """Requests that are due or have not been answered."""
+        """Number of requests that are due or have not been answered."""
         self.refused = False
         self.cut = False
-        """The horizon comes before its next request does."""
+        """True if the horizon comes before the next request."""
 
 
 class SessionSource:
-    """Sends the requests of sessions: the first ones when the session begins, the others when those that they wait for
-    have been answered. A request without an answer ends its session.
+    """Source of the requests of sessions.
+
+    The first requests of a session arrive when it begins, the others when the requests they wait for have been
+    answered. A request without an answer ends its session.
     """
 
     def __init__(self, env: FleetClock, coming: ComingSessions, horizon_s: float | None, send: Send) -> None:
         self.requests: list[Request] = []
-        """Those that have arrived."""
+        """Requests that have arrived."""
         self._env, self._send = env, send
         self._coming, self._starts = coming, coming.starts()
         self._horizon_s = inf if horizon_s is None else horizon_s
         self._due: list[tuple[float, int, _Going, int]] = []
-        """Heap of (when, order, session, place of the request in it)."""
+        """Heap of (arrival time [s], order, session, place of the request in it)."""
         self._order = 0
         self._next_start_s = inf
         self._following: SessionStart | None = None
         self._asked: dict[Request, tuple[_Going, int]] = {}
-        """Requests without an answer."""
+        """Request without an answer -> its session and its place in it."""
         self._call = -1
         """Number of the wake-up call that is due."""
         self._call_s = inf
@@ -339,11 +339,11 @@ class SessionSource:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing will arrive any more unless an answer comes."""
+        """True if no further requests will arrive unless an answer comes."""
         return not self._due and self._following is None
 
     def release(self, until_s: float) -> None:
-        """Sends what arrives at or before *until_s*."""
+        """Send the requests that arrive at or before *until_s*."""
         while (at_s := self._next_s()) <= until_s:
             together: list[Request] = []
             while self._next_s() == at_s:
@@ -356,7 +356,7 @@ class SessionSource:
         self._arm()
 
     def answered(self, request: Request, now: float) -> None:
-        """*request* has its answer, or its refusal, at *now*."""
+        """Release the requests that wait for the answer to *request*, which has been answered or refused at *now*."""
         going, place = self._asked.pop(request)
         going.refused |= isnan(request.finished_s)
         if not going.refused:
@@ -397,7 +397,7 @@ class SessionSource:
                 self._put(going, place, at_s)
 
     def _put(self, going: _Going, place: int, now: float) -> None:
-        """Request number *place* of a session arrives, at or after *now*, unless the horizon comes first."""
+        """Schedule request number *place* of a session, at or after *now*, unless the horizon comes first."""
         turn = going.session.turns[place]
         at_s = max(now + turn.delay_s, turn.earliest_s)
         if at_s >= self._horizon_s:
@@ -424,7 +424,7 @@ class SessionSource:
             self._call = -1 if at_s == inf else self._env.call(self, max(0.0, at_s - self._env.now))
 
     def wake(self, number: int) -> None:
-        """The clock's call with this *number* has come."""
+        """Send what is due if *number* is that of the current wake-up call."""
         if number == self._call:
             due_s, self._call_s = self._call_s, inf
             self.release(due_s)

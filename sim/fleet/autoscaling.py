@@ -1,7 +1,7 @@
-"""The control loop of an autoscaler: it reads what monitoring shows of a pool and sets the number of replicas.
+"""Control loop of an autoscaler: reads the monitoring of a pool and sets the number of replicas.
 
-Monitoring scrapes the replicas of the pool at intervals and records the latencies of finished requests. The
-autoscalers themselves are in `sim.autoscaling`.
+Monitoring scrapes the replicas of the pool at intervals and records the latencies of finished requests. The autoscaling
+policies are in `sim.autoscaling`.
 """
 
 from collections import deque
@@ -20,9 +20,9 @@ from sim.records import Request
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 OF_REQUESTS = frozenset({"outstanding", "waiting"})
-"""Gauges to which requests at the router belong."""
+"""Gauges that count requests held at the router, too."""
 KEPT_MORE_S = 60.0
-"""Readings are kept a little longer than anyone looks back."""
+"""Time beyond the longest window for which scrapes are kept [s]."""
 
 
 @dataclass(slots=True)
@@ -31,13 +31,13 @@ class GaugeScrape:
 
     at_s: float
     values: dict[int, dict[Gauge, float]]
-    """First engine of a replica -> its gauges."""
+    """First engine of a replica -> gauges of the replica."""
     totals: dict[Gauge, float]
-    """Sums over the replicas and, of requests, those at the router."""
+    """Sum of each gauge over the replicas, including requests held at the router where they count."""
 
 
 class GaugeScrapes:
-    """The readings of one pool."""
+    """Scrapes and latencies of one pool."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class GaugeScrapes:
         roster: ServingReplicas,
         held: Callable[[], int],
     ) -> None:
-        """*replicas* are the indices of the engines that each replica consists of."""
+        """Monitor *replicas*, each the indices of the engines it consists of."""
         scaler = pool.autoscaling
         assert scaler is not None
         self._pool, self._replicas, self._engines = pool, replicas, engines
@@ -58,10 +58,10 @@ class GaugeScrapes:
         self._scrapes: deque[GaugeScrape] = deque()
         self._latencies: deque[tuple[float, float, float]] = deque()
         self._before: dict[int, tuple[float, float, int]] = {}
-        """First engine -> time, busy time and arrivals at its last reading."""
+        """First engine of a replica -> time [s], busy time [s] and number of arrivals at its last scrape."""
 
     def read(self, now: float) -> None:
-        """Scrapes all replicas that serve."""
+        """Scrape all serving replicas."""
         states = self._lives.states
         serving = [one for one in self._replicas if states[one[0]] is State.SERVING]
         values = {one[0]: {gauge: self._gauge(gauge, one) for gauge in self._gauges - DELTAS} for one in serving}
@@ -78,7 +78,7 @@ class GaugeScrapes:
             self._scrapes.popleft()
 
     def finished(self, requests: list[Request], now: float) -> None:
-        """Notes the latencies of requests that have ended."""
+        """Record the latencies of *requests*, which have ended."""
         for one in requests:
             if one.finished_s == one.finished_s:
                 made = max(1, one.output_tokens - 1)
@@ -88,7 +88,7 @@ class GaugeScrapes:
             self._latencies.popleft()
 
     def per_replica(self, now: float, gauge: Gauge, window_s: float) -> list[float]:
-        """Mean of *gauge* in the window, of each replica that serves now and has been scraped."""
+        """Return the mean of *gauge* in the window for each replica that serves now and has been scraped."""
         chosen = self._within(now, window_s)
         means = []
         for one in self._replicas:
@@ -99,19 +99,19 @@ class GaugeScrapes:
         return means
 
     def total(self, now: float, gauge: Gauge, window_s: float) -> float:
-        """Mean in the window of the sum over replicas and, of requests, those at the router."""
+        """Return the mean in the window of the sum of *gauge* over replicas and, for requests, the router."""
         chosen = self._within(now, window_s)
         return sum([scrape.totals[gauge] for scrape in chosen]) / len(chosen) if chosen else 0.0
 
     def latency_s(self, now: float, latency: Latency, quantile: float, window_s: float) -> float | None:
-        """Quantile over the requests that finished in the window; None if none has."""
+        """Return a quantile of *latency* over the requests finished in the window [s]; None if none has finished."""
         place = 1 if latency == "ttft_s" else 2
         until_s = now - self._delay_s
         found = [one[place] for one in self._latencies if until_s - window_s < one[0] <= until_s]
         return float(np.quantile(found, quantile)) if found else None
 
     def _within(self, now: float, window_s: float) -> list[GaugeScrape]:
-        """Scrapes of the last *window_s* that have come through; the last one alone where none lies within."""
+        """Return the delivered scrapes of the last *window_s*; the latest one alone where none is that recent."""
         until_s = now - self._delay_s
         chosen: list[GaugeScrape] = []
         for scrape in reversed(self._scrapes):
@@ -131,7 +131,7 @@ class GaugeScrapes:
         return sum(self._roster.outstanding(engine) for engine in engines) - waiting
 
     def _kv_used(self, engine: int) -> float:
-        """Part of the cache that the steps under way work on; blocks kept for their prefix alone are free."""
+        """Return the fraction of the KV cache that running sequences use; cached prefix blocks count as free."""
         batching = self._pool.batching
         windows = batching.windows if isinstance(batching, VllmLimits) else (None,)
         tokens = max(0, (batching.num_gpu_blocks or 1) - 1) * batching.block_size
@@ -147,7 +147,7 @@ class GaugeScrapes:
         return min(1.0, used / tokens) if tokens else 0.0
 
     def _deltas(self, engines: list[int], now: float) -> dict[Gauge, float]:
-        """What counters have gained since the last reading, per second; of a replica that has just opened, nothing."""
+        """Return the increase of counters since the last scrape, per second; 0 for a replica that has just opened."""
         busy_s = sum(self._engines[engine].engine.meters(now).busy_s for engine in engines) / len(engines)
         came = sum(self._roster.came(engine) for engine in engines)
         before_s, busy_before_s, came_before = self._before.get(engines[0], (0.0, 0.0, 0))
@@ -159,11 +159,11 @@ class GaugeScrapes:
 
 
 DELTAS: frozenset[Gauge] = frozenset(["gpu_busy", "requests_per_s"])
-"""Gauges that are read off counters."""
+"""Gauges that are derived from counters."""
 
 
 class AutoscalerLoops:
-    """Asks the autoscaler of each pool at its intervals and brings the pool to what it wants, within the bounds."""
+    """Control loops of all autoscaled pools, run at their intervals."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class AutoscalerLoops:
         held: Callable[[], int],
         over: Callable[[], bool],
     ) -> None:
-        """*held* counts the requests at the router, *over* tells whether nothing is left to do."""
+        """Start the loops. *held* counts the requests at the router; *over* returns whether the run has ended."""
         self._env, self._over = env, over
         self._pools: dict[int, AutoscalerLoop] = {}
         for position, pool in enumerate(plan.pools):
@@ -188,17 +188,17 @@ class AutoscalerLoops:
             self._every(pool.autoscaling.period_s, loop.decide)
 
     def held(self) -> None:
-        """A request has found no replica that serves."""
+        """Notify the loops that a request has found no serving replica."""
         for loop in self._pools.values():
             loop.woken()
 
     def finished(self, position: int, requests: list[Request], now: float) -> None:
-        """Requests on a replica of a pool have ended."""
+        """Record the latencies of *requests*, which have ended on a replica of the pool at *position*."""
         if (loop := self._pools.get(position)) is not None:
             loop.scrapes.finished(requests, now)
 
     def _every(self, interval_s: float, do: Callable[[], None]) -> None:
-        """Calls *do* at the multiples of an interval until nothing is left to do."""
+        """Call *do* at the multiples of an interval until the run has ended."""
         count = 0
 
         def due(_: simpy.Event) -> None:
@@ -216,7 +216,7 @@ class AutoscalerLoops:
 
 
 class AutoscalerLoop:
-    """The control loop of one pool; it is what the autoscaler sees."""
+    """Control loop of one pool; the autoscaler reads the pool through it."""
 
     def __init__(
         self, plan: CasePlan, position: int, env: simpy.Environment, scale: PoolScaling, scrapes: GaugeScrapes
@@ -228,17 +228,17 @@ class AutoscalerLoop:
         self._scaler: Scaler = spec.start()
 
     def read(self) -> None:
-        """Monitoring reads the replicas."""
+        """Scrape the replicas."""
         self.scrapes.read(self._env.now)
 
     def decide(self) -> None:
-        """The autoscaler decides."""
+        """Set the number of replicas that the autoscaler wants, within the bounds."""
         wanted = self._scaler.wanted(self)
         bounded = min(max(wanted, self._spec.min_replicas), self._spec.max_replicas)
         self._scale.bring(self._position, bounded)
 
     def woken(self) -> None:
-        """Asks at once where the pool has nothing on its way and the policy wants to know."""
+        """Decide at once where the policy scales from zero and the pool has no replica on its way."""
         if self._spec.wakes and not self.replicas:
             self.decide()
 
@@ -249,17 +249,17 @@ class AutoscalerLoop:
 
     @property
     def replicas(self) -> int:
-        """Replicas that serve or are on their way."""
+        """Number of replicas that serve or are starting."""
         return len(self._scale.on(self._position))
 
     @property
     def ready(self) -> int:
-        """Replicas that serve."""
+        """Number of replicas that serve."""
         return self._scale.serving(self._position)
 
     @property
     def held(self) -> int:
-        """Requests that wait at the router at this moment."""
+        """Number of requests that wait at the router now."""
         return self.scrapes.held_now()
 
     def per_replica(self, gauge: Gauge, window_s: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""What routers hear of the replicas behind them, and what replicas forget."""
+"""Caches of replicas: connection to routers that read them, initial contents, and loss of contents."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from sim.workload import HASH_BLOCK_TOKENS, Streams, Workload
 
 
 def inform(policy: Router, replicas: Sequence[Replica], env: FleetClock) -> None:
-    """Where the policy's index is exact, the caches of *replicas* report to it; a load balancer gets its statistics."""
+    """Connect the caches and statistics of *replicas* to the routing policies that read them."""
     if isinstance(policy, ServiceRouter):
         for one, members in policy.policies():
             inform(one, [replicas[index] for index in members], env)
@@ -34,7 +34,7 @@ def inform(policy: Router, replicas: Sequence[Replica], env: FleetClock) -> None
 
 
 def fill_caches(replicas: Sequence[Replica], workload: Workload, streams: Streams) -> None:
-    """The prefix caches of *replicas* hold the prompts that were sent before, the first one being the oldest."""
+    """Fill the prefix caches of *replicas* with the prompts sent before the start, the oldest one first."""
     if not workload.sent_before:
         return
     prompts, outputs = workload.lengths_table(streams, 0, workload.sent_before)
@@ -49,7 +49,7 @@ def fill_caches(replicas: Sequence[Replica], workload: Workload, streams: Stream
 
 
 def clear_caches(replica: Replica) -> None:
-    """*replica* has been without power, or begins anew: its prefix caches and its slots for adapters are empty."""
+    """Empty the prefix caches and adapter slots of *replica*, which starts without the contents of its memory."""
     for cache in replica.engine.caches():
         if isinstance(cache, NamedBlocks):
             cache.clear()

@@ -1,8 +1,8 @@
 """Replicas that fail or are withdrawn: failures, planned maintenance, and interruptions of spot instances.
 
-A failure is noticed after the detection time. Until then the router goes on sending requests to the replica; they
-are stranded with those that it had. A replica that is withdrawn on notice drains first; it is gone when it has
-answered its requests or when its notice is over.
+A failure is detected after the detection time. Until then the router sends requests to the replica; they are stranded
+with those that it had. A replica that is withdrawn on notice drains first; it is switched off when it has answered its
+requests or when its notice is over.
 """
 
 from collections import deque
@@ -24,23 +24,23 @@ OFF = (State.OFF, State.PROVISIONING)
 
 
 class FailingComponent:
-    """One component of a pool, on its own stream of chance."""
+    """Component of a pool that can fail, with its own random stream."""
 
     __slots__ = ("domain", "position", "repair_s", "rng")
 
     def __init__(self, position: int, domain: FailureDomain, rng: np.random.Generator) -> None:
         self.position, self.domain, self.rng = position, domain, rng
         self.repair_s = 0.0
-        """Of the failure under way, or the next one."""
+        """Repair time of the failure under way, or of the next one [s]."""
 
     def next_up_s(self) -> float:
-        """Time to its next failure [s]."""
+        """Draw the time to the next failure [s]."""
         up_s, self.repair_s = self.domain.law.outage(self.rng)
         return up_s
 
 
 class RepairCrews:
-    """Those who repair the components of a pool: who comes first is served first."""
+    """Repair crews of a pool; components are repaired in order of their failures."""
 
     def __init__(
         self, env: simpy.Environment, number: int | None, repaired: Callable[[FailingComponent], None]
@@ -49,7 +49,7 @@ class RepairCrews:
         self._waiting: deque[FailingComponent] = deque()
 
     def call(self, component: FailingComponent) -> None:
-        """Somebody is to repair *component*."""
+        """Queue *component* for repair."""
         self._waiting.append(component)
         self._begin()
 
@@ -68,8 +68,10 @@ class RepairCrews:
 
 
 class ComponentFailures:
-    """The failures of a fleet. Their times depend on the components alone, not on what the fleet does; one that falls
-    into a time without power does not happen, and the time to the next one begins.
+    """Failures of the components of a fleet.
+
+    Their times depend on the components alone, not on what the fleet does. A failure of a component that is switched
+    off does not happen, and the time to the next one begins.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class ComponentFailures:
     ) -> None:
         self._plan, self._env, self._lives, self._scale, self._losses = plan, env, lives, scale, losses
         self._down = [[0] * pool.replicas for pool in plan.pools]
-        """Failed components that each replica needs."""
+        """Number of failed components that each replica needs, per pool."""
         self._crews: list[RepairCrews | None] = []
         for position, pool in enumerate(plan.pools):
             failing = pool.failures
@@ -111,13 +113,13 @@ class ComponentFailures:
             self._noticed(component)
 
     def _is_off(self, component: FailingComponent) -> bool:
-        """Whether nothing that needs *component* is switched on: then nothing can fail."""
+        """Return whether nothing that needs *component* is switched on: then it cannot fail."""
         replicas = self._scale.replicas[component.position]
         held = [self._lives.states[engine] for place in component.domain.replicas for engine in replicas[place]]
         return all(state in OFF for state in held)
 
     def _strike(self, engines: list[int]) -> None:
-        """A replica goes down, whatever it does; one that is not switched on is known to be down."""
+        """Fail a replica, whatever its state; the failure of one that is switched off is detected at once."""
         for engine in engines:
             state = self._lives.states[engine]
             if state is State.PROVISIONING:
@@ -147,13 +149,13 @@ class ComponentFailures:
         self._arm(component)
 
     def hold(self, position: int, places: Iterable[int]) -> None:
-        """Somebody works on the replicas at *places* of a pool, which are switched off or under repair."""
+        """Take the replicas at *places* of a pool, which are switched off or under repair, for maintenance."""
         for place in places:
             self._down[position][place] += 1
             self._lives.move(self._scale.replicas[position][place], State.REPAIRING)
 
     def release(self, position: int, places: Iterable[int]) -> None:
-        """One reason less why the replicas at *places* of a pool cannot run."""
+        """Remove one reason why the replicas at *places* of a pool cannot run."""
         down = self._down[position]
         for place in places:
             down[place] -= 1
@@ -166,16 +168,17 @@ BROKEN = (State.FAILED, State.REPAIRING)
 
 
 class ReplicaRemovals:
-    """Takes replicas out of a fleet, for as long as somebody says."""
+    """Replicas withdrawn from a fleet, each until every party that withdrew it has returned it."""
 
     def __init__(
         self, env: simpy.Environment, lives: ReplicaLifecycle, scale: PoolScaling, losses: StrandedRequests
     ) -> None:
         self._env, self._lives, self._scale, self._losses = env, lives, scale, losses
         self._waiting: dict[tuple[int, str], tuple[list[int], Callable[[], None]]] = {}
-        """Engine and who takes it out -> all engines that have to be out, and what follows then."""
+        """(Engine, withdrawing party) -> all engines to take out of service, and the callback once all are off or in
+        repair."""
         self._kept: set[tuple[int, str]] = set()
-        """First engines of replicas, and who keeps them out."""
+        """(First engine of a replica, party that keeps it withdrawn)."""
 
     def withdraw(
         self,
@@ -186,10 +189,25 @@ class ReplicaRemovals:
         within_s: float = inf,
         migrate: bool = False,
     ) -> None:
-        """The replicas at *places* of a pool drain; *gone* is called when all are out, at the latest after *within_s*.
-        Where they *migrate*, others go on with what they have.
+        """Drain the replicas at *places* of a pool on behalf of the party *by*.
 
-        Nobody starts them until everyone has given them back who took them out, each under a name (*by*).
+        The replicas do not start until every party that withdrew them has returned them.
+
+        Parameters
+        ----------
+        by : str
+            Name of the withdrawing party.
+        position : int
+            Number of the pool.
+        places : list of int
+            Replicas of the pool.
+        gone : callable
+            Called when all of them are off or under repair.
+        within_s : float
+            Notice [s]: requests not answered by then are lost.
+        migrate : bool
+            Whether other replicas continue the requests at once.
+
         """
         replicas = [self._scale.replicas[position][place] for place in places]
         engines = [engine for replica in replicas for engine in replica]
@@ -208,8 +226,9 @@ class ReplicaRemovals:
         self._look(engines[0], by)
 
     def give_back(self, by: str, position: int, places: list[int]) -> None:
-        """The replicas at *places* may start again, if nobody else keeps them out: those that are broken when they have
-        been repaired, those that still answer what they have when they are out.
+        """Allow the replicas at *places* to start again, if no other party keeps them withdrawn.
+
+        Broken replicas start when they have been repaired, draining ones when they have been switched off.
         """
         for place in places:
             replica = self._scale.replicas[position][place]
@@ -226,7 +245,7 @@ class ReplicaRemovals:
                 self._scale.is_back(position, replica)
 
     def moved(self, engine: int, following: State) -> None:
-        """*engine* goes to the state *following*."""
+        """Check whether the withdrawals of *engine*, which changes to the state *following*, are complete."""
         if following in (*OUT, State.RESERVE):
             for one, by in self._waiting:
                 if one == engine:
@@ -237,7 +256,7 @@ class ReplicaRemovals:
         self._look(engine, by)
 
     def _look(self, engine: int, by: str) -> None:
-        """Whether all are out whom the same one takes out with *engine*."""
+        """Complete the withdrawal by *by* that includes *engine* if all of its engines are off or under repair."""
         engines, gone = self._waiting.get((engine, by), ([], None))
         # a replica that would sleep is switched off
         self._lives.move([one for one in engines if self._lives.states[one] is State.RESERVE], State.OFF)
@@ -247,7 +266,7 @@ class ReplicaRemovals:
             gone()
 
     def _cut(self, engines: list[int], by: str) -> None:
-        """The time is up: what has not been answered is lost, and known to be."""
+        """Switch off *engines*, whose notice is over; requests that have not been answered are lost and resent."""
         now, lost = self._env.now, []
         for engine in engines:
             # it may have been back meanwhile, and go for the next time
@@ -261,7 +280,7 @@ class ReplicaRemovals:
 
 
 UPKEEP, LANDLORD = "upkeep", "landlord"
-"""Who takes replicas out."""
+"""Names of the parties that withdraw replicas: planned maintenance, and the provider of spot instances."""
 
 
 class PlannedMaintenance:
@@ -297,7 +316,7 @@ class PlannedMaintenance:
 
 
 class SpotMarket:
-    """Interruptions of spot instances, and the replicas that stand in for them meanwhile."""
+    """Interruptions of spot instances, and the fallback replicas that replace them meanwhile."""
 
     def __init__(
         self, plan: CasePlan, env: simpy.Environment, withdrawals: ReplicaRemovals, scale: PoolScaling, streams: Streams
@@ -305,9 +324,9 @@ class SpotMarket:
         self._env, self._withdrawals, self._scale = env, withdrawals, scale
         names = [pool.name for pool in plan.pools]
         self._fallback: dict[int, int] = {}
-        """Spot pool -> the pool that stands in for it."""
+        """Spot pool -> its fallback pool."""
         self._covered: dict[int, int] = {}
-        """First engine of a replica that is out, or not back yet -> the pool that stands in for it."""
+        """First engine of a replica that is interrupted, or not serving again yet -> its fallback pool."""
         for position, pool in enumerate(plan.pools):
             if pool.spot is None:
                 continue
@@ -320,13 +339,13 @@ class SpotMarket:
                 self._arm(position, place, pool.spot, streams(f"spot: {position} {place}"))
 
     def moved(self, engine: int, following: State) -> None:
-        """*engine* goes to the state *following*: back in service, it needs nobody to stand in for it."""
+        """Release the fallback of *engine* once it changes to the state *following* and serves again."""
         if following is State.SERVING and engine in self._covered:
             position = self._covered.pop(engine)
             self._env.timeout(0).callbacks.append(lambda _: self._cover(position))
 
     def interrupt(self, position: int, places: list[int], spot: SpotInterruptions) -> None:
-        """The landlord gives notice for the instances at *places* of a pool."""
+        """Give notice for the instances at *places* of a pool."""
         fallback = self._fallback.get(position)
         if fallback is not None:
             self._covered |= {self._scale.replicas[position][place][0]: fallback for place in places}
@@ -336,14 +355,14 @@ class SpotMarket:
             self._withdrawals.withdraw(LANDLORD, position, [place], lambda: None, spot.notice_s, migrate)
 
     def give_back(self, position: int, places: list[int]) -> None:
-        """The capacity can be had again."""
+        """Return the capacity for the replicas at *places* of a pool."""
         self._withdrawals.give_back(LANDLORD, position, places)
 
     def _cover(self, fallback: int) -> None:
         self._scale.bring(fallback, sum(one == fallback for one in self._covered.values()))
 
     def _arm(self, position: int, place: int, spot: SpotInterruptions, rng: np.random.Generator) -> None:
-        """The next interruption of one instance."""
+        """Draw and schedule the next interruption of one instance."""
         running, waiting = rng.random(2).tolist()
         up_s = -spot.interval_s * log1p(-running)
         out_s = -(spot.recovery_h or 0.0) * SECONDS_PER_HOUR * log1p(-waiting)
@@ -361,7 +380,7 @@ class SpotMarket:
 
 
 class _Trace:
-    """How many instances of a pool can be had, by the time."""
+    """Number of instances of a pool that are available over time."""
 
     def __init__(
         self, market: SpotMarket, env: simpy.Environment, position: int, replicas: int, spot: SpotInterruptions

@@ -1,4 +1,4 @@
-"""The simulated cluster: requests from a source, a router, replicas, and meters that are read at fixed times.
+"""The simulated cluster: a request source, a router, replicas, and meters that are read at fixed times.
 
 `RunningFleet` simulates one cluster once. `run_fleet` simulates a whole plan: services that share pools run in one
 cluster, every other service runs by itself, and the logs are merged in order of arrival.
@@ -34,16 +34,16 @@ from sim.scenario.resolving.resolved import CasePlan, ServicePlan
 from sim.workload import Streams
 
 LATEST_S = float_info.max
-"""Events later than that never come."""
+"""Latest time of an event [s]; later events never come."""
 Watch = Callable[[ReplicaEngine, int], ReplicaEngine]
-"""An engine and the number of its replica -> what the replica talks to."""
+"""Function from an engine and the number of its replica to the engine that the replica calls."""
 
 
 class RunningFleet:
-    """One fleet at one sweep point, one replication. `run` simulates it once."""
+    """Simulation of one fleet at one sweep point, in one replication. `run` simulates it once."""
 
     def __init__(self, plan: CasePlan, watch: Watch = lambda engine, replica: engine) -> None:
-        """*watch* may put something between a replica and its engine."""
+        """Build the fleet of *plan*; *watch* may wrap each engine."""
         self._plan = plan
         self._env = FleetClock()
         streams = _streams(plan)
@@ -56,14 +56,14 @@ class RunningFleet:
             )
         ]
         self._held: list[Request] = []
-        """Arrived while no replica served."""
+        """Requests that have arrived while no replica served."""
         self._breaks = plan.breaks
         self._scaler: AutoscalerLoops | None = None
         self._outstanding = 0
         self._finished_s = 0.0
         self._over = False
         self._losses: StrandedRequests | None = None
-        """Where replicas fail."""
+        """Requests stranded on failed replicas; None where replicas do not fail."""
         arrive = self._send
         if plan.asks_again:
             hands = ClientCallbacks(self._send, self._send_again, self._take, self._settle)
@@ -83,7 +83,7 @@ class RunningFleet:
             self._router = self._switched(policy, states, streams)
 
     def _arrivals(self, arrive: Send, streams: Streams) -> RequestSource:
-        """Where requests come from, and what they pass before *arrive*."""
+        """Return the source of requests, whose admission limits come before *arrive*."""
         plan = self._plan
         if plan.services:
             return ServicesSource(plan, partial(_streams, plan), self._env, arrive, self._turn_away)
@@ -91,7 +91,7 @@ class RunningFleet:
         return source_of(plan.workload, streams, plan.horizon_s, self._env, arrive)
 
     def _routed(self, streams: Streams) -> tuple[Router, Handover | None]:
-        """The routing policy, and who moves requests between replicas where pools have roles."""
+        """Return the routing policy, and the KV transfers between replicas where pools have roles."""
         plan, pools = self._plan, [replica.pool for replica in self._replicas]
         roles: ServiceRouter | RoleRouter
         if plan.services:
@@ -106,7 +106,7 @@ class RunningFleet:
         return roles, Handover(plan, self._env, self._replicas, ways)
 
     def run(self) -> FleetLog:
-        """Simulates arrivals up to the horizon and then the drain: until all are served or its limit is reached."""
+        """Simulate arrivals up to the horizon, then the drain until all are served or its limit is reached."""
         plan, env = self._plan, self._env
         for reading_s in self._log.fixed_readings():
             env.timeout(reading_s).callbacks.append(self._read)
@@ -127,7 +127,7 @@ class RunningFleet:
         return log
 
     def _switched(self, policy: Router, states: list[State], streams: Streams) -> ServingReplicas:
-        """Lets schedules, autoscalers and failures move replicas; the router that follows them."""
+        """Return the router that follows replicas' states, and start the schedules, autoscalers and failures."""
         roster = ServingReplicas(policy, states, lambda replica: scale.drained(replica))
 
         def before_move(replica: int, state: State, following: State) -> None:
@@ -158,7 +158,7 @@ class RunningFleet:
         return roster
 
     def _send(self, requests: list[Request], now: float) -> None:
-        """Routes requests that arrive together; the engines form their steps once all have been offered."""
+        """Route requests that arrive together; the engines form their steps once all have been offered."""
         touched: dict[int, Replica] = {}
         refused: list[Request] = []
         for request in requests:
@@ -199,21 +199,21 @@ class RunningFleet:
             self._refuse(refused, now)
 
     def _found_nobody(self) -> None:
-        """A request has found no replica that serves."""
+        """Notify the autoscalers that a request has found no serving replica."""
         if self._scaler is not None:
             self._scaler.held()
 
     def _turn_away(self, requests: list[Request], now: float) -> None:
-        """*requests* are refused for good before they reach a replica."""
+        """Refuse *requests* for good before they reach a replica."""
         for request in requests:
             self._source.answered(request, now)
 
     def _open(self) -> None:
-        """A replica has begun to serve; others may in this same moment, and share what is held."""
+        """Send held requests later in this moment, when all replicas that open at it have opened."""
         self._env.timeout(0).callbacks.append(self._send_held)
 
     def _send_held(self, event: simpy.Event | None = None) -> None:
-        """Replicas have begun to serve."""
+        """Send the held requests: replicas have begun to serve."""
         held = self._held.copy()
         self._held.clear()
         self._outstanding -= len(held)
@@ -223,12 +223,12 @@ class RunningFleet:
             self._handover.opened(self._env.now)
 
     def _send_again(self, requests: list[Request], now: float) -> None:
-        """Further attempts of *requests*, which have been outstanding since they arrived."""
+        """Send further attempts of *requests*, which have been outstanding since they arrived."""
         self._outstanding -= len(requests)
         self._send(requests, now)
 
     def _take(self, requests: list[Request], now: float) -> list[Request]:
-        """Takes *requests* away from where they are; all but those that get their last tokens just then."""
+        """Remove *requests* from where they are. Return all but those that get their last tokens at *now*."""
         here: dict[int, list[Request]] = {}
         for request in requests:
             if self._handover is not None and self._handover.gives_up(request, now):
@@ -251,19 +251,19 @@ class RunningFleet:
         return [request for request in requests if isnan(request.finished_s)]
 
     def _joined(self, request: Request, replica: int) -> None:
-        """*request* is on its way to *replica*."""
+        """Count *request*, which is on its way to *replica*."""
         self._router.joined(replica, request)
         if self._doors is not None:
             self._doors.joined(replica, request)
 
     def _gone(self, replica: int, request: Request) -> None:
-        """*request* is not on its way to *replica* any more."""
+        """Discount *request*, which is no longer on its way to *replica*."""
         self._router.left(replica, request)
         if self._doors is not None:
             self._doors.left(replica, request)
 
     def _eject(self, replica: int, for_s: float) -> None:
-        """Nobody sends requests to *replica* for a while."""
+        """Close *replica* for *for_s* seconds."""
         roster = self._router
         if not isinstance(roster, ServingReplicas) or not roster.eject(replica):
             return
@@ -275,7 +275,7 @@ class RunningFleet:
         self._env.timeout(for_s).callbacks.append(readmit)
 
     def _left(self, request: Request, replica: int) -> None:
-        """*request* is at *replica* no longer."""
+        """Record that *request* has left *replica*."""
         self._gone(replica, request)
         if self._losses is not None:
             self._losses.left(request, replica)
@@ -296,7 +296,7 @@ class RunningFleet:
         self._settle(requests, end_s, replica.index)
 
     def _settle(self, requests: list[Request], end_s: float, replica: int | None = None) -> None:
-        """*requests* end, on *replica* or nowhere: their clients go on, and the run may be over."""
+        """End *requests*, on *replica* or at none: their clients continue, and the run may be over."""
         self._outstanding -= len(requests)
         now = self._finished_s = max(self._finished_s, end_s)
         for request in requests:
@@ -319,7 +319,7 @@ class RunningFleet:
             self._over = True
 
     def _arm_reading(self, at_s: float) -> None:
-        """Without a horizon readings go on for as long as there is work."""
+        """Schedule a reading at *at_s*: without a horizon readings continue as long as there is work."""
         due = self._env.timeout(at_s - self._env.now)
         due.callbacks.append(lambda _: self._read_on(at_s))
 
@@ -329,7 +329,7 @@ class RunningFleet:
             self._arm_reading(self._plan.next_reading_s(at_s))
 
     def _add_overheads(self) -> None:
-        """What the API server does before a first token delays that request only."""
+        """Add the API server's time before a first token, which delays that request only, to the timestamps."""
         pools = [self._plan.pools[replica.pool] for replica in self._replicas]
         names = [service.name for service in self._plan.services] or [ONLY_SERVICE]
         overhead_s = {name: [pool.serving(name).request_overhead_s for pool in pools] for name in names}
@@ -342,13 +342,13 @@ class RunningFleet:
 
 
 def _streams(plan: CasePlan, service: str = "") -> Streams:
-    """Name -> random stream; each of several services has its own."""
+    """Return a function from a name to a random stream; each of several services has its own streams."""
     prefix = f"{service or plan.service}: " if plan.service else ""
     return lambda name: rng.stream(plan.seed, plan.replication, prefix + name)
 
 
 def run_fleet(plan: CasePlan) -> FleetLog:
-    """Simulates *plan*, all of its services, and puts what they leave behind together in order of arrival."""
+    """Simulate *plan* with all of its services, and merge their logs in order of arrival."""
     if not plan.services:
         return RunningFleet(plan).run()
     counts = [pool.replicas * pool.engines_per_replica for pool in plan.pools]
@@ -379,12 +379,12 @@ def run_fleet(plan: CasePlan) -> FleetLog:
 
 
 def _gated(group: tuple[ServicePlan, ...]) -> bool:
-    """Whether requests belong to one of several, or are changed or refused on their way."""
+    """Return whether the requests of *group* share pools, or are changed or refused before they reach the fleet."""
     return len(group) > 1 or group[0].priority is not None or group[0].rate_limit is not None
 
 
 def _renumber(request: Request, places: list[int]) -> None:
-    """The replicas that *request* has been to under their numbers in the whole fleet."""
+    """Renumber the replicas that *request* has visited to those of the whole fleet."""
     request.replica = places[request.replica] if request.replica >= 0 else -1
     if request.prefill_replica >= 0:
         request.prefill_replica = places[request.prefill_replica]

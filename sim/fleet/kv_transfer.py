@@ -1,14 +1,15 @@
-"""KV transfer between replicas: a prompt is computed on one, its KV crosses the network, another one answers.
+"""KV transfer between replicas: one replica computes a prompt, its KV crosses the network, another replica answers.
 
-The answering replica is chosen when the prompt is done, or, where KV leaves layer by layer, when it begins to be
-computed. It reserves blocks for the prompt's KV first, in order of arrival; then the KV crosses; then the request
-goes on there, and the replica that computed the prompt gives up its blocks. Until then the request counts at both.
+The answering replica is chosen when the prompt is done, or, where KV leaves layer by layer, when the prompt begins to
+be computed. First it reserves blocks for the prompt's KV, in order of arrival; then the KV crosses; then the request
+continues there, and the replica that computed the prompt frees its blocks. Until then the request counts at both
+replicas.
 
-Replicas share network ports. Ports send and receive at the same time, each way at their rate. With several
-transfers on a port each has an equal part of it, from its turn on, the latency before its first byte included, and
-goes at the least of its parts: at the sender, at the receiver, and in the network between. So no port ever carries
-more than its rate, and a part that a transfer cannot use because of its other end is not given to others. KV that
-is still being computed leaves no faster than that.
+Replicas share network ports. Ports send and receive at the same time, each way at their rate. Concurrent transfers on a
+port have equal shares of its rate, from their start, the latency before the first byte included. A transfer proceeds at
+the minimum of its shares: at the sender, at the receiver, and in the network between. So no port ever carries more than
+its rate, and a share that a transfer cannot use because of its other end is not redistributed. KV that is still being
+computed is sent no faster than it is computed.
 """
 
 from collections import deque
@@ -30,40 +31,40 @@ from sim.scenario.resolving.resolved import CasePlan
 
 
 class LayerStream(Protocol):
-    """Takes tokens of a prompt that a replica computes up to `done_s`, whose KV leaves from `first_s` on."""
+    """Callback for tokens of a prompt that a replica computes up to `done_s`; their KV can leave from `first_s` on."""
 
     def __call__(
         self, source: Replica, request: Request, tokens: int, first_s: float, done_s: float, now: float
     ) -> None:
-        """*now* is the begin of the step."""
+        """Accept *tokens* of the step that begins at *now*."""
         ...
 
 
 class LayerStreams:
-    """Watches the steps of replicas that compute prompts.
+    """Observer of the steps of prefill replicas: streams the KV of prompts layer by layer.
 
-    A step computes its layers one after the other, at an even pace. The KV of a layer may leave when the layer is done:
-    of what a step computes, the last layer's part is left when it ends.
+    A step computes its layers one after the other, at an even pace. The KV of a layer can be sent when the layer is
+    done: the last layer's KV is sent after the step's end.
     """
 
     def __init__(self, plan: TransferPlan, stream: LayerStream, replicas: Iterable[Replica]) -> None:
-        """*replicas* compute prompts only."""
+        """Observe *replicas*, which compute prompts only."""
         self._lead = 1 / plan.layers[0] if plan.layers[0] else 0.0
         self._send = stream
         self._prompts: dict[int, Request] = {}
-        """By index: prompts at replicas that compute nothing else."""
+        """Request index -> request whose prompt a prefill replica computes."""
         self._seen_s: dict[int, float] = {}
-        """Replica -> begin of the last step that was looked at."""
+        """Replica -> start of the last step that was streamed [s]."""
         for replica in replicas:
             replica.formed = self._formed
 
     def offered(self, request: Request) -> None:
-        """*request* is at a replica that computes its prompt."""
+        """Register *request*, which is at a replica that computes its prompt."""
         if request.output_tokens > 1:  # who wants one token is answered there
             self._prompts[request.index] = request
 
     def _formed(self, replica: Replica) -> None:
-        """*replica* may have begun another step."""
+        """Stream the steps that *replica* has begun since the last call."""
         for span in replica.engine.under_way():
             if span.prompts and span.start_s > self._seen_s.get(replica.index, -1.0):
                 self._seen_s[replica.index] = span.start_s
@@ -81,44 +82,44 @@ class LayerStreams:
 
 @dataclass(frozen=True, slots=True)
 class KvProduction:
-    """KV that is computed while it is sent, at an even pace."""
+    """KV that is computed at an even pace while it is sent."""
 
     first_s: float
-    """When there is something to send."""
+    """Time at which the first bytes can be sent [s]."""
     done_s: float
-    """When all of it is there."""
+    """Time at which all of it is computed [s]."""
     bytes_per_s: float
 
 
 @dataclass(slots=True, eq=False)
 class KvTransferUnderWay:
-    """KV on its way."""
+    """KV transfer that is waiting for a port or in progress."""
 
     what: Any
     source: int
-    """Port that sends."""
+    """Sending port."""
     target: int
-    """Port that receives."""
+    """Receiving port."""
     left_bytes: float
     rate: float = 0.0
     since_s: float = 0.0
-    """When the rate began, or will with the first byte."""
+    """Time at which the current rate applies from: its last change, or the first byte [s]."""
     version: int = 0
-    """Of its due time."""
+    """Number of the current due time; heap entries with other versions are stale."""
     making: KvProduction | None = None
-    """What holds it back; None: all of it is there."""
+    """Production of KV that limits the rate; None once all of it is computed."""
 
 
 @dataclass(slots=True)
 class Port:
-    """One way of a port, or the network between all of them."""
+    """Sending or receiving side of a network port, or the network between all ports."""
 
     bytes_per_s: float
     flowing: dict[KvTransferUnderWay, None] = field(default_factory=dict)
 
 
 class PortNetwork:
-    """All ports of a fleet, on its clock."""
+    """All network ports of a fleet, on its clock."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class PortNetwork:
         arrived: Callable[["KvTransferUnderWay", float], None],
         window_s: tuple[float, float] = (0.0, inf),
     ) -> None:
-        """*arrived* gets a transfer when its last byte is there. Bytes are counted between the times *window_s*."""
+        """Call *arrived* with each transfer whose last byte has come. Count the bytes sent inside *window_s*."""
         self._clock, self._plan, self._arrived = clock, plan, arrived
         self._port_of = plan.ports(pool_of_replica)
         rates = plan.rates(pool_of_replica)
@@ -147,7 +148,7 @@ class PortNetwork:
     def send(
         self, what: Any, source: int, target: int, size_bytes: float, making: KvProduction | None = None
     ) -> KvTransferUnderWay:
-        """Sends *size_bytes* from replica *source* to replica *target*, now or when both ports have a turn for it."""
+        """Send *size_bytes* from replica *source* to replica *target*, now or once both ports have a free slot."""
         transfer = KvTransferUnderWay(what, self._port_of[source], self._port_of[target], size_bytes, making=making)
         if not self._begin(transfer, self._clock.now):
             self._waiting[transfer] = None
@@ -155,7 +156,7 @@ class PortNetwork:
         return transfer
 
     def cancel(self, transfers: Iterable[KvTransferUnderWay]) -> None:
-        """*transfers* are given up; what they have sent is lost."""
+        """Cancel *transfers*; what they have sent is lost."""
         now = self._clock.now
         for transfer in transfers:
             if transfer in self._waiting:
@@ -167,14 +168,17 @@ class PortNetwork:
         self._arm()
 
     def sent_bytes(self, now: float) -> list[float]:
-        """What each port has sent inside the window until *now*, of transfers that never arrived too."""
+        """Return the bytes that each port has sent inside the window until *now*.
+
+        Unfinished and cancelled transfers count, too.
+        """
         return [
             sent + sum(self._sent_inside(transfer, now) for transfer in port.flowing)
             for sent, port in zip(self._sent_bytes, self.sending, strict=True)
         ]
 
     def _sent_inside(self, transfer: KvTransferUnderWay, now: float) -> float:
-        """What *transfer* has sent at its present rate, inside the window."""
+        """Return the bytes that *transfer* has sent at its current rate inside the window."""
         begins_s, ends_s = self._window_s
         return transfer.rate * max(0.0, min(now, ends_s) - max(transfer.since_s, begins_s))
 
@@ -203,7 +207,7 @@ class PortNetwork:
             self._call = self._clock.call(self, max(0.0, self._call_s - self._clock.now))
 
     def wake(self, number: int) -> None:
-        """The clock's call with this *number* has come."""
+        """Complete what is due if *number* is that of the current wake-up call."""
         if number != self._call:
             return
         now, self._call_s = self._call_s, inf
@@ -225,13 +229,13 @@ class PortNetwork:
         self._arm()
 
     def _begin_waiting(self, now: float) -> None:
-        """Those who wait begin where ports have a turn for them."""
+        """Begin the waiting transfers whose ports have a free slot."""
         for waiting in list(self._waiting):
             if self._begin(waiting, now):
                 del self._waiting[waiting]
 
     def _stop(self, transfer: KvTransferUnderWay, now: float) -> None:
-        """The last byte of *transfer* is there, or it is given up."""
+        """Remove *transfer* from its ports: its last byte has come, or it is cancelled."""
         self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         for port in self._ports(transfer):
             del port.flowing[transfer]
@@ -241,7 +245,7 @@ class PortNetwork:
         return self.sending[transfer.source], self.receiving[transfer.target], self._between
 
     def _share(self, changed: KvTransferUnderWay, now: float) -> None:
-        """Gives everyone who shares a port with *changed* its part from *now* on."""
+        """Recompute the rates of all transfers that share a port with *changed*, from *now* on."""
         sender, receiver, between = self._ports(changed)
         met = between.flowing if between.bytes_per_s < inf else {**sender.flowing, **receiver.flowing}
         for transfer in met:
@@ -254,7 +258,7 @@ class PortNetwork:
         return rate if transfer.making is None else min(rate, transfer.making.bytes_per_s)
 
     def _go_on(self, transfer: KvTransferUnderWay, rate: float, now: float) -> None:
-        """*transfer* goes on at *rate*: until its last byte is there, or until all that it sends is computed."""
+        """Continue *transfer* at *rate* until its last byte has come, or until all that it sends is computed."""
         self._sent_bytes[transfer.source] += self._sent_inside(transfer, now)
         transfer.left_bytes -= transfer.rate * max(0.0, now - transfer.since_s)
         transfer.rate, transfer.since_s = rate, max(now, transfer.since_s)
@@ -264,38 +268,38 @@ class PortNetwork:
 
 @dataclass(slots=True, eq=False)
 class RequestHandover:
-    """The KV of one request, from the replica that computes its prompt to the one that answers."""
+    """Transfer of one request's KV from the replica that computes its prompt to the one that answers."""
 
     request: Request
     source: Replica
     target: int = -1
-    """Who answers; -1 while nobody is chosen."""
+    """Index of the answering replica; -1 while none is chosen."""
     reserved: bool = False
-    """Whether there are blocks for it."""
+    """True if blocks are reserved at the answering replica."""
     computed: bool = False
-    """Whether the prompt is done."""
+    """True if the whole prompt is computed."""
     ready_tokens: int = 0
-    """Computed and not sent."""
+    """Prompt tokens whose KV is computed and not sent."""
     sent_tokens: int = 0
     flying: dict[KvTransferUnderWay, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TransferCallbacks:
-    """What a handover does with the fleet."""
+    """Callbacks from `Handover` to the fleet."""
 
     router: Callable[[], Router | ServingReplicas]
-    """Counts requests at replicas."""
+    """Return the router, which counts requests at replicas."""
     choose: Callable[[Request], int]
-    """Who answers, -1 while there is none."""
+    """Choose the answering replica of a request; -1 while none is open."""
     homeless: Callable[[], None]
-    """Nobody is there to answer a request."""
+    """Report that no replica can answer a request."""
     losses: StrandedRequests | None
-    """Where replicas fail."""
+    """Requests stranded on failed replicas; None where replicas do not fail."""
 
 
 class Handover:
-    """All requests of a fleet that are on their way from one replica to another."""
+    """All requests of a fleet that are being moved from a prefill replica to an answering one."""
 
     def __init__(self, plan: CasePlan, clock: FleetClock, replicas: list[Replica], ways: TransferCallbacks) -> None:
         if plan.kv_transfer is None:
@@ -305,9 +309,9 @@ class Handover:
         self.network = PortNetwork(clock, plan.kv_transfer, pools, self._arrived, window_s)
         self._moves: dict[Request, RequestHandover] = {}
         self._expected: list[deque[RequestHandover]] = [deque() for _ in replicas]
-        """By answering replica: who waits for blocks there."""
+        """Answering replica -> moves that wait for blocks there, in order of arrival."""
         self._homeless: dict[RequestHandover, None] = {}
-        """While no answering replica was open."""
+        """Moves for which no answering replica was open."""
         self._answering = [(pool.served, rank_limits(pool)) for pool in plan.pools if pool.role != "prefill"]
         self._splits = [plan.pools[replica.pool].role == "prefill" for replica in replicas]
         computing = [replica for replica, splits in zip(replicas, self._splits, strict=True) if splits]
@@ -317,19 +321,20 @@ class Handover:
         self._layers = LayerStreams(transfer, self._stream, computing) if transfer.overlaps else None
 
     def sent_bytes(self, now: float) -> dict[int, float]:
-        """KV that each pool that computes prompts has sent inside the window until *now*."""
+        """Return the KV bytes that each prefill pool has sent inside the window until *now*."""
         pools, sent = [replica.pool for replica in self._replicas], self.network.sent_bytes(now)
         of_ports = dict(zip(self._transfer.ports(pools), pools, strict=True))
         sends = [pool for pool in sorted(set(pools)) if self._transfer.sends[pool]]
         return {pool: sum(sent[port] for port, holder in of_ports.items() if holder == pool) for pool in sends}
 
     def splits(self, index: int) -> bool:
-        """Whether replica *index* computes prompts only."""
+        """Return whether replica *index* computes prompts only."""
         return self._splits[index]
 
     def begins(self, request: Request, index: int) -> bool:
-        """Whether replica *index*, where *request* is sent, computes its prompt only. It is refused where no answering
-        pool can hold it.
+        """Return whether replica *index*, where *request* is sent, computes only its prompt.
+
+        The request is rejected where no answering pool can hold it.
         """
         request.prefill_replica, request.kv_transfer_s = -1, nan
         if not self._splits[index]:
@@ -344,7 +349,7 @@ class Handover:
         return True
 
     def take(self, source: Replica, request: Request, now: float) -> None:
-        """*source* has computed the prompt of *request*."""
+        """Move *request*, whose prompt *source* has computed, to an answering replica."""
         if self._ways.losses is not None:
             self._ways.losses.left(request, source.index)
         request.left = (*request.left, ReplicaVisit(source.index, request.came_s, now, None, request.busy))
@@ -362,13 +367,16 @@ class Handover:
             self._go_on(move, now)
 
     def opened(self, now: float) -> None:
-        """A replica has begun to serve."""
+        """Assign the moves without an answering replica: one has begun to serve."""
         homeless, self._homeless = self._homeless, {}
         for move in homeless:
             self._find_home(move, now)
 
     def gives_up(self, request: Request, now: float) -> bool:
-        """Whether *request*, its prompt computed, was on its way; its client does not wait for it any more."""
+        """Cancel the move of *request*, whose client has given up.
+
+        Return whether the request was moving with its prompt computed.
+        """
         move = self._moves.get(request)
         if move is None:
             return False
@@ -376,8 +384,9 @@ class Handover:
         return move.computed
 
     def strike(self, index: int, now: float) -> list[Request]:
-        """Replica *index* has failed; the requests on their way to it, or from it with their prompts computed. They
-        count there from now on.
+        """Fail replica *index*: cancel the moves from or to it.
+
+        Return the affected requests whose prompts are computed. They count at replica *index* from now on.
         """
         struck = [move for move in self._moves.values() if index in (move.source.index, move.target)]
         for move in struck:
@@ -387,7 +396,7 @@ class Handover:
     def _stream(
         self, source: Replica, request: Request, tokens: int, first_s: float, done_s: float, now: float
     ) -> None:
-        """*source* computes *tokens* of the prompt of *request* up to *done_s*; their KV leaves from *first_s* on."""
+        """Send the KV of *tokens* that *source* computes up to *done_s*, from *first_s* on."""
         move = self._moves.get(request)
         if move is None:
             move = self._moves[request] = RequestHandover(request, source)
@@ -418,7 +427,7 @@ class Handover:
         self._make_room(self._replicas[index], now)
 
     def _make_room(self, replica: Replica, now: float) -> None:
-        """Starts the transfers to *replica* that there are blocks for, in order."""
+        """Reserve blocks at *replica* for waiting moves, in order, and start their transfers."""
         expected = self._expected[replica.index]
         while expected and replica.reserve(expected[0].request, now):
             move = expected.popleft()
@@ -427,7 +436,7 @@ class Handover:
         replica.after_step = self._make_room if expected else None
 
     def _go_on(self, move: RequestHandover, now: float) -> None:
-        """Sends what is ready; where nothing is left and all has arrived, the request goes on at its new replica."""
+        """Send the KV that is ready; once all has arrived, let the request continue at its new replica."""
         if move.ready_tokens:
             tokens, move.ready_tokens = move.ready_tokens, 0
             self._send(move, tokens)
@@ -440,13 +449,13 @@ class Handover:
         move.flying[self.network.send(move, move.source.index, move.target, size, making)] = None
 
     def _arrived(self, transfer: KvTransferUnderWay, now: float) -> None:
-        """A part of the KV of a request is where it is answered."""
+        """Account for a part of a request's KV that has reached the answering replica."""
         move = transfer.what
         del move.flying[transfer]
         self._go_on(move, now)
 
     def _land(self, move: RequestHandover, now: float) -> None:
-        """All KV of the request is where it is answered."""
+        """Continue the request at its answering replica: all of its KV is there."""
         request, source, replica = move.request, move.source, self._replicas[move.target]
         del self._moves[request]
         source.let_go(request, now)
@@ -459,8 +468,9 @@ class Handover:
             replica.replan(now)
 
     def _drop(self, move: RequestHandover, now: float, dead: int = -1) -> None:
-        """The move ends half-way, and nothing is set aside for it any more. A request whose prompt is computed counts
-        at the replica that is *dead*, and nowhere else.
+        """Abort *move* and free all that is reserved for it.
+
+        A request whose prompt is computed counts at the replica that is *dead*, and nowhere else.
         """
         request, target = move.request, move.target
         del self._moves[request]

@@ -1,4 +1,4 @@
-"""Meter readings turned into intervals: what each replica did between two readings, with its energy."""
+"""Meter readings as intervals: the work and energy of each replica between two readings."""
 
 from dataclasses import fields
 
@@ -10,7 +10,7 @@ from sim.scenario.resolving.resolved import CasePlan, PoolPlan
 
 
 def with_time_of_its_own(send: Send) -> Send:
-    """Gives every request what its busy time is counted in, and sends it on."""
+    """Return *send* behind a step that gives every request its own `BusyTime`."""
 
     def give(requests: list[Request], now: float) -> None:
         for request in requests:
@@ -21,12 +21,10 @@ def with_time_of_its_own(send: Send) -> Send:
 
 
 class MeterLog:
-    """Reads all replicas at the edges of the window and every `meter_interval_s` in between, and each replica before
-    it goes to another state.
-    """
+    """Log of meter readings: at the window's edges, every `meter_interval_s`, and before state changes."""
 
     def __init__(self, plan: CasePlan, replicas: list[Replica], states: list[State]) -> None:
-        """*states* are those of the replicas at any time: whoever moves them changes the list."""
+        """Start the readings. *states* is the list of current states, which the replicas' lifecycle updates."""
         self._plan = plan
         self._replicas = replicas
         self._states = states
@@ -40,7 +38,10 @@ class MeterLog:
             self._share_time(True, 0.0)
 
     def fixed_readings(self) -> list[float]:
-        """Times known beforehand [s]: warm-up, horizon and those between; without a horizon the warm-up only."""
+        """Return the fixed reading times [s]: warm-up, horizon and those between.
+
+        Without a horizon only the warm-up is fixed.
+        """
         plan = self._plan
         if plan.horizon_s is None:
             return [plan.warmup_s] if plan.warmup_s else []
@@ -52,7 +53,7 @@ class MeterLog:
         return sorted(times)
 
     def read(self, now: float) -> None:
-        """Closes the running interval of every replica at *now*."""
+        """Close the current interval of every replica at *now*."""
         if now <= self._read_s:
             return
         self._read_s = now
@@ -66,7 +67,7 @@ class MeterLog:
             self._share_time(False, now)
 
     def read_replica(self, index: int, now: float) -> None:
-        """Closes the running interval of one replica at *now*, in the state that it has been in."""
+        """Close the current interval of one replica at *now*, with the state it has been in."""
         before_s, before = self._last_s[index], self._last[index]
         if now > before_s:
             replica = self._replicas[index]
@@ -75,13 +76,13 @@ class MeterLog:
             self._intervals.append(self._interval(replica, before_s, now, _difference(after, before)))
 
     def _share_time(self, on: bool, now: float) -> None:
-        """Where requests have costs: what they took of their replicas inside the window."""
+        """Start or stop attributing busy time to requests, where the case needs their costs."""
         if self._plan.requests_cost:
             for replica in self._replicas:
                 replica.engine.share_time(on, now)
 
     def close(self, end_s: float, requests: list[Request]) -> FleetLog:
-        """The last reading, at *end_s*, and everything that was logged."""
+        """Take the last reading, at *end_s*, and return the log of the run."""
         self.read(end_s)
         window_end = self._at_horizon or self._last
         totals = [_difference(after, before) for after, before in zip(window_end, self._at_warmup, strict=True)]
@@ -122,7 +123,7 @@ class MeterLog:
 
 
 def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Meters) -> None:
-    """Energy of the engine's share of the replica; one of several independent ranks has its part of GPUs and server."""
+    """Set the energy of *interval*: the engine's share of the GPUs and server of its replica."""
     share = float(pool.gpus_per_engine / pool.gpus_per_replica)
     duration_s, used_part = interval.end_s - interval.start_s, 1 - interval.unused
     interval.gpu_energy_j = share * power.gpu_energy_j(duration_s, used.load_s)
@@ -133,12 +134,15 @@ def _add_energy(interval: Interval, pool: PoolPlan, power: PoolPower, used: Mete
 
 
 def _wall_j(power: PoolPower, duration_s: float, load_s: float) -> float:
-    """Energy of one replica at the wall. It is linear in both, so that the parts of a duration add up to it."""
+    """Return the energy of one replica at the wall [J].
+
+    It is linear in both arguments, so that parts of a duration add up.
+    """
     return power.server_energy_j(duration_s, power.gpu_energy_j(duration_s, load_s))
 
 
 def _difference(after: Meters, before: Meters) -> Meters:
-    """What was added to the totals between two readings; the KV peak stays the peak so far."""
+    """Return the increase of the totals between two readings; the KV peak is the peak so far."""
     used = Meters(**{f.name: getattr(after, f.name) - getattr(before, f.name) for f in fields(Meters)})
     used.kv_peak_blocks = after.kv_peak_blocks
     return used

@@ -48,11 +48,11 @@ Taken = tuple[Request, bool]
 
 
 class IntakeEngine:
-    """Requests that have come when a turn begins are taken in together, *intake_s* each; the engine gets them all at
-    the turn's end, and those that came meanwhile make the next turn.
+    """Engine behind an API server whose event loop reads requests in turns, *intake_s* per request.
 
-    An event loop works through all that is ready before it looks for what has become so: of a thousand requests that
-    come at once none reaches the engine before the last has been read.
+    All requests that have come when a turn begins are read in that turn; the engine gets them together at its end.
+    Requests that come during a turn form the next one. An event loop handles everything that is ready before it polls
+    again: of a thousand requests that come at once, none reaches the engine before the last has been read.
     """
 
     def __init__(self, engine: ReplicaEngine, intake_s: float, serves: Callable[[Sequence], bool]) -> None:
@@ -64,7 +64,7 @@ class IntakeEngine:
         self._turn_end_s = inf
         self._engine_end_s = inf
         self._brought: set[Request] = set()
-        """Come with the KV of their prompts, past the API server."""
+        """Requests that came with the KV of their prompts from another replica, past the API server."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -103,7 +103,7 @@ class IntakeEngine:
             transit.let_go(request, now)
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
-        """See `ReplicaEngine.evict`: the thread's turn takes as long as it would have."""
+        """See `ReplicaEngine.evict`. Evicting a request does not shorten the turn in which it would have been read."""
         for held in (self._turn, self._next):
             for taken in held:
                 if taken[0] is request:
@@ -156,26 +156,26 @@ class IntakeEngine:
         return self.engine.adapters()
 
     def last_waiting(self) -> Request | None:
-        """See `ReplicaEngine.last_waiting`: of those that the engine has."""
+        """See `ReplicaEngine.last_waiting`. Only requests that the engine has are considered."""
         return self.engine.last_waiting()
 
     def waiting(self) -> int:
-        """See `ReplicaEngine.waiting`: also who has yet to be read in."""
+        """See `ReplicaEngine.waiting`. Requests that have yet to be read count."""
         return len(self._turn) + len(self._next) + self.engine.waiting()
 
 
 class SequentialIntakeEngine(IntakeEngine):
-    """Requests are read one after another, and the engine gets each as soon as it has been read.
+    """Engine behind an API server that reads requests one after another and passes each on as soon as it is read.
 
-    One that comes alone is not held up here: what reading it takes is part of the time before its first token. Those
-    that come together, as the clients of a benchmark do, get there *intake_s* apart, so that the engine begins with the
-    first while the others are read. Clients that began together fall out of step so.
+    A single request is not delayed here: its reading time is part of the time before its first token. Requests that
+    come together, such as those of a benchmark's clients, reach the engine *intake_s* apart, so that the engine begins
+    with the first while the others are read; clients that began together desynchronise.
     """
 
     def __init__(self, engine: ReplicaEngine, intake_s: float, serves: Callable[[Sequence], bool]) -> None:
         super().__init__(engine, intake_s, serves)
         self._free_s = -inf
-        """When the thread has read all that it was given."""
+        """Time at which the thread has read all requests so far [s]."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -202,15 +202,15 @@ class SequentialIntakeEngine(IntakeEngine):
 
 
 Draws = Callable[[str], np.random.Generator]
-"""Maps a name to a fresh generator."""
+"""Function from a stream name to a fresh random generator."""
 
 
 class Acceptance:
-    """Drafts that a request keeps in a step of an answer: a given number, or drawn once for the whole answer.
+    """Number of draft tokens accepted per step of an answer: a given mean, or drawn once for the whole answer.
 
-    Drawn are the steps that the answer takes: each keeps the drafts before the first one that does not hold, and each
-    holds with its own probability, independent of the other steps. The answer's tokens are spread evenly over its
-    steps, so that the steps of a batch stay alike.
+    The number of steps of the answer is drawn: each step accepts the drafts before the first rejected one, and each
+    draft is accepted with the probability of its position, independently of other steps. The answer's tokens are then
+    spread evenly over its steps, so that the steps of a batch stay alike.
     """
 
     def __init__(self, spec: Speculative, draws: Draws) -> None:
@@ -219,7 +219,7 @@ class Acceptance:
         self._draws = draws
 
     def __call__(self, request: Request, tokens: int) -> float:
-        """Drafts kept per step of the next *tokens* of the answer to *request*."""
+        """Return the drafts accepted per step of the next *tokens* of the answer to *request*."""
         if self._accepted is not None:
             return self._accepted
         draws = self._draws(f"drafts of {request.index}")
@@ -239,8 +239,9 @@ SCHEDULES: dict[str, type[Scheduler]] = {
 
 
 def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
-    """The engines of *pool*; *draws* maps names to random streams. Data-parallel ranks that need not step together are
-    replicas of their own.
+    """Return the engines of *pool*; *draws* maps names to random streams.
+
+    Data-parallel ranks that need not step together are separate engines.
     """
     new_tiers = tiers_of(pool) if pool.kv_tiers else None
     engines = [_engine(pool, draws, new_tiers) for _ in range(pool.replicas * pool.engines_per_replica)]
@@ -253,7 +254,7 @@ def replica_engines(pool: PoolPlan, draws: Draws) -> list[ReplicaEngine]:
 
 
 def tiers_of(pool: PoolPlan) -> Callable[[], Tiers]:
-    """Makes the tiers below the KV cache of one engine of *pool*; those that are shared are the same for all."""
+    """Return a function that builds the tiers below one engine's KV cache; shared tiers are the same objects."""
     block_bytes = pool.kv_bytes_per_token * pool.batching.block_size
     common = {tier.name: _tier(tier, tier.capacity_gb * GB, block_bytes) for tier in pool.kv_tiers if tier.shared}
     recompute_s = pool.batching.block_size * _recompute_s_per_token(pool)
@@ -272,7 +273,7 @@ def _tier(tier: KvTier, capacity_bytes: float, block_bytes: float) -> Tier:
 
 
 def _recompute_s_per_token(pool: PoolPlan) -> float:
-    """What a prompt token more in a step costs, in the mean from half of the step's budget to all of it [s]."""
+    """Return the mean time that one more prompt token adds to a step, from half to all of the token budget [s]."""
     whole = pool.batching.max_num_batched_tokens or 1
     half = max(1, whole // 2)
 
@@ -332,7 +333,7 @@ def _new_adapters(plan: AdapterPlan) -> Callable[[], AdapterSlots]:
 
 
 def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSharedEngine:
-    """The *engines* of several models as one replica."""
+    """Return one engine that runs the *engines* of several models in turn."""
     able = [engine for engine in engines if isinstance(engine, VllmEngine)]
     if len(able) < len(engines):
         raise ValueError(f"pool {pool.name}: only engines of one rank share a replica")
@@ -344,7 +345,7 @@ def _shared(pool: PoolPlan, engines: list[ReplicaEngine]) -> TimeSharedEngine:
 
 
 def _schedule(pool: PoolPlan) -> Any:
-    """What makes the scheduler of a rank from its limits, its KV blocks and its queue."""
+    """Return the scheduler's constructor, which gets a rank's limits, its KV blocks and its waiting queue."""
     batching = pool.batching
     if isinstance(batching, Reserve) and batching.capacity_scheduler_policy == "max_utilization":
         return MaxUtilizationScheduler
@@ -362,7 +363,7 @@ def _schedule(pool: PoolPlan) -> Any:
 
 
 def rank_limits(pool: PoolPlan) -> SchedulerLimits:
-    """The scheduler's limits, all of them set by now."""
+    """Return the scheduler limits of one rank of *pool*. Raises ValueError where one is not resolved."""
     batching = pool.batching
     values: dict[str, Any] = {
         name: getattr(batching, name)

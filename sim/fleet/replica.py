@@ -1,9 +1,8 @@
-"""A replica of the fleet: the states that it can be in, its engine on the fleet's clock, and requests stranded on it.
+"""A replica of the fleet: its possible states, its engine on the fleet's clock, and requests stranded on it.
 
 Schedules, autoscalers and failures move replicas from state to state through `ReplicaLifecycle`; routing, metering and
 rent only read the table `LIFE`. `Replica` wakes when its engine changes something that others can see.
-`StrandedRequests` lists the requests at each replica: those of a failed one are stranded until the failure is
-detected.
+`StrandedRequests` lists the requests at each replica: those of a failed one are stranded until the failure is detected.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from sim.records import BusyTime, ReplicaProgress, ReplicaVisit, Request
 
 
 class State(StrEnum):
-    """What a replica is doing, as usage.csv shows it."""
+    """State of a replica, as written in usage.csv."""
 
     OFF = "off"
     PROVISIONING = "provisioning"
@@ -32,16 +31,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateProperties:
-    """What a state means to the rest of the fleet."""
+    """Properties of a state for routing, metering and rent."""
 
     then: frozenset[State]
     """States that may follow."""
     routed: bool = False
-    """The router may send it new requests."""
+    """True if the router may send new requests."""
     powered: bool = False
-    """It draws power: idle power at least."""
+    """True if the replica draws power: at least idle power."""
     rented: bool = False
-    """A landlord who bills by the time switched on counts this time."""
+    """True if a provider that bills by the time switched on bills this time."""
 
 
 def _then(*states: State) -> frozenset[State]:
@@ -83,30 +82,32 @@ LIFE: dict[State, StateProperties] = {
 
 
 WITHOUT_MEMORY = frozenset({State.OFF, State.PROVISIONING, State.REPAIRING})
-"""States that a replica leaves with empty caches."""
+"""States after which a replica starts with empty caches."""
 
 
 class IllegalTransition(ValueError):
-    """A replica was to go from one state to another that cannot follow it."""
+    """Change of a replica to a state that cannot follow its current one."""
 
 
 class ReplicaLifecycle:
-    """The states of all replicas of a fleet, by index."""
+    """Current states of all replicas of a fleet, by index."""
 
     def __init__(
         self, states: list[State], before_move: Callable[[int, State, State], None], opened: Callable[[], None]
     ) -> None:
-        """*before_move* gets a replica, its state and the next one while it still is in the former; *opened* is called
-        when replicas take requests that did not before.
+        """Track *states* of replicas.
+
+        *before_move* gets a replica, its state and the next one before the change; *opened* is called when replicas
+        begin to take requests.
         """
         self.states = states
         self.moves = [0] * len(states)
-        """How often each has moved: a start that was called off must not end in serving."""
+        """Number of state changes of each replica: a start that was cancelled must not end in serving."""
         self._before_move = before_move
         self._opened = opened
 
     def move(self, replicas: Iterable[int], state: State) -> None:
-        """Takes *replicas*, which belong together, from their states to *state*. Who is in it already stays.
+        """Move *replicas*, which belong together, to *state*; those already in it stay.
 
         Raises `IllegalTransition` where *state* cannot follow.
         """
@@ -130,11 +131,11 @@ Released = Callable[[float], None]
 
 
 class Replica:
-    """Wakes only when its engine changes something that others can see.
+    """Replica of a pool on the fleet's clock; it wakes only when its engine changes something that others can see.
 
-    It is no process: it asks to be called at the engine's planned end and remembers the call as due. A later plan asks
-    for another one; a call that is no longer due does nothing. The engine's clock decides, because
-    adding a delay to `env.now` rounds.
+    A replica is no SimPy process: it requests a wake-up call at the engine's planned end and keeps its number as due. A
+    later plan requests another call, and the earlier one does nothing when it comes. The engine's clock decides,
+    because adding a delay to `env.now` rounds.
     """
 
     __slots__ = ("_due", "_env", "_finished", "_release", "after_step", "end_s", "engine", "formed", "index", "pool")
@@ -157,31 +158,31 @@ class Replica:
         self._release = release
         self._finished = finished
         self.after_step: Callable[[Replica, float], None] | None = None
-        """Who wants to know that a step has ended and the next one is formed."""
+        """Callback when a step has ended and the next one is formed."""
         self.formed: Callable[[Replica], None] | None = None
-        """Who looks at every step that begins."""
+        """Callback for every step that begins."""
 
     def catch_up(self, now: float) -> None:
-        """Ends the step that was over before *now*, where rounding woke an arrival first."""
+        """End the step that was over before *now*, where rounding woke an arrival first."""
         if now > self.end_s:
             self._fire()
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """Hands *request* to the engine, or only its prompt; whether `replan` is needed."""
+        """Offer *request*, or only its prompt, to the engine. Return whether `replan` is needed."""
         if now > self.end_s:
             self._fire()
         return self.engine.offer(request, now, prompt_only)
 
     @property
     def transit(self) -> KvTransit:
-        """What takes KV from other replicas here, and leaves some for them. Raises ValueError where there is none."""
+        """Interface for KV transfers of the engine. Raises ValueError where the engine has none."""
         transit = self.engine.kv_transit()
         if transit is None:
             raise ValueError(f"the engine of replica {self.index} keeps requests from the first token to the last")
         return transit
 
     def reserve(self, request: Request, now: float) -> bool:
-        """Sets blocks aside for the KV of *request*'s prompt; whether there were enough."""
+        """Reserve blocks for the KV of *request*'s prompt. Return whether there were enough."""
         self.catch_up(now)
         if not self.transit.reserve(request, now):
             return False
@@ -189,22 +190,24 @@ class Replica:
         return True
 
     def let_go(self, request: Request, now: float) -> None:
-        """The KV of *request*'s prompt has been fetched from here."""
+        """Free the KV of *request*'s prompt, which another replica has fetched."""
         self.catch_up(now)
         self.transit.let_go(request, now)
         self.replan(now)
 
     def evict(self, requests: Iterable[Request], now: float) -> list[Request]:
-        """Takes *requests* away from here at *now*, before the next step is formed; those that were taken: who gets the
-        last token just then is not.
+        """Remove *requests* at *now*, before the next step is formed.
+
+        Return the removed ones; requests that get their last tokens at *now* are not removed.
         """
         gone = self._take_away(requests, now)
         self.replan(now)
         return gone
 
     def crash(self, requests: Iterable[Request], now: float) -> list[Request]:
-        """Dies at *now* with *requests*, all that it has, and with the step under way; those that are lost: who
-        gets the last token just then is answered.
+        """Fail at *now*: the step under way and *requests*, all that the replica has, are lost.
+
+        Return the lost requests; those that get their last tokens at *now* are answered.
         """
         gone = self._take_away(requests, now)
         self.engine.crash(now)
@@ -212,13 +215,13 @@ class Replica:
         return gone
 
     def stop(self, now: float) -> None:
-        """Is switched off at *now*, when all requests have left: the step under way, which nobody waits for, ends."""
+        """Switch off at *now*, when all requests have left; a step under way is aborted."""
         if self.end_s < inf:
             self.engine.crash(now)
             self.end_s, self._due = inf, -1
 
     def _take_away(self, requests: Iterable[Request], now: float) -> list[Request]:
-        """The visits of *requests* end."""
+        """End the visits of *requests* and return those that were here."""
         if now >= self.end_s:
             self._complete()
         gone = [request for request in requests if request.replica == self.index and isnan(request.finished_s)]
@@ -227,7 +230,7 @@ class Replica:
         return gone
 
     def broken_off(self, requests: Iterable[Request], now: float) -> list[Request]:
-        """Those of *requests*, which the engine has just let go, that it ended with an error: their visits end."""
+        """End the visits of the requests among *requests* that the engine has ended with an error, and return them."""
         broken = [request for request in requests if request.rejected]
         for request in broken:
             request.rejected = False
@@ -239,11 +242,11 @@ class Replica:
         request.replica, request.came_s, request.busy = -1, nan, BusyTime()
 
     def withdraw(self, request: Request, now: float) -> None:
-        """Takes *request*, which waits, away from here; `replan` is needed."""
+        """Remove the waiting *request*; `replan` is needed afterwards."""
         self._end_visit(request, self.engine.evict(request, now), now)
 
     def replan(self, now: float) -> None:
-        """Asks the engine for its next end and arms the timeout."""
+        """Plan the engine's next event and schedule the wake-up call for it."""
         end_s = self.engine.plan(now)
         if end_s == self.end_s:
             return
@@ -258,19 +261,19 @@ class Replica:
             self.formed(self)
 
     def wake(self, number: int) -> None:
-        """The clock's call with this *number* has come."""
+        """End the step if *number* is that of the current wake-up call."""
         if number == self._due:
             self._fire()
 
     def _fire(self) -> None:
-        """Ends the step: arrivals up to its end come first, then it is completed and the next one formed."""
+        """End the step: release arrivals up to its end, complete it and form the next one."""
         end_s = self._complete()
         self.replan(end_s)
         if self.after_step is not None:
             self.after_step(self, end_s)
 
     def _complete(self) -> float:
-        """Ends the step: arrivals up to its end come first; when it ended [s]."""
+        """Release arrivals up to the step's end and complete the step. Return its end [s]."""
         self._release(self.end_s)
         end_s = self.end_s
         done = self.engine.advance()
@@ -281,51 +284,54 @@ class Replica:
 
 
 Lose = Callable[[list[Request], float], None]
-"""Takes requests that were lost with their replica, and when that is noticed."""
+"""Function that gets requests lost with their replica, and the time of detection [s]."""
 
 
 class StrandedRequests:
-    """Which requests each replica has, and which of them wait for an answer that will not come.
+    """Requests at each replica, and requests stranded on failed ones.
 
-    From a failure until it is noticed the router goes on sending requests to the replica; they are stranded with those
-    that it had.
+    From a failure until its detection the router continues to send requests to the replica; they are stranded with
+    those that it had.
     """
 
     def __init__(self, replicas: list[Replica], left: Callable[[int, Request], None], lose: Lose, move: Lose) -> None:
-        """*left* tells the router that a request has left a replica; *move* gets requests that go on elsewhere."""
+        """Track *replicas*.
+
+        *left* removes a request from the router's counts; *move* gets requests that continue elsewhere.
+        """
         self._replicas = replicas
         self._left, self._lose, self._move = left, lose, move
         self._has: list[dict[Request, None]] = [{} for _ in replicas]
         self._stranded: dict[Request, int] = {}
         self._dead: set[int] = set()
         self.moves: Callable[[int, float], list[Request]] = lambda index, now: []
-        """Takes requests that are on their way to or from a replica which has failed; they are stranded there."""
+        """Function that returns the requests on their way to or from a failed replica; they are stranded there."""
 
     def has_failed(self, index: int) -> bool:
-        """Whether replica *index* is dead, and nobody has noticed."""
+        """Return whether replica *index* has failed and the failure is not detected."""
         return index in self._dead
 
     def joined(self, request: Request, index: int) -> None:
-        """*request* is at replica *index*, which works on it."""
+        """Record that replica *index* works on *request*."""
         self._has[index][request] = None
 
     def left(self, request: Request, index: int) -> None:
-        """*request* has left replica *index*: it is finished or has been taken away."""
+        """Record that *request* has left replica *index*, finished or removed."""
         del self._has[index][request]
 
     def swallows(self, request: Request, index: int) -> bool:
-        """Whether replica *index* is dead, so that *request*, sent there, is stranded."""
+        """Strand *request*, sent to replica *index*, if that has failed. Return whether it has."""
         if index not in self._dead:
             return False
         self._stranded[request] = index
         return True
 
     def where(self, request: Request) -> int:
-        """The replica at which *request* is stranded; -1 if it is not."""
+        """Return the replica at which *request* is stranded; -1 if it is not."""
         return self._stranded.get(request, -1)
 
     def gives_up(self, request: Request) -> bool:
-        """Whether *request* was stranded; its client does not wait for it any more."""
+        """Forget *request*, whose client has given up. Return whether it was stranded."""
         index = self._stranded.pop(request, None)
         if index is None:
             return False
@@ -333,7 +339,7 @@ class StrandedRequests:
         return True
 
     def strike(self, index: int, now: float) -> None:
-        """Replica *index* fails: its KV cache and its step under way are gone, and what it works on is stranded."""
+        """Fail replica *index*: its KV cache and its current step are lost, and its requests are stranded."""
         self._dead.add(index)
         for request in self._replicas[index].crash(list(self._has[index]), now):
             del self._has[index][request]
@@ -342,7 +348,7 @@ class StrandedRequests:
             self._stranded[request] = index
 
     def empty(self, index: int, now: float) -> None:
-        """Replica *index*, which is closed, stops; others go on with what it has."""
+        """Stop replica *index*, which is closed; other replicas continue its requests."""
         gone = self._replicas[index].crash(list(self._has[index]), now)
         for request in gone:
             self.left(request, index)
@@ -351,7 +357,7 @@ class StrandedRequests:
             self._move(gone, now)
 
     def notice(self, index: int, now: float) -> list[Request]:
-        """It is noticed that replica *index* has failed; the requests that were stranded there."""
+        """Detect the failure of replica *index*. Return the requests that were stranded there."""
         self._dead.discard(index)
         lost = [request for request, where in self._stranded.items() if where == index]
         for request in lost:
@@ -360,6 +366,6 @@ class StrandedRequests:
         return lost
 
     def send_elsewhere(self, lost: list[Request], now: float) -> None:
-        """Their clients, or the router, send *lost* again."""
+        """Retry *lost* through their clients or the router."""
         if lost:
             self._lose(lost, now)

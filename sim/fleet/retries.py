@@ -1,4 +1,4 @@
-"""What clients do where no answer comes: they give up, or pause and ask again."""
+"""Clients whose requests get no answer: they give up, or pause and send again."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -15,27 +15,27 @@ from sim.workload.client import Client
 
 @dataclass(frozen=True, slots=True)
 class ClientCallbacks:
-    """What clients may do with the fleet."""
+    """Callbacks from clients to the fleet."""
 
     send: Callable[[list[Request], float], None]
-    """Routes requests that arrive."""
+    """Route requests that arrive."""
     send_again: Callable[[list[Request], float], None]
-    """Routes requests that have been sent before."""
+    """Route requests that have been sent before."""
     take: Callable[[list[Request], float], list[Request]]
-    """Takes requests away from where they are; all but those that get their last tokens just then."""
+    """Remove requests from where they are. Return all but those that get their last tokens at that time."""
     ended: Callable[[list[Request], float], None]
-    """Requests have ended without an answer."""
+    """Report requests that have ended without an answer."""
 
 
 class Attempts:
-    """Every attempt of every request. A request ends once: finished, rejected, timed out or lost.
+    """Attempts of all requests. A request ends once: finished, rejected, timed out or lost.
 
-    Without a `Client` whoever loses a request with its replica sends it again at once, as often as needed.
+    Without a `Client`, a request that is lost with its replica is sent again at once, as often as needed.
     """
 
     CHUNK = 1024
     LEAST_PAUSE_S = 0.001
-    """Of a client without backoff that is turned away."""
+    """Pause of a client without backoff whose request is refused [s]."""
 
     def __init__(self, env: simpy.Environment, client: Client | None, streams: Streams, hands: ClientCallbacks) -> None:
         self._env, self._client, self._hands = env, client, hands
@@ -47,29 +47,27 @@ class Attempts:
         self._patience = Deadlines(env, patience_s, self._leaves, _has_begun)
 
     def arrive(self, requests: list[Request], now: float) -> None:
-        """The first attempts of *requests*."""
+        """Send the first attempts of *requests*."""
         for request in requests:
             self._patience.add(request, now)
             self._timeouts.add(request, now)
         self._hands.send(requests, now)
 
     def lose(self, requests: Iterable[Request], now: float) -> None:
-        """The replica of *requests*, which have been taken from it, has failed, and that is noticed *now*."""
+        """Retry *requests*, whose replica has failed, once the failure is detected at *now*."""
         again = [request for request in requests if self._goes_on(request, "lost", now)]
         if again:
             self._hands.send_again(again, now)
 
     def move(self, requests: list[Request], now: float) -> None:
-        """*requests* have been taken from their replica, which goes: other ones make the rest of their answers, in
-        the same attempt.
-        """
+        """Continue *requests*, whose replica is being withdrawn, on other replicas in the same attempt."""
         for request in requests:
             progress = request.left[-1].progress
             request.kept_tokens = progress.output_tokens if progress is not None else 0
         self._hands.send_again(requests, now)
 
     def refuse(self, requests: Iterable[Request], now: float) -> None:
-        """*requests*, outstanding and nowhere, have been turned away."""
+        """Retry or end *requests*, which have been refused."""
         for request in requests:
             if self._client is None:
                 self._end(request, "rejected", now)
@@ -94,7 +92,7 @@ class Attempts:
         return [*pausing, *self._hands.take(sent, now)]
 
     def _goes_on(self, request: Request, ending: str, now: float) -> bool:
-        """Whether *request* is to be sent again now; else it pauses, or that was its last attempt."""
+        """Return whether *request* is to be sent again now; otherwise it pauses, or that was its last attempt."""
         client = self._client
         if client is not None and request.attempts >= client.attempts:
             self._end(request, ending, now)
@@ -113,7 +111,7 @@ class Attempts:
         return False
 
     def _resume(self, request: Request, event: simpy.Event) -> None:
-        """The pause is over, unless the client has left meanwhile."""
+        """Send *request* again after its pause, unless the client has given up meanwhile."""
         if request in self._pausing:
             self._pausing.remove(request)
             self._timeouts.add(request, self._env.now)
@@ -127,14 +125,17 @@ class Attempts:
         self._hands.ended([request], now)
 
     def _chance(self, index: int) -> float:
-        """The chance in the pauses of a request, the same in every fleet."""
+        """Return the random number in [0, 1) of a request's pauses, the same in every fleet."""
         while index >= len(self._chances):
             self._chances += self._rng.random(self.CHUNK).tolist()
         return self._chances[index]
 
 
 class Deadlines:
-    """Limits of equal length: they fall due in the order in which they began, so one event at a time is enough."""
+    """Deadlines after a constant delay.
+
+    They fall due in the order in which they began, so one event at a time suffices.
+    """
 
     def __init__(
         self,
@@ -143,8 +144,9 @@ class Deadlines:
         passed: Callable[[list[Request], float], None],
         is_past: Callable[[Request, int], bool],
     ) -> None:
-        """*passed* gets the requests that reach their limits together, unless the attempt that began *is_past*; without
-        *after_s* there is no limit.
+        """Call *passed* with the requests that reach their deadlines together, unless the attempt *is_past*.
+
+        Without *after_s* there are no deadlines.
         """
         self._env, self._after_s = env, after_s
         self._passed, self._is_past = passed, is_past
@@ -152,7 +154,7 @@ class Deadlines:
         self._armed = False
 
     def add(self, request: Request, now: float) -> None:
-        """An attempt of *request* begins."""
+        """Begin the deadline of the current attempt of *request*."""
         if self._after_s is not None:
             self._coming.append((now + self._after_s, request, request.attempts))
             self._arm()
@@ -179,10 +181,10 @@ class Deadlines:
 
 
 def _has_ended(request: Request, attempt: int) -> bool:
-    """Whether this attempt is over."""
+    """Return whether *attempt* of *request* is over."""
     return request.attempts != attempt or request.status != "unfinished"
 
 
 def _has_begun(request: Request, attempt: int) -> bool:
-    """Whether its first token is there, or never will be."""
+    """Return whether the first token of *request* has come, or the request has ended without one."""
     return not isnan(request.first_token_s) or request.status != "unfinished"

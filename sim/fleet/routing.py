@@ -17,11 +17,11 @@ from sim.workload import Streams
 
 
 class ServingReplicas:
-    """A router that follows the states of replicas.
+    """Router that follows the states of replicas.
 
-    The policy learns which replicas open and close, and keeps what it knows of the others. A replica that closes
-    goes on with the requests it has; when a draining one has answered the last, it is *drained*. A failure is not
-    noticed at once: a replica that fails stays open until it leaves that state.
+    The policy is notified when replicas open and close, and keeps its state of the others. A closed replica continues
+    with the requests it has; when a draining one has answered the last, *drained* is called. A failure is not detected
+    at once: a failed replica stays open until it leaves that state.
     """
 
     def __init__(self, policy: Router, states: list[State], drained: Callable[[int], None]) -> None:
@@ -37,25 +37,25 @@ class ServingReplicas:
                 policy.closed(replica)
 
     def outstanding(self, replica: int) -> int:
-        """Requests that *replica* has: waiting and running."""
+        """Return the number of requests waiting or running at *replica*."""
         return self._outstanding[replica]
 
     def came(self, replica: int) -> int:
-        """Requests that *replica* has been sent so far."""
+        """Return the number of requests sent to *replica* so far."""
         return self._came[replica]
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 while none that may have it serves."""
+        """Return the index of the replica for *request*; -1 while no eligible replica serves."""
         return self._policy.choose(request)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self._outstanding[replica] += 1
         self._came[replica] += 1
         self._policy.joined(replica, request)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*."""
+        """Discount *request*, which has left *replica*."""
         self._outstanding[replica] -= 1
         if self._open[replica]:
             self._policy.left(replica, request)
@@ -63,12 +63,12 @@ class ServingReplicas:
             self._drained(replica)
 
     def before_move(self, replica: int, after: State) -> None:
-        """*replica* goes to the state *after*."""
+        """Open or close *replica*, which changes to the state *after*."""
         if after is not State.FAILED:
             self._set(replica, LIFE[after].routed and replica not in self._ejected)
 
     def eject(self, replica: int) -> bool:
-        """Closes *replica*, whatever its state; whether that could be done: the last open one stays."""
+        """Close *replica*, whatever its state. Return whether it was closed: the last open replica stays open."""
         if not self._open[replica] or sum(self._open) == 1:
             return False
         self._ejected.add(replica)
@@ -76,7 +76,10 @@ class ServingReplicas:
         return True
 
     def readmit(self, replica: int) -> None:
-        """*replica* is not ejected any more; nobody has noticed if it has failed meanwhile."""
+        """End the ejection of *replica*.
+
+        A failure since the ejection is not detected yet: a failed replica opens, too.
+        """
         self._ejected.discard(replica)
         self._set(replica, self._states[replica] in (State.SERVING, State.FAILED))
 
@@ -90,27 +93,28 @@ class ServingReplicas:
 
 
 class SubsetRouter:
-    """A routing policy over some replicas of a fleet; to the policy they are numbers 0 .. n-1."""
+    """Routing policy over some replicas of a fleet, which the policy numbers 0 .. n-1."""
 
     def __init__(self, policy: Routing, members: Sequence[int], pools: Sequence[str], rng: np.random.Generator) -> None:
-        """*pools* has the name of each member's pool."""
+        """Start *policy* over *members*; *pools* has the name of each member's pool."""
         self.members = list(members)
         self._place = {replica: place for place, replica in enumerate(members)}
         self.policy: Router = policy.start(list(pools), rng)
 
     def place(self, replica: int) -> int | None:
-        """Its number to the policy; None if it is not in the team."""
+        """Return the policy's number of *replica*; None if it is not a member."""
         return self._place.get(replica)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 while none is open."""
+        """Return the index of the replica for *request*; -1 while none is open."""
         place = self.policy.choose(request)
         return self.members[place] if place >= 0 else -1
 
 
 class RoleRouter:
-    """A router over all replicas. A request goes to whoever computes prompts, or, where its prompt is short, to whoever
-    answers.
+    """Router over the replicas of pools with roles.
+
+    A request goes to a prefill replica, or, where its prompt is short, directly to an answering one.
     """
 
     def __init__(self, plan: CasePlan, pool_of_replica: Sequence[int], streams: Streams) -> None:
@@ -129,45 +133,45 @@ class RoleRouter:
         self._least_tokens = plan.kv_transfer.min_prompt_tokens
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*, which has just come; -1 while none is open."""
+        """Return the index of the replica for *request*, which has just arrived; -1 while none is open."""
         team = self._answers if request.prompt_tokens < self._least_tokens else self._prompts
         return team.choose(request)
 
     def choose_answering(self, request: Request) -> int:
-        """Index of the replica that answers *request*, whose prompt is computed; -1 while none is open."""
+        """Return the index of the replica that answers *request*, whose prompt is computed; -1 while none is open."""
         return self._answers.choose(request)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         for team in (self._prompts, self._answers):
             if (place := team.place(replica)) is not None:
                 team.policy.joined(place, request)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*, which is open."""
+        """Discount *request*, which has left *replica*; the replica is open."""
         for team in (self._prompts, self._answers):
             if (place := team.place(replica)) is not None:
                 team.policy.left(place, request)
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica*, closed until now, takes requests; it still has *outstanding* old ones."""
+        """Open *replica*, which still has *outstanding* requests."""
         for team in (self._prompts, self._answers):
             if (place := team.place(replica)) is not None:
                 team.policy.opened(place, outstanding)
 
     def closed(self, replica: int) -> None:
-        """*replica*, open until now, takes no new requests."""
+        """Close *replica* for new requests."""
         for team in (self._prompts, self._answers):
             if (place := team.place(replica)) is not None:
                 team.policy.closed(place)
 
 
 class ServiceRouter:
-    """A routing policy for each service over the replicas that serve it; each knows of all requests there.
+    """Routing policy per service over the replicas that serve it; each policy counts all requests there.
 
-    Where a replica has one model awake at a time, the replicas come first that have the right one awake and can run one
-    more request at once: of these the one with the fewest outstanding. Where pools have roles, a service has a policy
-    for prompts and another for answers.
+    With sleep mode, replicas that have the service's model awake and a free slot in the batch come first: of these the
+    one with the fewest outstanding requests. Where pools have roles, a service has one policy for prompts and another
+    for answers.
     """
 
     def __init__(
@@ -177,11 +181,11 @@ class ServiceRouter:
         streams: Callable[[str], Streams],
         clock: Callable[[], float],
     ) -> None:
-        """*streams* maps a service to its random streams."""
+        """Start the policies of all services; *streams* maps a service to its random streams."""
         transfer = plan.kv_transfer
         self._teams: dict[str, SubsetRouter] = {}
         self._answers: dict[str, SubsetRouter] = {}
-        """Who answers what others have computed the prompts of; without roles nobody."""
+        """Service -> router of requests whose prompts other replicas have computed; empty without roles."""
         self._least_tokens = 0 if transfer is None else transfer.min_prompt_tokens
 
         def team(service: str, routing: Routing, stream: str, role: str) -> SubsetRouter:
@@ -207,11 +211,11 @@ class ServiceRouter:
         ]
 
     def policies(self) -> list[tuple[Router, list[int]]]:
-        """The policies of each service, with their replicas."""
+        """Return the policies of all services, each with its replicas."""
         return [(team.policy, team.members) for team in self._all]
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 while none that has its model is open."""
+        """Return the index of the replica for *request*; -1 while no replica with its model is open."""
         if self._swapping and (awake := self._awake(request)) >= 0:
             return awake
         if request.prompt_tokens < self._least_tokens:
@@ -219,7 +223,7 @@ class ServiceRouter:
         return self._teams[request.service].choose(request)
 
     def choose_answering(self, request: Request) -> int:
-        """Index of the replica that answers *request*, whose prompt is computed; -1 while none is open."""
+        """Return the index of the replica that answers *request*, whose prompt is computed; -1 while none is open."""
         return self._answers[request.service].choose(request)
 
     def _awake(self, request: Request) -> int:
@@ -235,28 +239,28 @@ class ServiceRouter:
         return min(able, key=lambda index: self._outstanding[index], default=-1)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self._outstanding[replica] += 1
         for team in self._all:
             if (place := team.place(replica)) is not None:
                 team.policy.joined(place, request)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*, which is open."""
+        """Discount *request*, which has left *replica*; the replica is open."""
         self._outstanding[replica] -= 1
         for team in self._all:
             if (place := team.place(replica)) is not None:
                 team.policy.left(place, request)
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica*, closed until now, takes requests; it still has *outstanding* old ones."""
+        """Open *replica*, which still has *outstanding* requests."""
         self._open[replica], self._outstanding[replica] = True, outstanding
         for team in self._all:
             if (place := team.place(replica)) is not None:
                 team.policy.opened(place, outstanding)
 
     def closed(self, replica: int) -> None:
-        """*replica*, open until now, takes no new requests."""
+        """Close *replica* for new requests."""
         self._open[replica] = False
         for team in self._all:
             if (place := team.place(replica)) is not None:

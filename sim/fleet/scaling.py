@@ -1,7 +1,7 @@
 """Starting and stopping replicas: the stages of a start, draining, and schedules by the time of day.
 
 `PoolScaling` brings a pool to a number of replicas. Replicas that start at once share the links over which they fetch
-images and weights: each transfer has its max-min fair part of what the source gives.
+images and weights: each transfer has its max-min fair share of the source's rate.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Done = Callable[[], None]
 
 
 class LinkTransfer:
-    """One transfer under way."""
+    """Transfer of an image or of weights to a starting replica."""
 
     __slots__ = ("done", "left_bytes", "link", "most_bytes_per_s", "rate_bytes_per_s")
 
@@ -33,8 +33,9 @@ class LinkTransfer:
 
 
 class SharedLink:
-    """A source that serves all transfers at once. Each has an equal part; what a slow taker leaves goes to the others
-    (max-min fairness).
+    """Source that serves all transfers at once, at max-min fair rates.
+
+    Each transfer has an equal share; what a slow receiver cannot use goes to the others.
     """
 
     def __init__(self, env: simpy.Environment, bytes_per_s: float) -> None:
@@ -45,7 +46,7 @@ class SharedLink:
         self._due: simpy.Event | None = None
 
     def send(self, transfer: StartTransfer, done: Done) -> LinkTransfer:
-        """Begins *transfer*; *done* is called when its last byte is there."""
+        """Begin *transfer*; *done* is called when its last byte has come."""
         self._settle()
         ticket = LinkTransfer(self, transfer, done)
         self._under_way.append(ticket)
@@ -53,21 +54,21 @@ class SharedLink:
         return ticket
 
     def stop(self, ticket: LinkTransfer) -> None:
-        """Gives up a transfer; the others have its part."""
+        """Cancel a transfer; the others get its share."""
         if ticket in self._under_way:
             self._settle()
             self._under_way.remove(ticket)
             self._share()
 
     def _settle(self) -> None:
-        """Counts what has come since the rates were set."""
+        """Count the bytes that have come since the rates were set."""
         elapsed_s = self._env.now - self._since_s
         for ticket in self._under_way:
             ticket.left_bytes -= ticket.rate_bytes_per_s * elapsed_s
         self._since_s = self._env.now
 
     def _share(self) -> None:
-        """Sets the rates and arms the next end."""
+        """Set the rates and schedule the next completion."""
         rest_bytes_per_s, takers = self._bytes_per_s, len(self._under_way)
         for ticket in sorted(self._under_way, key=lambda one: one.most_bytes_per_s):
             ticket.rate_bytes_per_s = min(ticket.most_bytes_per_s, rest_bytes_per_s / takers)
@@ -94,14 +95,14 @@ class SharedLink:
 
 
 class Links:
-    """The shared links of a fleet, each made when it is first used."""
+    """Shared links of a fleet, each created when it is first used."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env
         self._links: dict[tuple[str, int], SharedLink] = {}
 
     def send(self, transfer: StartTransfer, server: int, done: Done) -> LinkTransfer:
-        """Begins *transfer* to a replica that stands in *server*."""
+        """Begin *transfer* to a replica in *server*."""
         key = (transfer.source, server if transfer.of_server else -1)
         link = self._links.get(key)
         if link is None:
@@ -115,11 +116,11 @@ STARTING = (State.PROVISIONING, State.BOOTING, State.LOADING)
 
 
 class PoolScaling:
-    """Brings each pool to a number of replicas.
+    """Control of the number of replicas of each pool.
 
-    Switching off takes replicas that still start first, then the last of those that serve: it gets no new requests and
-    goes on until it has answered those it has. Switching on takes back a replica that still drains before it starts
-    another. A start goes through the pool's stages and ends where somebody moves the replica elsewhere.
+    Scaling down stops starting replicas first, then the last of the serving ones: these get no new requests and drain.
+    Scaling up takes back draining replicas before it starts others. A start goes through the pool's stages and ends
+    early where the replica is moved to another state.
     """
 
     def __init__(
@@ -127,32 +128,33 @@ class PoolScaling:
     ) -> None:
         self._plan, self._env, self._lives, self._roster = plan, env, lives, roster
         self.replicas = replicas_of(plan)
-        """Pool by pool the replicas, each the indices of the engines that it consists of."""
+        """Replicas per pool, each the indices of the engines it consists of."""
         self._resting = [resting(pool) for pool in plan.pools for _ in range(pool.replicas * pool.engines_per_replica)]
         self._links = Links(env)
         self._fetching: dict[int, LinkTransfer] = {}
-        """First engine of a replica -> what it is fetching."""
+        """First engine of a replica -> transfer that it waits for."""
         self._wanted = [serving_at_start(plan, pool) for pool in plan.pools]
         self.barred: set[int] = set()
-        """First engines of replicas that nobody may start."""
+        """First engines of replicas that must not start."""
         self._stands_by: set[int] = set()
-        """First engines of replicas that start to be in reserve."""
+        """First engines of replicas that start as spares in reserve."""
 
     def on(self, position: int) -> list[list[int]]:
-        """Replicas of a pool that serve, then those that start."""
+        """Return the replicas of a pool that serve, then those that start."""
         states = self._lives.states
         serving = [one for one in self.replicas[position] if states[one[0]] is State.SERVING]
         starting = [one for one in self.replicas[position] if states[one[0]] in STARTING]
         return serving + [one for one in starting if one[0] not in self._stands_by]
 
     def serving(self, position: int) -> int:
-        """Replicas of a pool that serve."""
+        """Return the number of replicas of a pool that serve."""
         states = self._lives.states
         return sum(states[one[0]] is State.SERVING for one in self.replicas[position])
 
     def bring(self, position: int, wanted: int) -> None:
-        """Starts or stops replicas of a pool until *wanted* serve or are on their way; fewer where others are broken
-        or under repair.
+        """Start or stop replicas of a pool until *wanted* serve or are starting.
+
+        The number is smaller where other replicas are broken or under repair.
         """
         self._wanted[position] = wanted
         on = self.on(position)
@@ -166,12 +168,12 @@ class PoolScaling:
                 self.start(position, engines)
 
     def replace(self, position: int) -> None:
-        """Replicas of a pool have broken down: others take their place where the pool has any."""
+        """Start replacements for the failed replicas of a pool, where it has other replicas."""
         if self._plan.pools[position].has_others:
             self.bring(position, self._wanted[position])
 
     def is_back(self, position: int, engines: list[int]) -> None:
-        """A replica has been repaired: it serves again if it is wanted, else it stands by."""
+        """Return a repaired replica to the pool: it serves if it is wanted, otherwise it becomes a spare."""
         pool = self._plan.pools[position]
         self._lives.move(engines, State.OFF)
         if engines[0] in self.barred:
@@ -187,7 +189,7 @@ class PoolScaling:
             self._stage(position, engines, pool.start.stages)
 
     def start(self, position: int, engines: list[int]) -> None:
-        """Starts a replica that is off, has broken down or has been repaired; one that drains serves again at once."""
+        """Start a replica that is off, in reserve or repaired; a draining one serves again at once."""
         start = self._plan.pools[position].start
         if self._drains(engines):  # the machine has not stopped yet; engines of it that are idle come back with it
             states = self._lives.states
@@ -203,17 +205,17 @@ class PoolScaling:
             self._take_over(position, engines)
 
     def stop(self, engines: list[int]) -> None:
-        """Drains a replica, or switches it off where it has nothing to answer."""
+        """Drain a replica, or switch it off where it has no requests."""
         for engine in engines:
             busy = self._lives.states[engine] in ANSWERING and self._roster.outstanding(engine)
             self._lives.move([engine], State.DRAINING if busy else self._resting[engine])
 
     def drained(self, engine: int) -> None:
-        """An engine that drains has answered its last request."""
+        """Switch off a draining engine that has answered its last request."""
         self._lives.move([engine], self._resting[engine])
 
     def moved(self, replica: int, following: State) -> None:
-        """*replica* goes to the state *following*: what it was fetching is given up unless its start goes on."""
+        """Cancel the transfer of *replica*, which changes to the state *following*, unless its start continues."""
         if following not in STARTING:
             self._stands_by.discard(replica)
         if following not in STARTING and (ticket := self._fetching.pop(replica, None)) is not None:
@@ -223,7 +225,7 @@ class PoolScaling:
         return any(self._lives.states[engine] is State.DRAINING for engine in engines)
 
     def _rank(self, engines: list[int]) -> int | None:
-        """How soon a replica that neither serves nor is to serve could: the lowest first; None where it cannot."""
+        """Return how soon an idle replica could serve, 0 being the soonest; None where it cannot."""
         if engines[0] in self.barred:
             return None
         if self._drains(engines):
@@ -235,7 +237,7 @@ class PoolScaling:
         return 3 if self._is_there(engines) else None
 
     def _take_over(self, position: int, engines: list[int]) -> None:
-        """A spare in reserve is to serve."""
+        """Let a spare in reserve serve after its takeover time."""
         failing = self._plan.pools[position].failures
         self._lives.move(engines, State.BOOTING)
         move = self._lives.moves[engines[0]]
@@ -251,7 +253,7 @@ class PoolScaling:
         return all(self._lives.states[engine] in RESTING for engine in engines)
 
     def _stage(self, position: int, engines: list[int], stages: tuple[StartStage, ...]) -> None:
-        """The first of *stages*, then the others; behind the last one the replica serves, or stands by."""
+        """Run the *stages* of a start one after another; then the replica serves or is a spare."""
         if not stages:
             self._lives.move(engines, State.RESERVE if engines[0] in self._stands_by else State.SERVING)
             return
@@ -276,19 +278,19 @@ class PoolScaling:
         self._env.timeout(stage.seconds).callbacks.append(fetch)
 
     def _server(self, position: int, engines: list[int]) -> int:
-        """Number of the server in which a replica stands; pools fill servers of their own."""
+        """Return the number of the server that a replica is in; pools do not share servers."""
         pool = self._plan.pools[position]
         place = self.replicas[position].index(engines) // pool.replicas_per_server
         return place + sum(one.replicas for one in self._plan.pools[:position])
 
 
 def resting(pool: PoolPlan) -> State:
-    """What a replica of *pool* is in while it is not wanted: off, or asleep."""
+    """Return the state of an unwanted replica of *pool*: off, or in reserve (asleep)."""
     return State.RESERVE if pool.start.wake else State.OFF
 
 
 def states_at_start(plan: CasePlan) -> list[State]:
-    """The state of every replica at time 0: those that nobody wants yet are off."""
+    """Return the state of every engine at time 0; unwanted replicas are off or in reserve."""
     states: list[State] = []
     for pool, replicas in zip(plan.pools, replicas_of(plan), strict=True):
         wanted = serving_at_start(plan, pool)
@@ -300,7 +302,7 @@ def states_at_start(plan: CasePlan) -> list[State]:
 
 
 def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
-    """Replicas of *pool* that serve at time 0."""
+    """Return the number of replicas of *pool* that serve at time 0."""
     if pool.autoscaling is not None:
         return pool.first_replicas
     if pool.on_call:
@@ -311,7 +313,7 @@ def serving_at_start(plan: CasePlan, pool: PoolPlan) -> int:
 
 
 def replicas_of(plan: CasePlan) -> list[list[list[int]]]:
-    """Pool by pool the replicas, each the indices of the engines that it consists of."""
+    """Return the replicas per pool, each as the indices of the engines it consists of."""
     first = 0
     pools: list[list[list[int]]] = []
     for pool in plan.pools:
@@ -326,7 +328,7 @@ def _replicas_of_pool(pool: PoolPlan, first: int) -> list[list[int]]:
 
 
 class ScheduledScaling:
-    """Brings each scheduled pool to the number of replicas that is wanted at the time."""
+    """Schedules that set the number of replicas of pools by the time of day."""
 
     def __init__(self, plan: CasePlan, env: simpy.Environment, scale: PoolScaling) -> None:
         self._plan, self._env, self._scale = plan, env, scale

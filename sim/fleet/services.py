@@ -1,7 +1,7 @@
-"""Services that share a fleet: their requests on one clock, and the share of the pools that each has used.
+"""Services that share a fleet: their requests on one clock, and each service's share of the pools.
 
-`ServicesSource` sends the requests of all services. `ServiceWeights` divides what shared pools did (time, energy,
-tokens) and what they cost among the services, by the busy time of their requests.
+`ServicesSource` sends the requests of all services. `ServiceWeights` divides time, energy, tokens and costs of shared
+pools among the services, by the busy time of their requests.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -21,12 +21,12 @@ from sim.workload.traces import MooncakeTrace
 
 
 class ServiceBlockIds(Sequence[int]):
-    """Ids of blocks that no other of several services has. Nothing is stored per block: contexts may be long."""
+    """Block ids that are unique to one of several services. Nothing is stored per block: contexts may be long."""
 
     __slots__ = ("_content", "_ids", "_services")
 
     def __init__(self, ids: Sequence[int], services: int, content: int) -> None:
-        """*ids* within a service; *content* below *services* says whose texts they are."""
+        """Map *ids* of one service to ids of the fleet; *content* numbers the set of texts they stand for."""
         self._ids, self._services, self._content = ids, services, content
 
     def __len__(self) -> int:
@@ -43,20 +43,22 @@ class ServiceBlockIds(Sequence[int]):
 
 
 class ServicesSource:
-    """Each service has a source of its own, which draws what it would draw alone. Its requests are numbered apart from
-    those of the others, and get its priority and its weight; those over its rate limit are refused.
+    """Source of the requests of all services. Each service has its own source, with the draws that it would have alone.
+
+    Requests are numbered apart from those of other services, and get the priority and the weight of their service.
+    Requests over the service's rate limit are refused.
     """
 
     def __init__(
         self, plan: CasePlan, streams: Callable[[str], Streams], env: FleetClock, send: Send, turn_away: Send
     ) -> None:
-        """*streams* maps a service to its random streams."""
+        """Start the sources of all services; *streams* maps a service to its random streams."""
         self.requests: list[Request] = []
-        """Those that have arrived."""
+        """Requests that have arrived."""
         self._send, self._turn_away = send, turn_away
         self._sources: dict[str, RequestSource] = {}
         self._adapters = [name for service in plan.services for name in service.workload.adapter_names]
-        """Of all services: one that two of them name is the same one."""
+        """Names of the LoRA adapters of all services; services that use the same name share the adapter."""
         self._contents = [_content(service, place) for place, service in enumerate(plan.services)]
         for place, service in enumerate(plan.services):
             own = streams(service.name)
@@ -65,20 +67,20 @@ class ServicesSource:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing will arrive any more, whatever is answered before."""
+        """True if no further requests will arrive, whatever is answered before."""
         return all(source.exhausted for source in self._sources.values())
 
     def release(self, until_s: float) -> None:
-        """Sends what arrives at or before *until_s*."""
+        """Send the requests that arrive at or before *until_s*."""
         for source in self._sources.values():
             source.release(until_s)
 
     def answered(self, request: Request, now: float) -> None:
-        """*request* has its answer, or its refusal, at *now*."""
+        """Report to the service's source that *request* has been answered or refused at *now*."""
         self._sources[request.service].answered(request, now)
 
     def _gate(self, service: ServicePlan, place: int, services: int, streams: Streams) -> Send:
-        """What the requests of *service* pass on their way to the fleet."""
+        """Return the function that the requests of *service* pass on their way to the fleet."""
         draws = service.workload.adapter_draws(streams, self._adapters) if self._adapters else None
         bucket = TokenBucket(service.rate_limit) if service.rate_limit is not None else None
 
@@ -114,7 +116,7 @@ class ServicesSource:
 
 
 def _content(service: ServicePlan, place: int) -> object:
-    """What the ids of blocks of *service*, the one at *place*, stand for: a trace's own ids mean the same to all."""
+    """Return the namespace of the block ids of *service*; services that replay the same trace share one."""
     trace = service.workload.trace
     return trace.path if isinstance(trace, MooncakeTrace) else place
 
@@ -126,21 +128,21 @@ NANO = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ServiceWeights:
-    """Of one pool: the weights by which its services share it, in the order of `names`."""
+    """Weights by which services share one pool, in the order of `names`."""
 
     names: tuple[str, ...]
     phases: dict[str, list[int]]
-    """Busy time of their requests in the window, by phase [ns]."""
+    """Phase -> busy time of each service's requests in the window [ns]."""
     busy: list[int]
-    """All of it; idle time is shared out like that, or evenly where nobody had any."""
+    """Busy time of each service's requests in all phases [ns], which also divides idle time; equal if all are zero."""
     tokens: dict[str, list[float]]
-    """Tokens of their requests that fall into the window."""
+    """Kind of tokens -> tokens of each service's requests in the window."""
     blocks: tuple[float, ...]
-    """KV blocks of their models over those of the first one."""
+    """Number of KV blocks of each service's model over that of the pool's own settings."""
 
     @classmethod
     def of(cls, plan: CasePlan, log: FleetLog, pool: PoolPlan) -> "ServiceWeights":
-        """Those of *pool*, by the requests of *log* that went there."""
+        """Compute the weights of *pool* from the requests of *log* that went there."""
         names = [plan.pools[position].name for position in log.pool_of_replica]
         own = [
             [hop.busy for request in log.requests if request.service == name for hop in _there(request, names, pool)]
@@ -163,23 +165,23 @@ class ServiceWeights:
         return cls(pool.services, phases, busy if any(busy) else [1] * len(busy), tokens, sizes)
 
     def whole(self, service: str) -> Fraction:
-        """The part of the pool that *service* has."""
+        """Return the share of the pool that *service* has."""
         return Fraction(self.busy[self.names.index(service)], sum(self.busy))
 
     def phase(self, name: str, service: str) -> Fraction:
-        """Its part of one phase; of all the time where nobody was in that phase."""
+        """Return the share of *service* in phase *name*; its share of busy time where the phase is empty."""
         weights = self.phases.get(name, [])
         if not any(weights):
             return self.whole(service)
         return Fraction(weights[self.names.index(service)], sum(weights))
 
     def count(self, total: int, weights: Sequence[float], service: str) -> int:
-        """Its part of *total*, in whole numbers that sum to it."""
+        """Return the share of *service* in *total*, in whole numbers that sum to *total* over all services."""
         scaled = [round(weight * NANO) for weight in weights]
         return self._cut(total, scaled if any(scaled) else self.busy, service)
 
     def meters(self, whole: Meters, service: str) -> Meters:
-        """What *service* had of a replica's totals; batches and peaks are those of all together."""
+        """Return the share of *service* in a replica's totals; batches and peaks are those of all services together."""
         part = copy(whole)
         share = float(self.whole(service))
         for name in (
@@ -204,7 +206,7 @@ class ServiceWeights:
         return part
 
     def interval(self, whole: Interval, service: str) -> Interval:
-        """What *service* had of one interval: each phase by its time in it, and idle time by all of it."""
+        """Return the share of *service* in one interval: each phase by its time in it, idle time by its busy time."""
         share = float(self.whole(service))
         prefill, recompute, decode = (float(self.phase(phase, service)) for phase in PHASES)
         decode_s = whole.busy_s - whole.prefill_s - whole.recompute_s
@@ -229,7 +231,7 @@ class ServiceWeights:
         return part
 
     def row(self, whole: LedgerRow, service: str) -> LedgerRow:
-        """What *service* pays of one row of the pool's bill; the services' amounts sum to it."""
+        """Return the share of *service* in one row of the pool's ledger; all services' amounts sum to the row's."""
         weights = self.phases.get(whole.phase, [])
         weights = weights if any(weights) else self.busy
         share = float(self.phase(whole.phase, service))
@@ -241,7 +243,7 @@ class ServiceWeights:
         )
 
     def _cut(self, total: int, weights: Sequence[int], service: str) -> int:
-        """Part of *total* by *weights*, as whole numbers that sum to it."""
+        """Return the share of *service* in *total* by *weights*, as whole numbers that sum to *total*."""
         place, whole = self.names.index(service), sum(weights)
         before = sum(weights[:place])
         first, last = ((2 * total * end + whole) // (2 * whole) for end in (before, before + weights[place]))
@@ -249,7 +251,7 @@ class ServiceWeights:
 
 
 def parts_of(plan: CasePlan, log: FleetLog) -> dict[str, ServiceWeights]:
-    """The parts of each pool that services share, by its name."""
+    """Return the weights of each pool that services share, keyed by pool name."""
     return {pool.name: ServiceWeights.of(plan, log, pool) for pool in plan.shared_pools}
 
 
@@ -258,8 +260,10 @@ def _there(request: Request, pools: Sequence[str], pool: PoolPlan) -> list[Repli
 
 
 def _tokens(requests: Iterable[Request], here: Container[int], start_s: float, end_s: float) -> dict[str, float]:
-    """Tokens of *requests* on the replicas *here* in the window [start, end) [s]; of those that straddle an edge in
-    proportion to time. Where one replica computes the prompt and another answers, the first token is the former's.
+    """Return the tokens of *requests* on the replicas *here* in the window [start, end).
+
+    Tokens of requests that straddle an edge count in proportion to time. Where one replica computes the prompt and
+    another answers, the first token counts at the former.
     """
     found = dict.fromkeys(TOKENS, 0.0)
     for one in requests:
@@ -278,7 +282,7 @@ def _tokens(requests: Iterable[Request], here: Container[int], start_s: float, e
 
 
 def _inside(from_s: float, to_s: float, start_s: float, end_s: float) -> float:
-    """The part of [from, to] inside [start, end); what has not ended counts whole if it began there."""
+    """Return the fraction of [from, to] inside [start, end); 1 or 0 by its begin where it has not ended."""
     if isnan(from_s) or isnan(to_s) or to_s <= from_s:
         return 1.0 if start_s <= from_s < end_s else 0.0
     return max(0.0, min(to_s, end_s) - max(from_s, start_s)) / (to_s - from_s)

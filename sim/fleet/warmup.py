@@ -1,12 +1,15 @@
-"""Where the start of a run ends: the marginal standard error rule on batches of five observations (MSER-5).
+"""Automatic warm-up: the marginal standard error rule on batches of five observations (MSER-5).
 
-Sources: K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69(6),
-1997 (the rule); W. W. Franklin and K. P. White, "Stationarity tests and MSER-5", Winter Simulation Conference 2008
-(batches of five, and that a cut beyond the middle means that the run is too short).
+The series is the number of requests that each arrival finds in the system. In a closed loop that number is constant, so
+the series is the time from arrival to last token. Each replication has its own cut, so that a case depends on nothing
+but itself.
 
-The series: how many requests each arrival finds in the system. A client of a closed loop always finds the others
-there, so for these it is the time from arrival to last token. Each replication has a cut of its own: a case then rests
-on nothing but itself.
+References
+----------
+K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997:
+the rule. W. W. Franklin and K. P. White, "Stationarity tests and MSER-5", Winter Simulation Conference 2008: batches
+of five, and that a cut beyond the middle means that the run is too short.
+
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +23,7 @@ from sim.scenario.resolving.resolved import CasePlan
 
 BATCH = 5
 IGNORED_BATCHES = 5
-"""At the end of the series: so few batches can be alike by chance, and the rule would keep them alone."""
+"""Batches at the end of the series that are no candidates for the cut: so few can be alike by chance."""
 FEWEST_BATCHES = 20
 
 Floats = NDArray[np.float64]
@@ -28,21 +31,27 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class WarmupTruncation:
-    """What to leave out at the front of a series."""
+    """Number of observations to leave out at the front of a series."""
 
     observations: int
     steady: bool
-    """False where the rule would cut more than half, or the series is too short for it: no steady part was found."""
+    """True if a steady part was found: the series is long enough and the cut is not beyond its middle."""
 
 
 def mser5(series: Floats) -> WarmupTruncation:
-    """The cut d that minimises sum((Y_i - mean of Y_d..Y_n)^2, i >= d) / (n - d)^2 over batch means Y of five.
+    """Return the MSER-5 cut of *series*.
 
-    A cut beyond the middle is not used: half of the series goes, and `steady` is False.
+    Notes
+    -----
+    The cut d minimises sum((Y_i - mean of Y_d..Y_n)^2, i >= d) / (n - d)^2 over the means Y of batches of five
+    observations. A cut beyond the middle is replaced by half of the series, and `steady` is False.
 
+    Examples
+    --------
     >>> decay = 10 * np.exp(-np.arange(400) / 5) + (np.arange(400) * 37 % 101) / 101
     >>> mser5(decay)
     WarmupTruncation(observations=20, steady=True)
+
     """
     batches = len(series) // BATCH
     if batches < FEWEST_BATCHES:
@@ -61,14 +70,14 @@ def mser5(series: Floats) -> WarmupTruncation:
 
 
 def with_warmup(plan: CasePlan) -> CasePlan:
-    """*plan* with the warm-up that a run of it without any shows [s]."""
+    """Return *plan* with the warm-up [s] that a run of it without warm-up shows."""
     log = RunningFleet(replace(plan, warmup_s=0.0, requests_cost=False)).run()
     warmup_s, steady = warmup_of(log, plan.workload.closed_loop() is not None)
     return replace(plan, warmup_s=warmup_s, warmup_steady=steady)
 
 
 def warmup_of(log: FleetLog, closed_loop: bool) -> tuple[float, bool]:
-    """When the first request arrives that is kept [s], and whether the rest is steady."""
+    """Return the arrival of the first request after the warm-up [s], and whether the series is steady from there on."""
     requests = [request for request in log.requests if not request.rejected]
     arrived_s = np.fromiter((request.arrived_s for request in requests), float, len(requests))
     finished_s = np.fromiter((request.finished_s for request in requests), float, len(requests))
@@ -83,6 +92,6 @@ def warmup_of(log: FleetLog, closed_loop: bool) -> tuple[float, bool]:
 
 
 def _found_in_system(arrived_s: Floats, left_s: Floats) -> Floats:
-    """How many earlier requests are still there when each arrives."""
+    """Return the number of earlier requests in the system when each request arrives."""
     gone = np.searchsorted(np.sort(left_s), arrived_s, side="right")
     return np.arange(len(arrived_s), dtype=float) - gone
