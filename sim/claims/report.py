@@ -1,4 +1,4 @@
-"""What `gpufleet claims` writes and prints: claims.csv, parts.csv, claims.html and claims.md in a folder."""
+"""Tables and pages of `gpufleet claims`: claims.csv, parts.csv, claims.html, claims.md and a page per claim."""
 
 import re
 from collections import Counter
@@ -100,7 +100,7 @@ def rule(holds: ClaimRule, unit: str) -> str:
     return _("no") if unit == YES_NO else _("at most {exact}", exact=plain(holds.at_most, EXACT))
 
 
-PAGE, CHAPTER = "claims/claims.html.j2", "claims/claims.md.j2"
+PAGE, INDEX, DETAIL = "claims/claims.html.j2", "claims/claims.md.j2", "claims/claim.md.j2"
 COLUMNS = ["id", "verdict", "claimed", "computed", "unit", "reason", "scenario"]
 
 
@@ -115,12 +115,14 @@ COUNTED = {
 
 
 def write_claims(folder: Path, answers: Sequence[ClaimVerdict]) -> None:
-    """All four files."""
+    """Write the tables, the HTML page, the index claims.md and a page CNN.md per claim to *folder*."""
     with speaking(ENGLISH):
         write_rows(folder / "claims.csv", claim_rows(answers), COLUMNS)
         write_rows(folder / "parts.csv", part_rows(answers))
-        (folder / "claims.md").write_text(rendered(CHAPTER, answers), encoding="utf-8")
-    (folder / "claims.html").write_text(rendered(PAGE, answers), encoding="utf-8")
+        (folder / "claims.md").write_text(rendered_index(answers), encoding="utf-8")
+        for answer in answers:
+            (folder / f"{answer.id}.md").write_text(rendered_claim(answer), encoding="utf-8")
+    (folder / "claims.html").write_text(rendered_page(answers), encoding="utf-8")
 
 
 def claim_rows(answers: Sequence[ClaimVerdict]) -> list[dict[str, Any]]:
@@ -165,20 +167,35 @@ def tally(answers: Sequence[ClaimVerdict]) -> str:
     return listing([ngettext(*COUNTED[name], counts[name]) for name in VERDICTS if counts[name]])
 
 
-def rendered(template: str, answers: Sequence[ClaimVerdict]) -> str:
-    """The page or the chapter."""
+def rendered_page(answers: Sequence[ClaimVerdict]) -> str:
+    """Return claims.html: all claims with their parts, grouped by article."""
     groups = []
     for article, subject in ARTICLES.items():
         of_it = [one for one in answers if one.claim.article == article]
         if of_it:
             groups.append({"id": article, "subject": _(subject), "claims": [_claim(one) for one in of_it]})
     index = [{"id": one.id, "verdict": one.verdict} for one in answers]
-    return render(template, tally=tally(answers), count=len(answers), index=index, groups=groups)
+    return render(PAGE, tally=tally(answers), count=len(answers), index=index, groups=groups)
+
+
+def rendered_index(answers: Sequence[ClaimVerdict]) -> str:
+    """Return claims.md: a table with a row per claim, which links to the page of the claim."""
+    named = {one.claim.article for one in answers}
+    articles = {article: _(subject) for article, subject in ARTICLES.items() if article in named}
+    claims = [_claim(one) for one in answers]
+    return render(INDEX, tally=tally(answers), count=len(answers), articles=articles, claims=claims)
+
+
+def rendered_claim(answer: ClaimVerdict) -> str:
+    """Return the Markdown page of one claim: verdict, reason, parts and notes."""
+    return render(DETAIL, claim=_claim(answer), subject=_(ARTICLES[answer.claim.article]))
 
 
 def _claim(one: ClaimVerdict) -> dict[str, Any]:
+    first = one.parts[0]
     return {
         "id": one.id,
+        "article": one.claim.article,
         "verdict": one.verdict,
         "mark": one.verdict.replace(" ", "-"),
         "statement": one.claim.statement,
@@ -187,6 +204,9 @@ def _claim(one: ClaimVerdict) -> dict[str, Any]:
         "notes": notes(one),
         "scenario": one.scenario,
         "digest": one.digest,
+        "claimed": claimed(first.part),
+        "computed": computed(first),
+        "unit": "" if first.part.unit == YES_NO else first.part.unit,
         "rows": [row for judged in one.parts for row in _lines(judged)],
     }
 
@@ -226,7 +246,7 @@ def deliver_claims(
     command: Sequence[str],
     force: bool = False,
 ) -> list[ClaimVerdict]:
-    """Checks the claims in *files* (id -> path) and leaves claims.csv, parts.csv, claims.html and claims.md in *out*.
+    """Check the claims in *files* (id -> path) and write their tables and pages to *out*.
 
     Raises ScenarioErrors, FolderRefused.
     """

@@ -1,4 +1,4 @@
-"""The shipped claims: every file is sound, cheap ones come to what docs/claims.md says, and it is of these files."""
+"""The shipped claims: every file is sound, and docs/claims.md and docs/claims/ are written from these files."""
 
 import csv
 import re
@@ -8,11 +8,11 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.claims.files import claim_files, read_claim
-from sim.claims.report import rendered
+from sim.claims.report import claim_rows, rendered_claim
 from sim.claims.verdict import check_claims, digest_of, effort
 
 IDS = sorted(claim_files())
-PAGE = "docs/claims.md"
+PAGES = "docs/claims"
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +39,33 @@ def _of(spec) -> list[str]:
     return [one for one in named if isinstance(one, str)]
 
 
-def test_the_page_is_of_these_files(root: Path) -> None:
-    """`gpufleet claims` writes it; cp outputs/claims/claims.md docs/claims.md brings it up to date."""
-    page = (root / PAGE).read_text()
-    files = claim_files().values()
-    told = dict(re.findall(r"^File: `scenarios/claims/(.*)\.yaml` <!-- (\w+) -->$", page, re.MULTILINE))
-    assert told == {path.stem: digest_of(path) for path in files}
+def test_the_pages_are_of_these_files(root: Path) -> None:
+    """`gpufleet claims` writes them; docs/extending.md has the command that copies them."""
+    stated = re.compile(r"^File: `scenarios/claims/(.*)\.yaml` <!-- (\w+) -->$", re.MULTILINE)
+    pages = {page.stem: page.read_text() for page in (root / PAGES).glob("*.md")}
+    found = {name: stated.findall(page) for name, page in pages.items()}
+    assert found == {name: [(path.stem, digest_of(path))] for name, path in claim_files().items()}
+
+
+def test_the_index_has_a_row_for_every_claim(root: Path) -> None:
+    index = (root / f"{PAGES}.md").read_text()
+    rows = {row[1]: row[0] for row in re.findall(r"^(\| \[(C\d+)\]\(claims/\2\.md\) .*)$", index, re.MULTILINE)}
+    verdicts = re.compile(r"Verdict: \*\*(.*)\*\*\.")
+    assert list(rows) == IDS
+    for name, row in rows.items():
+        (verdict,) = verdicts.findall((root / PAGES / f"{name}.md").read_text())
+        assert row.endswith(f"| {verdict} |"), name
 
 
 @pytest.mark.slow
-def test_cheap_claims_come_to_what_the_page_says(root: Path, catalog: Catalog) -> None:
+def test_cheap_claims_come_to_what_the_pages_say(root: Path, catalog: Catalog) -> None:
     files = {name: path for name, path in claim_files().items() if not effort(path, catalog)}
     assert len(files) >= 10
-    page = (root / PAGE).read_text()
-    for one in check_claims(files, catalog, 1, lambda *_: None):
-        section = rendered("claims/claims.md.j2", [one]).partition("### ")[2].strip()
-        assert section in page, one.id
+    index = (root / f"{PAGES}.md").read_text().replace(",", "")
+    for answer in check_claims(files, catalog, 1, lambda *_: None):
+        assert (root / PAGES / f"{answer.id}.md").read_text() == rendered_claim(answer), answer.id
+        (row,) = claim_rows([answer])
+        assert f"| {row['claimed']} | {row['computed']} |" in index, answer.id
 
 
 @pytest.mark.slow
@@ -67,6 +78,8 @@ def test_two_claims_from_end_to_end(gpufleet, tmp_path: Path) -> None:
     assert (rows[0]["claimed"], rows[0]["computed"], rows[0]["unit"]) == ("1.07", "3.42", "GB")
     assert rows[1]["scenario"] == "claims/c09-70b-half-precision-on-4090"
     assert "3,422,552,064 bytes" in rows[0]["reason"]
+    assert "[C04](C04.md)" in (tmp_path / "answer" / "claims.md").read_text()
+    assert "| the product of the example |" in (tmp_path / "answer" / "C04.md").read_text()
     page = (tmp_path / "answer" / "claims.html").read_text()
     assert page.index("arithmetic error</span> C04") < page.index("holds in part</span> C09")
     assert "http" not in page.replace("http-equiv", "")
