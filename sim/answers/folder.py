@@ -83,7 +83,7 @@ def _differences(before: Mapping[str, Any], now: StoredQuestion) -> Iterator[str
 
 
 def _as_exact(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
-    """Whether no replication of *before* is left out."""
+    """Return whether no replication of *before* is left out."""
     if before is None or before == now:
         return True
     if now is None:
@@ -127,7 +127,7 @@ def why_not(out: Path) -> str:
 
 
 def _is_scaffold(path: Path) -> bool:
-    """Whether a command that was killed has left *path*."""
+    """Return whether a command that was killed has left *path*."""
     return path.name == LOCK or path.name.startswith((f"{ANSWER}-", f".{MANIFEST}-", ".gpufleet-"))
 
 
@@ -145,7 +145,7 @@ def manifest_of(out: Path) -> Manifest | None:
 
 
 def is_finished(out: Path) -> bool:
-    """Whether *out* holds an answer, and all of it."""
+    """Return whether *out* holds an answer, and all of it."""
     told = manifest_of(out)
     return told is not None and told.get("status") == "finished" and not (out / ANSWER).exists()
 

@@ -27,7 +27,7 @@ class Task:
     relative: float
     """Width of the last bracket in the search for a capacity, as a fraction of the capacity."""
     quiet: bool
-    """Whether no progress is shown."""
+    """True if no progress is shown."""
 
     @property
     def place(self) -> tuple[Any, Path, Any]:
@@ -70,13 +70,13 @@ class Question(ABC):
     sheets: Sequence[tuple[str, str]] = ()
     """Further tables that an exported workbook has: (sheet, name of the table)."""
     relative_option = False
-    """Whether the command has --relative, the width of the last bracket in the search for a capacity."""
+    """True if the command has --relative, the width of the last bracket in the search for a capacity."""
     fleets_optional = False
-    """Whether a scenario with a section `size` needs no fleets of its own."""
+    """True if a scenario with a section `size` needs no fleets of its own."""
     yearly = False
-    """Whether the loads of a `load_profile` are simulated without a sweep."""
+    """True if the loads of a `load_profile` are simulated without a sweep."""
     over_failures = False
-    """Whether `slo.availability` is judged."""
+    """True if `slo.availability` is judged."""
 
     def read(self, *args: Any, **options: Any) -> Any:
         """Return the scenario that `load` reads from the same arguments; its sweep is not simulated."""

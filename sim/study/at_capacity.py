@@ -133,7 +133,7 @@ class CapacityDifference:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval excludes zero."""
+        """True if the interval excludes zero."""
         return abs(self.load) > self.half_width
 
 

@@ -211,7 +211,7 @@ class BreakevenAnswer:
     """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
     nothing tips from one to another."""
     uncertain: bool = False
-    """Whether inputs of the scenario are distributions; all costs are those of their central values."""
+    """True if inputs of the scenario are distributions; all costs are those of their central values."""
 
     @property
     def api_usd_per_million(self) -> float | None:

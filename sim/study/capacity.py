@@ -139,7 +139,7 @@ class HorizonCheck:
 
     @property
     def stands(self) -> bool:
-        """Whether a longer horizon would give the same capacity, within the capacity's interval."""
+        """True if a longer horizon would give the same capacity, within the capacity's interval."""
         enough = self.requests is None or self.requests >= self.least_requests
         return self.change <= self.allowed and enough
 
@@ -256,7 +256,7 @@ class SimulatedLoad:
     percentiles: Mapping[str, float | None] = field(default_factory=dict)
     """Percentiles that the service level names, by column of summary.csv."""
     idle: bool = False
-    """Whether no request arrives in the window: such a load shows nothing of the fleet."""
+    """True if no request arrives in the window: such a load shows nothing of the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class FleetCapacity:
     reason: str = ""
     """Reason why the fleet cannot run; empty if it can."""
     random: bool = True
-    """Whether replications differ; without chance there is a single one."""
+    """True if replications differ; without chance there is a single one."""
     check: HorizonCheck | None = None
     """Check of the horizon; None where a longer horizon would not show more of the same load."""
     horizon_s: float | None = None
@@ -301,7 +301,7 @@ class FleetCapacity:
 
     @property
     def stands(self) -> bool:
-        """Whether the horizon is long enough; true if it was not checked."""
+        """True if the horizon is long enough; true if it was not checked."""
         return self.check is None or self.check.stands
 
     @property
@@ -311,7 +311,7 @@ class FleetCapacity:
 
     @property
     def requests_run_out(self) -> bool:
-        """Whether the capacity is not found because at higher loads all requests arrive within the warm-up."""
+        """True if the capacity is not found because at higher loads all requests arrive within the warm-up."""
         return self.mean == inf and any(load.idle for one in self.found for load in one.tried)
 
     @property

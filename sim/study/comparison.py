@@ -34,7 +34,7 @@ class Difference:
 
     @property
     def horizon_dependent(self) -> bool:
-        """Whether a fleet is overloaded there, so that a longer run would give another difference."""
+        """True if a fleet is overloaded there, so that a longer run would give another difference."""
         listed = (str(point.row["horizon_dependent"] or "").split() for point in (self.first, self.second))
         return any(self.metric in names for names in listed)
 
@@ -118,7 +118,7 @@ class Contest:
     winner: Point
     second: Point
     certain: bool | None
-    """Whether the 95 % interval of the paired difference excludes zero; None below three replications."""
+    """True if the 95 % interval of the paired difference excludes zero; None below three replications."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class Calibrated:
     runs: OwnRuns
 
     def near(self, sequences: float | None, prompt: float | None) -> bool:
-        """Whether the runs tell of this load: *sequences* in flight, mean *prompt* [tokens]; None: not known yet."""
+        """Return whether the runs cover this load: *sequences* in flight, mean *prompt* [tokens]; None: unknown."""
         return (
             self.runs.runs >= LEAST_RUNS
             and _near_runs(sequences, self.runs.sequences, NEAR_SEQUENCES)
@@ -331,7 +331,7 @@ def _same_layout(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
 
 
 def _together(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
-    """Whether *entry* is near in every direction at once, the engine's apart."""
+    """Return whether *entry* is near in every direction at once, the engine's apart."""
     near_load = all(_near_range(value, *span(entry)) for _, value, span in _loads(setting))
     same = entry.kernel == setting.kernel and _same_model(setting, entry) and _same_layout(setting, entry)
     return same and near_load

@@ -441,7 +441,7 @@ _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
 
 
 def _kept(path: Path) -> bool:
-    """Whether the costs of a hybrid are there and whole."""
+    """Return whether the costs of a hybrid are there and whole."""
     if not path.exists():
         return False
     try:

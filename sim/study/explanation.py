@@ -48,7 +48,7 @@ class RequestJournal:
 
 
 def takes_part(span: StepSpan, index: int) -> bool:
-    """Whether request number *index* is in the batch of *span*."""
+    """Return whether request number *index* is in the batch of *span*."""
     return index in span.prompts or index in span.decoding
 
 
@@ -186,7 +186,7 @@ def journal_of(plan: CasePlan, index: int) -> RequestJournal:
 
 
 def _there(request: Request, replica: int, span: StepSpan) -> bool:
-    """Whether *request* was at *replica* during *span*: it may have come back after a failure."""
+    """Return whether *request* was at *replica* during *span*: it may have come back after a failure."""
     visits = [hop for hop in request.hops if hop.replica == replica]
     return any(hop.came_s < span.end_s and not span.start_s >= hop.left_s for hop in visits)
 
@@ -313,7 +313,7 @@ class _Visit:
         return RequestPhase(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
 
     def _elsewhere(self, span: StepSpan) -> bool:
-        """Whether it was in another batch in flight."""
+        """Return whether it was in another batch in flight."""
         return any(own.start_s < span.end_s and span.start_s < own.end_s for own in self._own)
 
     def _stood(self, span: StepSpan) -> RequestPhase:

@@ -20,7 +20,7 @@ class LoadAxis:
     start: float
     """The scenario's own load; the search begins at the power of two that is nearest to it."""
     whole: bool
-    """Whether the load is a whole number: of clients."""
+    """True if the load is a whole number: of clients."""
     moves: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Numbers of the scenario that follow the load, if several do: path -> (value at load 0, gain per unit load)."""
     whose: str = ""

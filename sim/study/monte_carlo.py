@@ -239,7 +239,7 @@ class Biller:
         self._fleet, self._position = fleet, position
 
     def same_terms(self, other: "Biller") -> bool:
-        """Whether a future prices both alike."""
+        """Return whether a future prices both alike."""
         mine, its = ((one._position, one.terms, one.machines) for one in (self, other))
         return mine == its
 

@@ -207,7 +207,7 @@ class FleetPlanOutlook:
     held: tuple[HeldUnits, ...] = ()
     """Units in service at the start, with the months in which they are sold."""
     api: bool = False
-    """Whether tokens are bought from an API in place of new units."""
+    """True if tokens are bought from an API in place of new units."""
     owed_usd: float = 0.0
     """Rent that contracts oblige to pay after the plan; no total counts it."""
 

@@ -140,7 +140,7 @@ class PlanMonth:
 
     @property
     def meets_slo(self) -> bool:
-        """Whether capacity covers the busiest hours."""
+        """True if capacity covers the busiest hours."""
         return self.shortfall == 0
 
     @property

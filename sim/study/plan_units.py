@@ -62,7 +62,7 @@ class UnitBatch:
     """First month out of service again; at the latest the one after the plan."""
 
     def serves(self, month: int) -> bool:
-        """Whether the batch is in service."""
+        """Return whether the batch is in service."""
         return self.delivered <= month < self.retires
 
 
@@ -79,7 +79,7 @@ class Contract:
     """Paid throughout, used or not; `units` are those that it pays for whole, which serve as far as they are needed."""
 
     def runs(self, month: int) -> bool:
-        """Whether the units are rented in *month*."""
+        """Return whether the units are rented in *month*."""
         return self.signed <= month < self.ends
 
 
@@ -198,7 +198,7 @@ class BillLine(NamedTuple):
     by_peak: bool
     """Paid for the month's peak."""
     committed: bool
-    """Whether the price is agreed for the term of a commitment."""
+    """True if the price is agreed for the term of a commitment."""
 
 
 class UnitLoads(NamedTuple):
@@ -415,7 +415,7 @@ class HeldUnits:
     """Of all units, at the start of the plan."""
 
     def serves(self, month: int) -> bool:
-        """Whether the units are in service."""
+        """Return whether the units are in service."""
         return month < self.sold
 
     @property

@@ -70,7 +70,7 @@ class Point:
 
     @property
     def ok(self) -> bool:
-        """Whether the fleet could run here."""
+        """True if the fleet could run here."""
         return bool(self.row["status"] == "ok")
 
     @property
@@ -80,17 +80,17 @@ class Point:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the verdict on the SLO is open: a limit lies within an interval, or the queue seems to grow."""
+        """True if the verdict on the SLO is open: a limit lies within an interval, or the queue seems to grow."""
         return self.ok and self.row["slo_verdict"] == "inconclusive"
 
     @property
     def growing(self) -> bool:
-        """Whether the verdict is inconclusive and the queue seems to grow."""
+        """True if the verdict is inconclusive and the queue seems to grow."""
         return self.doubtful and self.good and cases_growing([case.metrics for case in self.cases])
 
     @property
     def sure(self) -> bool:
-        """Whether it is good, and the verdict on the SLO is certain."""
+        """True if it is good, and the verdict on the SLO is certain."""
         return self.good and not self.doubtful
 
     def number(self, column: str) -> float | None:
@@ -118,7 +118,7 @@ def fleets_of(points: Sequence[Point]) -> list[str]:
 
 
 def has_money(points: Sequence[Point]) -> bool:
-    """Whether at least one fleet has a cost."""
+    """Return whether at least one fleet has a cost."""
     return any(point.number("cost_usd_per_h") is not None for point in points)
 
 
@@ -249,7 +249,7 @@ class Sweep:
 
     @property
     def single(self) -> bool:
-        """Whether there is nothing to draw a line through."""
+        """True if there is nothing to draw a line through."""
         return len(self.values) < 2
 
     @property

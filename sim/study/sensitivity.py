@@ -45,7 +45,7 @@ class Sample:
 
     @property
     def runs(self) -> bool:
-        """Whether the fleet can run at all."""
+        """True if the fleet can run at all."""
         return bool(self.tops)
 
     @property
@@ -265,7 +265,7 @@ def _usual_paths(scenario: Scenario) -> list[str]:
 
 
 def _number(data: Mapping[str, object], path: str) -> bool:
-    """Whether the scenario says a number above zero there."""
+    """Return whether the scenario says a number above zero there."""
     found = number_of(data, path)
     return found is not None and found[1] > 0
 

@@ -53,7 +53,7 @@ def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict
 
 
 def _met(cases: Sequence[FinishedCase]) -> dict[str, bool]:
-    """Whether each tenant with limits of its own has what it asks for, of every service that it uses."""
+    """Return whether each tenant with limits of its own has what it asks for, of every service that it uses."""
     metrics = [case.metrics for case in cases]
     each = [metrics, *([one.services[name] for one in metrics] for name in metrics[0].services)]
     found: dict[str, bool] = {}

@@ -40,7 +40,7 @@ class CaseTimeline:
 
 
 def is_switched(case: FinishedCase) -> bool:
-    """Whether replicas of *case* start, stop or break down."""
+    """Return whether replicas of *case* start, stop or break down."""
     return not set(case.usage()["state"].unique().to_pylist()) <= ALWAYS_ON
 
 

@@ -108,7 +108,7 @@ class FleetYear:
 
     @property
     def good(self) -> bool:
-        """Whether the fleet keeps up and meets the SLO in all working hours."""
+        """True if the fleet keeps up and meets the SLO in all working hours."""
         return self.status == "ok" and (self.good_hours or 0.0) >= (self.working_hours or 0.0) * (1 - ROUNDING)
 
     @property

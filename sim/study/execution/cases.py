@@ -243,7 +243,7 @@ def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, objec
 
 
 def _same(plan: dict[str, object], other: dict[str, object]) -> bool:
-    """Whether two points differ in nothing but their load."""
+    """Return whether two points differ in nothing but their load."""
     return all(other[key] == value for key, value in plan.items() if key not in ("workload", "notes"))
 
 

@@ -163,7 +163,7 @@ class ProcessPool:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is to be done any more."""
+        """True if nothing is to be done any more."""
         return self._stopped
 
 

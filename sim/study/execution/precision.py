@@ -34,7 +34,7 @@ class PointPrecision:
     relative: float | None
     """Half-width over mean; None where the metric has no steady, finite value."""
     met: bool | None
-    """Whether the precision asked for is reached; None where no precision can be asked for."""
+    """True if the precision asked for is reached; None where no precision can be asked for."""
 
 
 def key_of(case: Case | StoredCase) -> Key:

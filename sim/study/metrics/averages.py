@@ -1,4 +1,4 @@
-"""How a column of summary.csv comes from the replications of a point: a value and half of its 95 % interval."""
+"""Methods that average figures over the replications of a point, with intervals, for the columns of summary.csv."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,13 @@ Cases = Sequence[ReplicationFigures]
 
 
 class AveragedFigure(NamedTuple):
-    """A value over replications."""
+    """Value over replications, with its 95 % interval."""
 
     value: Any
     half_width: float | None = None
     """Half the length of the 95 % interval; None where there is none."""
     ends: tuple[float, float] | None = None
-    """Ends of an interval that the value is not the middle of: that of a share."""
+    """Ends of an interval that is not symmetric about the value: the interval of a share."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -55,33 +55,33 @@ class Average:
     words: ClassVar[str] = "mean"
     """Name of the method, for the documentation."""
     has_interval: ClassVar[bool] = True
-    """Whether summary.csv has half of the 95 % interval beside the column."""
+    """True if summary.csv has half of the 95 % interval beside the column."""
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """Return the figures of a case that the column *name* rests on: that of the same name."""
+        """Return the names of the figures that the column *name* is computed from; by default *name* itself."""
         return (name,)
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Return the column *name* over the replications *cases*, at least one."""
+        """Return the value and interval of the column *name* over the replications *cases*, at least one."""
         raise NotImplementedError
 
 
 def numbers(cases: Cases, name: str) -> list[float]:
-    """The figure in every replication that has it."""
+    """Return the values of the figure *name*, of every replication that has it."""
     return [value for one in cases if (value := one[name]) is not None and not isnan(value)]
 
 
 def within_runs(cases: Cases, name: str) -> float | None:
-    """Half-width of the mean of *name* by batch means inside each run; None where a run has none."""
+    """Return the half-width of the mean of *name* by batch means inside each run; None where a run has none."""
     return half_width_within([(one["batch_ci95"] or {}).get(name) for one in cases])
 
 
 @dataclass(frozen=True, slots=True)
 class Mean(Average):
-    """The mean of the replications that have it; of one or two runs the interval by batch means."""
+    """Mean of the replications that have the figure; the interval of one or two runs is that of batch means."""
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Equal values stay what they are, whole numbers too."""
+        """Return the mean and its interval. Equal values are returned unchanged, so that whole numbers stay whole."""
         values = numbers(cases, name)
         if not values:
             return NOTHING
@@ -92,13 +92,13 @@ class Mean(Average):
 
 @dataclass(frozen=True, slots=True)
 class MeanShare(Mean):
-    """The mean of shares; the interval stays within 0 and 1."""
+    """Mean of shares; the interval stays within 0 and 1."""
 
     draws: str = ""
-    """Figure that counts what it is a share of; empty for a share of time or memory."""
+    """Figure that counts the observations of the share; empty for a share of time or memory."""
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Half the length of the interval, and its ends."""
+        """Return the mean share, half the length of its interval, and the interval's ends."""
         value, half, _ = super(MeanShare, self).of(name, cases)
         draws = sum(int(one[self.draws] or 0) for one in cases) if self.draws else None
         ends = None if value is None else share_interval(value, half, draws)
@@ -106,7 +106,7 @@ class MeanShare(Mean):
 
 
 class PlannedMean(Mean):
-    """Mean of what a plan sets."""
+    """Mean of a figure that the plan fixes: equal in every replication."""
 
     words = "the same in every replication"
     has_interval = False
@@ -117,9 +117,14 @@ PLANNED = PlannedMean()
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Average):
-    """The sum of the figures *tops* over that of *bottom*, over all replications.
+    """Ratio of the sum of the figures *tops* to the sum of the figure *bottom*, over all replications.
 
-    Tokens count in millions, a service's units of work in thousands.
+    Tokens are counted in millions, a service's units of work in thousands.
+
+    Notes
+    -----
+    With fewer than LEAST_FOR_INTERVAL replications, the interval of a cost per token comes from batch means.
+
     """
 
     tops: tuple[str, ...]
@@ -127,11 +132,11 @@ class Ratio(Average):
     words: ClassVar[str] = "ratio of sums"
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """What is divided, and by what."""
+        """Return the names of the figures in the numerator and the denominator."""
         return (*self.tops, self.bottom)
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Nothing where one replication lacks a part."""
+        """Return the ratio and its interval; empty where one replication lacks a figure."""
         amounts = [amount for one in cases if (amount := self.top(one)) is not None]
         if len(amounts) < len(cases) or any(one[self.bottom] is None for one in cases):
             return NOTHING
@@ -141,21 +146,21 @@ class Ratio(Average):
         return AveragedFigure(value, half)
 
     def top(self, case: ReplicationFigures) -> float | None:
-        """What is divided, of one replication; None where it lacks a part."""
+        """Return the numerator of one replication; None where it lacks a figure."""
         amounts = [case[top] for top in self.tops]
         return None if any(amount is None for amount in amounts) else sum(map(float, amounts))
 
     def below(self, case: ReplicationFigures) -> float:
-        """What it is divided by: hours, thousands of units of work, or millions of tokens."""
+        """Return the denominator of one replication: hours, thousands of units of work, or millions of tokens."""
         amount: float = case[self.bottom]
         if self.bottom == UNITS:
             return amount / PER_THOUSAND
         return amount if self.bottom == HOURS else amount / PER_MILLION
 
     def _within_runs(self, cases: Cases, value: float) -> float | None:
-        """Half-width from those of the tokens' rates, as if cost ran evenly.
+        """Return the half-width from those of the token rates of each run, as if cost accrued evenly over time.
 
-        Too wide rather than too narrow: energy grows with the tokens.
+        The result is rather too wide than too narrow, because energy grows with the tokens.
         """
         rates = [(one["batch_ci95"] or {}).get(f"{self.bottom}_per_s") for one in cases]
         seconds = [one["window_h"] * SECONDS_PER_HOUR for one in cases]
@@ -166,17 +171,17 @@ class Ratio(Average):
 
 @dataclass(frozen=True, slots=True)
 class MeanRate(Average):
-    """The mean over replications of the figure *top* over the hours of the window, times *factor*."""
+    """Mean over replications of the figure *top* per hour of the window, times *factor*."""
 
     top: str
     factor: float = 1.0
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """What is divided, and by what."""
+        """Return the names of the figures in the numerator and the denominator."""
         return (self.top, HOURS)
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Nothing where one replication lacks it."""
+        """Return the mean rate and its interval; empty where one replication lacks the figure."""
         if any(one[self.top] is None for one in cases):
             return NOTHING
         rates = [self.factor * ratio([float(one[self.top])], [float(one[HOURS])])[0] for one in cases]
@@ -185,44 +190,44 @@ class MeanRate(Average):
 
 @dataclass(frozen=True, slots=True)
 class FirstReplication(Average):
-    """The figure of the first replication: what does not depend on chance."""
+    """Figure of the first replication, for values that do not depend on chance."""
 
     words: ClassVar[str] = "the same in every replication"
     has_interval: ClassVar[bool] = False
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Of the first."""
+        """Return the figure *name* of the first replication."""
         return AveragedFigure(cases[0][name])
 
 
 @dataclass(frozen=True, slots=True)
 class Mode(Average):
-    """What most replications say."""
+    """Most frequent value among the replications."""
 
     words: ClassVar[str] = "the most frequent"
     has_interval: ClassVar[bool] = False
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Of equally many the first."""
+        """Return the most frequent value of the figure *name*; the first one where several are equally frequent."""
         return AveragedFigure(Counter(one[name] or "" for one in cases).most_common(1)[0][0])
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Average):
-    """A function of all replications together."""
+    """Function of all replications together."""
 
     function: Callable[[Cases], Any]
     words: ClassVar[str] = "over all replications"
     has_interval: ClassVar[bool] = False
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """None that have a name of their own."""
+        """Return no names: the function reads the replications itself."""
         return ()
 
     def of(self, name: str, cases: Cases) -> AveragedFigure:
-        """Whatever the function says."""
+        """Return the value of the function over *cases*."""
         return AveragedFigure(self.function(cases))
 
 
 JUDGED = Aggregate(lambda cases: None)
-"""Column that `sim.study.points` fills: it knows the service level."""
+"""Column that `sim.study.points` fills, because it depends on the service level."""

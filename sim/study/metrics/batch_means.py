@@ -1,13 +1,26 @@
-"""Intervals from a single run: the observations are cut into batches, and the batches are treated as replications.
+"""Confidence intervals from a single run: observations are cut into batches that are treated as replications.
 
-Sources: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3 (batch means); G. S. Fishman, "Grouping
-observations in digital simulation", Management Science 24(5), 1978 (von Neumann's ratio, to show whether batches still
-depend on each other); A. Tafazzoli, J. R. Wilson, E. K. Lada and N. M. Steiger, "Performance of Skart: a skewness- and
+The mean and its variance come from 20 batches, or 10 where 20 are correlated:
+
+    observations in order of time   x_1 ... x_m | x_m+1 ... x_2m | ... | x_19m+1 ... x_20m
+    batch means                          y_1    |       y_2      | ... |       y_20
+
+The half-width is t(n - 1), adjusted for skewness, times sqrt(var(y) inflation / n) (1 + 50 / independent draws), where
+the inflation corrects for the correlation of order one that is left between batch means.
+
+References
+----------
+A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3 (batch means).
+G. S. Fishman, "Grouping observations in digital simulation", Management Science 24(5), 1978 (von Neumann's ratio as a
+test whether batches depend on each other).
+A. Tafazzoli, J. R. Wilson, E. K. Lada and N. M. Steiger, "Performance of Skart: a skewness- and
 autoregression-adjusted batch means procedure", INFORMS Journal on Computing 23(2), 2011 (the interval grows with the
-skewness of the batch means and with what correlation they have left); R. Willink, "A confidence interval and test for
-the mean of an asymmetric distribution", Communications in Statistics 34(4), 2005 (the adjustment for skewness). The
-interval of a percentile is that of the share of observations below it (J. R. Wilson and A. A. B. Pritsker's inversion;
-D. F. Munoz, "On the validity of the batch quantile method", Operations Research Letters 38(3), 2010).
+skewness and the remaining correlation of the batch means).
+R. Willink, "A confidence interval and test for the mean of an asymmetric distribution", Communications in Statistics
+34(4), 2005 (the adjustment for skewness).
+D. F. Munoz, "On the validity of the batch quantile method", Operations Research Letters 38(3), 2010 (the interval of a
+percentile is that of the share of observations below it: J. R. Wilson and A. A. B. Pritsker's inversion).
+
 """
 
 from collections.abc import Mapping
@@ -22,19 +35,19 @@ from sim.study.metrics.window_requests import Floats, WindowRequests
 
 BATCHES = (20, 10)
 BATCHES_OF_RANKS = 50
-"""Batches whose means give the correlation time: many, since that is to be known well."""
+"""Number of batches whose means give the correlation time; many, because the estimate must be precise."""
 LEAST_DRAWS = 100
-"""Observations, each correlation time counted as one, below which a run does not show its own spread."""
+"""Least number of independent observations (one per correlation time) from which a run gives an interval."""
 LEAST_IN_TAIL = 10
-"""Of these, on the rarer side of a share or a percentile."""
+"""Least number of independent observations on the rarer side of a share or a percentile."""
 SHORT_RUN = 50
-"""The half-width grows by this over the number of such observations: short runs lack the rare long excursions."""
+"""Numerator of the relative increase of the half-width, SHORT_RUN / draws: short runs lack rare long excursions."""
 MOST_CORRELATED = 0.8
 LEAST_IN_SPAN = 2
-"""Mean number of dates in one span of a rate."""
+"""Least mean number of events in one span of a rate."""
 MOST_SPANS = 1000
 INDEPENDENT = normal_quantile(0.95)
-"""Von Neumann's ratio is normal for independent batches; above this they are correlated (one-sided, 5 %)."""
+"""Bound on von Neumann's standardised ratio, above which batches are correlated (one-sided, 5 %)."""
 
 
 def mean_half_width(series: Floats) -> float | None:
@@ -48,11 +61,10 @@ def mean_half_width(series: Floats) -> float | None:
 
 
 def percentile_half_width(series: Floats, percent: float) -> float | None:
-    """Return half of the 95 % interval of a percentile (numpy's linear one) of *series*; None where it cannot be
-    estimated.
+    """Return half of the 95 % interval of a percentile (numpy's linear one) of *series*; None where it has no estimate.
 
-    The interval of the share of observations up to the percentile is turned into one of observations; the longer side
-    counts.
+    The interval of the share of observations up to the percentile is turned into one of observations; the half-width is
+    its longer side.
     """
     if not np.isfinite(series).all():
         return None
@@ -67,7 +79,23 @@ def percentile_half_width(series: Floats, percent: float) -> float | None:
 
 
 def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
-    """Return half of the 95 % interval of the amount per second from *start_s* to *end_s*, by spans of equal length."""
+    """Return half of the 95 % interval of the amount per second from *start_s* to *end_s*, by spans of equal length.
+
+    Parameters
+    ----------
+    dates_s
+        Times of the events [s].
+    amounts
+        Amount of each event, such as tokens.
+    start_s, end_s
+        Window [s].
+
+    Returns
+    -------
+    float or None
+        Half-width [amount/s]; None where there are too few events.
+
+    """
     spans = min(MOST_SPANS, len(dates_s) // LEAST_IN_SPAN)
     if spans < LEAST_DRAWS or end_s <= start_s:
         return None
@@ -77,9 +105,9 @@ def rate_half_width(dates_s: Floats, amounts: Floats, start_s: float, end_s: flo
 
 
 def independent_draws(series: Floats) -> float:
-    """Return how many independent observations *series* is worth: its length over the correlation time of its ranks.
+    """Return the effective number of independent observations in *series*: length over correlation time of the ranks.
 
-    Ranks, because their correlation time is known much better than that of values with long excursions.
+    Ranks are used because their correlation time is estimated more precisely than that of values with long excursions.
     """
     if len(series) < LEAST_DRAWS:
         return 0.0
@@ -148,9 +176,9 @@ def independent(values: Floats) -> bool:
 
 
 def rate_intervals(cohort: WindowRequests, good: NDArray[np.bool_]) -> dict[str, float | None]:
-    """Half-widths of 95 % intervals of rates, where *good* are the requests within the limits, measured or not.
+    """Return half-widths of 95 % intervals of rates, by column; *good* marks the requests within the limits.
 
-    A request's tokens count where it finishes: over a span of many requests that is when they are made.
+    A request's tokens are counted when it finishes: over a span of many requests the difference averages out.
     """
     served, ones = cohort.served(), np.ones(len(cohort.arrived_s))
     events: Mapping[str, tuple[Floats, NDArray[Any], NDArray[np.bool_]]] = {

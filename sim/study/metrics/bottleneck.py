@@ -1,6 +1,4 @@
-"""What keeps a fleet from serving more: ports full of KV, API servers that read all the time, a shortage that made
-requests wait, or what its steps spend their time on.
-"""
+"""Bottleneck of a fleet: KV ports, API servers, a scheduler limit that queues requests, or part of the step time."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,15 +11,21 @@ from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
 
 SHORTAGE_SHARE = 0.05
-"""A shortage that kept requests waiting in less of the busy time than this is not what limits."""
+"""Least share of the busy time in which a shortage must keep requests waiting to count as the bottleneck."""
 LIGHT_LOAD = 0.5
-"""Replicas busy for less of the window than this are limited by the load alone."""
+"""Busy fraction of the window below which replicas are limited by the load alone."""
 SHAREABLE = 0.2
-"""Weights are read and overheads paid once a step, however large the batch. Where they take less of the step than
-this, a larger batch would gain nothing, and the shortage that keeps it small is not what limits."""
+"""Least share of a step spent on weights and overheads for a shortage to count as the bottleneck.
+
+Weights are read and overheads paid once a step, whatever the batch size. Below this share a larger batch would gain
+nothing.
+"""
 CROWDED = 0.7
-"""Ports that carry this share of what they can make a transfer take more than three times as long as one alone: with
-equal parts and arrivals at random 1 / (1 - share)."""
+"""Port utilisation from which KV ports or API servers count as the bottleneck.
+
+At this utilisation a transfer takes more than three times as long as one alone: 1 / (1 - utilisation) for transfers of
+equal size that arrive at random.
+"""
 LABELS = {
     "seats_blocked_s": "seats",
     "kv_blocked_s": "kv",
@@ -31,8 +35,11 @@ LABELS = {
 
 
 def limited_by(result: CaseResult) -> str:
-    """Ports too full of KV, else API servers that read for as much of the time, else the largest shortage (sequences,
-    KV, budget), else the largest part of a step; `load` where replicas idle.
+    """Return the label of what limits the fleet's throughput.
+
+    The first of these that applies: KV ports at CROWDED or above, API servers at CROWDED or above, the largest shortage
+    (sequences, KV, token budget, adapter slots), `load` where replicas are mostly idle, the largest component of a
+    step.
     """
     totals = result.log.meters
     busy_s = sum(meters.busy_s for meters in totals)
@@ -56,8 +63,9 @@ def limited_by(result: CaseResult) -> str:
 
 
 def _reading_fraction(result: CaseResult) -> float:
-    """Part of the window for which the API servers of a pool read what arrives in it, of the pool where it is most; of
-    a service in shared pools what they read of its own requests.
+    """Return the utilisation of the API servers by request intake, of the busiest pool [1].
+
+    For one service in shared pools: the intake of its own requests only.
     """
     start_s, end_s = result.window_s
     pools, log = result.plan.pools, result.log
@@ -73,8 +81,11 @@ def _reading_fraction(result: CaseResult) -> float:
 
 
 def kv_port_busy_fraction(result: CaseResult) -> float:
-    """KV that crossed in the window over what the narrowest of three can carry in it: the ports of those who send, the
-    ports of those who receive, the network between. Of several services the fullest.
+    """Return the KV bytes transferred in the window over the capacity of the narrowest part of the path [1].
+
+    The parts are the ports of the senders, the ports of the receivers and the network between them. For several
+    services:
+    the highest utilisation.
     """
     if result.plan.services and result.plan.kv_transfer is not None:
         return max(map(kv_port_busy_fraction, of_services(result).values()))
@@ -90,8 +101,9 @@ def kv_port_busy_fraction(result: CaseResult) -> float:
 
 
 def step_share(result: CaseResult) -> dict[str, float]:
-    """Parts by cause of the mean step with prompts and of the mean one without, all replicas weighted by their busy
-    time; they add up to 1.
+    """Return the share of each cause (memory, compute, overhead, ...) in the mean step; the shares add up to 1.
+
+    The mean step with prompts and the mean step without are averaged over all replicas, weighted by their busy time.
     """
     context = _mean_context(result)
     seconds: dict[str, float] = {}
@@ -109,8 +121,9 @@ def step_share(result: CaseResult) -> dict[str, float]:
 
 
 def mean_batches(meters: Meters, context: float, window: int | None) -> Iterator[tuple[Batch, float]]:
-    """(mean batch, busy time [s]) of a replica's steps with prompts, and of those without: the host launches some
-    kernels one by one in the former alone, however few their tokens are.
+    """Yield (mean batch, busy time [s]) for a replica's steps with prompts and for its steps without.
+
+    The two are kept apart because the host launches some kernels one by one only in steps with prompts.
     """
     if meters.mixed_s > 0:
         chunk = (meters.prompt_tokens + meters.recomputed_tokens) / max(1, meters.mixed_steps)
@@ -122,7 +135,7 @@ def mean_batches(meters: Meters, context: float, window: int | None) -> Iterator
 
 
 def _mean_batch(decodes: int, chunk: int, context: float, window: int | None) -> Batch:
-    """Of *decodes* sequences at *context* tokens each, and a prompt of *chunk*."""
+    """Return the batch of *decodes* sequences at *context* tokens each and a prompt chunk of *chunk* tokens."""
     return Batch(
         decode_seqs=decodes,
         kv_tokens=round(decodes * context),
@@ -136,7 +149,7 @@ def _mean_batch(decodes: int, chunk: int, context: float, window: int | None) ->
 
 
 def availability(plan: CasePlan, intervals: Sequence[Interval]) -> float | None:
-    """Share of time that replicas are neither broken nor under repair; None where none can break down."""
+    """Return the share of time in which replicas are neither failed nor under repair; None where none can fail."""
     fail = {pool.name for pool in plan.pools if pool.failures is not None}
     length_s = fsum(one.end_s - one.start_s for one in intervals if one.pool in fail)
     out_s = fsum(one.end_s - one.start_s for one in intervals if one.state in ("failed", "repairing"))
@@ -144,7 +157,7 @@ def availability(plan: CasePlan, intervals: Sequence[Interval]) -> float | None:
 
 
 def _mean_context(result: CaseResult) -> float:
-    """Tokens that a decode step reads per sequence: the prompt and half of the answer, long answers counting more."""
+    """Return the mean context of a decode step [tokens]: prompt plus half of the output, weighted by output length."""
     requests = result.log.requests
     if not requests:
         return 0.0

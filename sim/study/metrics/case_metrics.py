@@ -23,20 +23,27 @@ SERVICES = "services"
 STORED = [name for part in PARTS for name, one in FIGURES.items() if one.part == part]
 """Figures in the order in which they are stored."""
 HELD = frozenset({"gpus", "servers", "gpu_hours_per_day"})
-"""Figures of machines that terms of the bill move, too."""
+"""Figures of machines that terms of the bill change, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMetrics:
-    """All figures of a case, in base units. `metrics["ttft_s_p95"]` reads one by its name."""
+    """All figures of a case, in base units; `metrics["ttft_s_p95"]` reads a figure by its name."""
 
     figures: Mapping[str, Any]
     """Figures of FIGURES that the case has; `latencies` is a mapping from column to seconds."""
     services: Mapping[str, "CaseMetrics"] = field(default_factory=dict)
-    """Service -> its part, where a fleet serves several."""
+    """Service -> its figures, where a fleet serves several."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return the figure *name*; None where this case has none. Raises KeyError where no case can have it."""
+        """Return the figure *name*; None where this case has none.
+
+        Raises
+        ------
+        KeyError
+            Where no case can have a figure of this name.
+
+        """
         if name in FIGURES:
             return self.figures.get(name)
         if name.startswith(LATENCY_NAMES):
@@ -45,14 +52,12 @@ class CaseMetrics:
 
     @property
     def usd_of_a_mean_year(self) -> float | None:
-        """Cost of the window at the mean prices of the year [USD], which a choice among fleets rests on; None without
-        a cost.
-        """
+        """Cost of the window at the mean prices of the year [USD], by which fleets are chosen; None without a cost."""
         usd: float | None = self["cost_usd"] if self["calendar_usd"] is None else self["calendar_usd"]
         return usd
 
     def as_data(self) -> dict[str, Any]:
-        """Return the figures by name, as they are stored."""
+        """Return the figures by name, in the form in which they are stored."""
         found: dict[str, Any] = {}
         for name in STORED:
             if name in self.figures:
@@ -63,17 +68,17 @@ class CaseMetrics:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "CaseMetrics":
-        """Return the figures that `as_data` gave; what is missing (a case of an older version) is None."""
+        """Return the figures that `as_data` gave; missing figures (a case stored by an older version) are None."""
         latencies = {name: value for name, value in data.items() if name not in FIGURES and name != SERVICES}
         services = {name: cls.of_data(one) for name, one in (data.get(SERVICES) or {}).items()}
         return cls({name: data[name] for name in STORED if name in data} | {"latencies": latencies}, services)
 
     def with_figures(self, **changed: Any) -> "CaseMetrics":
-        """Return these figures, some of them *changed*."""
+        """Return a copy of these figures with those *changed* replaced."""
         return replace(self, figures={**self.figures, **changed})
 
     def with_bill_of(self, other: "CaseMetrics") -> "CaseMetrics":
-        """Return these figures with all that prices move taken from *other*."""
+        """Return these figures with every figure that prices change taken from *other*."""
         sides = ((self, False), (other, True))
         return replace(
             self,
@@ -84,7 +89,7 @@ class CaseMetrics:
 
 
 def is_billed(name: str) -> bool:
-    """Return whether site, prices and terms move the figure *name*."""
+    """Return whether site, prices and terms change the figure *name*."""
     return PARTS[FIGURES[name].part].billed
 
 
@@ -94,7 +99,7 @@ def measure(result: CaseResult) -> CaseMetrics:
 
 
 def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
-    """Return the figures *names* of *result*, those of parts that it lacks left out."""
+    """Return the figures *names* of *result*, without those of parts that it lacks."""
     runs = {billed: MeasuredRun(result, billed=billed) for billed in (False, True)}
     found: dict[str, Any] = {}
     for name in names:
@@ -107,7 +112,7 @@ def _figures(result: CaseResult, names: Iterable[str]) -> dict[str, Any]:
 
 
 def with_bill(metrics: CaseMetrics, billed: CaseResult) -> CaseMetrics:
-    """Return *metrics*, and those of each service, with what *billed* says of site, money and greenhouse gases."""
+    """Return *metrics*, and those of each service, with the site, money and greenhouse gas figures of *billed*."""
     parts = of_services(billed) if metrics.services else {}
     services = {name: _with_bill(own, parts[name]) for name, own in metrics.services.items()}
     return replace(_with_bill(metrics, billed), services=services)
@@ -129,14 +134,14 @@ def idle_metrics(plan: CasePlan) -> CaseMetrics:
 
 
 def idle_window(plan: CasePlan) -> MeteredWindow:
-    """Return what the fleet of *plan* is metered without load."""
+    """Return the metered quantities of the fleet of *plan* without load."""
     empty = without_load(plan)
     assert empty.horizon_s is not None
     return MeteredWindow.of(RunningFleet(empty).run().intervals, empty.warmup_s, empty.horizon_s)
 
 
 def without_load(plan: CasePlan) -> CasePlan:
-    """Return *plan* without requests, for an hour; for its own window where replicas are switched on and off."""
+    """Return *plan* without requests, for an hour; for its own window where replicas are started and stopped."""
     window_s = (0.0, SECONDS_PER_HOUR)
     if plan.switched and plan.horizon_s is not None:
         window_s = (plan.warmup_s, plan.horizon_s)

@@ -1,4 +1,4 @@
-"""What requests bring in the mean: the workload's own figures, where those of a small sample are off by luck."""
+"""Mean prompt and output tokens of a workload's requests, computed from its distributions rather than from a sample."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,16 +12,21 @@ from sim.scenario.schema import Scenario
 from sim.workload import Workload
 
 POINTS = 100_000
-"""Cumulative probabilities at which the lengths are averaged."""
+"""Number of cumulative probabilities at which the length distributions are averaged."""
 SESSION_REQUESTS = 5_000
-"""Requests of sessions that are drawn for their means: what was said before has no formula."""
+"""Number of session requests that are drawn for their means: the length of a conversation has no closed form."""
 
 
 def mean_tokens(scenario: Experiment) -> tuple[float, float]:
-    """Mean prompt and output tokens of a request: of the trace, or of the laws of its lengths as they are clipped.
+    """Return the mean prompt and output tokens of a request, from the trace or the clipped length distributions.
 
-    Of several services those of the one whose load is raised, else of all by their rates. Raises ValueError where all
-    are raised and one has no rate.
+    For several services: of the service whose load is raised, else of all of them, weighted by their rates.
+
+    Raises
+    ------
+    ValueError
+        Where the load of all services is raised and one has no rate.
+
     """
     raised = _raised(scenario)
     if len(raised) == 1:
@@ -36,13 +41,13 @@ def mean_tokens(scenario: Experiment) -> tuple[float, float]:
 
 
 def _raised(scenario: Experiment) -> list[Workload]:
-    """The workloads whose load `capacity` raises."""
+    """Return the workloads whose load `capacity` raises."""
     named = [one for one in scenario.services if scenario.service in (None, one.name)]
     return [one.workload for one in named] or [scenario.workload]
 
 
 def _tokens(workload: Workload) -> tuple[float, float]:
-    """Prompt and output tokens of its mean request."""
+    """Return the mean prompt and output tokens of a request of *workload*."""
     if workload.trace is not None:
         requests = workload.trace.requests(None)
         return float(np.mean(requests.prompt_tokens)), float(np.mean(requests.output_tokens))
@@ -57,7 +62,7 @@ def _tokens(workload: Workload) -> tuple[float, float]:
 
 
 def rate_per_load(scenario: Scenario) -> float | None:
-    """Requests per second at a load of 1, as `capacity` counts loads; None where only a simulation can find it."""
+    """Return the requests per second at a load of 1 (unit of `capacity`); None where only a simulation finds it."""
     raised = _raised(scenario)
     if len(raised) > 1:  # in proportion: a load of 1 is the scenario's own
         return scenario.workload.mean_rate_rps()
@@ -71,8 +76,9 @@ def rate_per_load(scenario: Scenario) -> float | None:
 
 
 def held_tokens_per_s(scenario: Scenario) -> tuple[float, float] | None:
-    """Prompt and output tokens per second of the services and tenants that hold their load while that of a chosen one
-    is raised; None where only a simulation can find them.
+    """Return prompt and output tokens per second of the services and tenants whose load `capacity` does not raise.
+
+    None where only a simulation can find them.
     """
     prompt = output = 0.0
     for workload, kept in _held(scenario):
@@ -85,7 +91,7 @@ def held_tokens_per_s(scenario: Scenario) -> tuple[float, float] | None:
 
 
 def _held(scenario: Scenario) -> Iterator[tuple[Workload, float]]:
-    """Workloads of which a part holds its load, with that part."""
+    """Yield each workload that keeps its load at least in part, with that part [1]."""
     for one in scenario.services if scenario.service is not None else ():
         if one.name != scenario.service:
             yield one.workload, 1.0

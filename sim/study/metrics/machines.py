@@ -1,4 +1,4 @@
-"""Metrics of a fleet's machines in the window: what limits them, their use, number, power and KV transfers."""
+"""Metrics of a fleet's machines in the window: bottleneck, utilisation, number, power and KV transfers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ SHARE = MeanShare()
 
 @dataclass(frozen=True, slots=True)
 class TimeWeightedLevel:
-    """A number over the window, weighted by time."""
+    """Time-weighted statistics of a level, such as the number of serving replicas, over the window."""
 
     mean: float
     p95: float
-    """Least number that is not exceeded in 95 % of the time."""
+    """Least level that is not exceeded in 95 % of the time."""
     highest: float
 
     @classmethod
@@ -55,22 +55,22 @@ class TimeWeightedLevel:
 
 
 EXACT = 1 - 1e-12
-"""A sum of lengths that is 95 % of the window may be a rounding error short of it."""
+"""Relative tolerance of the p95 search: a sum of lengths may be a rounding error short of 95 % of the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetMachines:
-    """GPUs and servers of the fleet in the window."""
+    """Number of GPUs and servers of the fleet in the window."""
 
     gpus: float
-    """GPUs of the fleet, spares included; of replicas that are paid while they are switched on the most at a time."""
+    """GPUs of the fleet, spares included; the most at a time where replicas are paid only while switched on."""
     servers: int
-    """Servers that these GPUs fill."""
+    """Servers that hold these GPUs."""
     gpu_hours_per_day: float
 
 
 def serving(run: MeasuredRun) -> TimeWeightedLevel:
-    """Return the number of serving replicas of all pools together."""
+    """Return the time-weighted number of serving replicas, all pools together."""
     of_pool = {pool.name: pool for pool in run.plan.pools}
     return TimeWeightedLevel.of(
         (one.start_s, one.end_s, _part(one, of_pool[one.pool]) if one.state == State.SERVING else 0.0)
@@ -79,14 +79,14 @@ def serving(run: MeasuredRun) -> TimeWeightedLevel:
 
 
 def _part(interval: Interval, pool: PoolPlan) -> float:
-    """Return what part of a replica *interval* is of: one of several engines, or what one of several services has."""
+    """Return the part of a replica that *interval* covers: one of its engines, or the share of one service [1]."""
     if not pool.gpus_per_replica:
         return 1 / pool.engines_per_replica
     return interval.gpu_s / (interval.end_s - interval.start_s) / float(pool.gpus_per_replica)
 
 
 def held(run: MeasuredRun) -> FleetMachines:
-    """Return what is held for the fleet: what is bought or reserved all the time, else while it is switched on."""
+    """Return the GPUs and servers held for the fleet: purchased or reserved all the time, else while switched on."""
     plan, inside = run.plan, _inside(run)
     charges = () if plan.costs is None else plan.costs.charges
     by_time = {charge.pool for charge in charges if charge.paid is PaymentTime.SWITCHED_ON}

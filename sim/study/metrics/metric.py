@@ -38,7 +38,7 @@ SHOWN_GROUPS = (
 
 
 class Format(NamedTuple):
-    """Display of a column's values: unit beside the heading, factor from the column's unit to that unit, style."""
+    """Display format of a column: unit shown, factor from the column's unit to the unit shown, and number style."""
 
     unit: str = ""
     scale: float = 1.0
@@ -57,11 +57,18 @@ FORMATS = {
     "USD": Format("", 1.0, "money"),
     "kg": Format("kg", 1.0, "steady"),
 }
-"""Unit of a column (of a rate: its numerator) -> format of the column, unless its registration gives another one."""
+"""Unit of a column (numerator, for a rate) -> display format, unless the registration gives another one."""
 
 
 def format_of(unit: str) -> Format:
-    """Return the format of values in *unit*. Raises ValueError for a unit without a format."""
+    """Return the display format of values in *unit*.
+
+    Raises
+    ------
+    ValueError
+        Where FORMATS has no such unit.
+
+    """
     found = FORMATS.get(unit.partition("/")[0])
     if found is None:
         raise ValueError(f"unit {unit!r} has no format: give format=Format(...), or add the unit to FORMATS")
@@ -70,7 +77,7 @@ def format_of(unit: str) -> Format:
 
 @dataclass(frozen=True, slots=True)
 class MetricColumn:
-    """Column of summary.csv."""
+    """Column of summary.csv, with its headings in other outputs."""
 
     name: str
     unit: str
@@ -78,23 +85,23 @@ class MetricColumn:
     meaning: str
     group: str
     average: Average = MEAN
-    """Function that makes the column of the replications of a point."""
+    """Method that averages the column over the replications of a point."""
     head: str = ""
     """Heading in the tables of report.html; empty: not shown there."""
     brief: str = ""
     """Heading in the terminal, with the unit shown there; empty: not shown."""
     paired: bool = False
-    """Whether paired.csv has the differences of the column between fleets."""
+    """True if paired.csv has the differences of the column between fleets."""
     format: Format = field(default=Format(), kw_only=True)
 
     @property
     def needs_cost(self) -> bool:
-        """Whether the column is empty without a price."""
+        """True if the column is empty without a price."""
         return "money" in self._parts
 
     @property
     def moved_by_prices(self) -> bool:
-        """Whether `gpufleet price` can change the column."""
+        """True if `gpufleet price` can change the column."""
         return any(PARTS[name].billed for name in self._parts)
 
     @property
@@ -106,7 +113,7 @@ class MeasuredRun:
     """Simulated case within its measured window: the argument of every metric.
 
     `gpufleet price` computes metrics that depend on prices again, from a stored case that has meters and a bill but no
-    requests: such a run is *billed*, and its cohort cannot be read.
+    requests: such a run is *billed*, and reading its cohort raises ValueError.
     """
 
     def __init__(self, result: CaseResult, *, billed: bool = False) -> None:
@@ -129,23 +136,23 @@ class MeasuredRun:
 
     @cached_property
     def kept(self) -> NDArray[np.bool_]:
-        """Whether each request finished within all limits."""
+        """Mask of the requests that finished within all limits."""
         return good_requests(self.result, self.cohort)
 
     @property
     def ledger(self) -> Ledger:
-        """Bill of the run; the run must have one."""
+        """Bill of the run; fails without one."""
         assert self.result.ledger is not None
         return self.result.ledger
 
     @property
     def costs(self) -> CostPlan:
-        """Charges of the run; the run must have a bill."""
+        """Charges of the run; fails without a cost plan."""
         assert self.plan.costs is not None
         return self.plan.costs
 
     def count(self, which: NDArray[np.bool_]) -> int:
-        """Return the number of requests that arrived in the window and for which *which* is true."""
+        """Return the number of requests that arrived in the window and for which the mask *which* is true."""
         return int((self.cohort.measured & which).sum())
 
     @cached_property
@@ -175,7 +182,7 @@ class MeasuredRun:
 
     @cached_property
     def powered(self) -> bool:
-        """Whether the power of every GPU is known."""
+        """True if the power of every GPU is known."""
         return all(pool.power is not None for pool in self.plan.pools)
 
     def once(self, function: "Callable[[MeasuredRun], T]") -> T:
@@ -186,7 +193,7 @@ class MeasuredRun:
         return found
 
     def total(self, meter: str) -> Any:
-        """Return the sum of a *meter* over all replicas."""
+        """Return the sum of the meter *meter* over all replicas."""
         return sum(getattr(one, meter) for one in self.meters)
 
 
@@ -199,11 +206,11 @@ class FigureGroup:
     """Figures of a case that are stored together, and missing together."""
 
     there: Callable[[MeasuredRun], bool] = lambda run: True
-    """Whether a run has these figures."""
+    """True if a run has these figures."""
     billed: bool = False
-    """Whether site, prices and terms change these figures."""
+    """True if site, prices and terms change these figures."""
     missing: Mapping[str, Any] = field(default_factory=dict)
-    """Figures that are stored in place of the missing ones, where a run has none of this part."""
+    """Figures that are stored instead where a run lacks this group."""
 
 
 PARTS = {
@@ -228,7 +235,7 @@ class SummaryMetric(NamedTuple):
     function: Function
     part: str
     optional: bool
-    """Whether a value of None is left out of the stored figures."""
+    """True if a value of None is left out of the stored figures."""
 
 
 REGISTERED: dict[str, MetricColumn] = {}
@@ -238,7 +245,23 @@ FIGURES: dict[str, SummaryMetric] = {}
 
 
 def figure(name: str, part: str, *, optional: bool = False) -> Callable[[Function], Function]:
-    """Register the decorated function as the figure *name*, which is stored for every case and has no column."""
+    """Register the decorated function as the figure *name*, which is stored for every case and has no column.
+
+    Parameters
+    ----------
+    name
+        Name of the stored figure.
+    part
+        Part of PARTS that the figure belongs to.
+    optional
+        Whether a value of None is left out of the stored figures.
+
+    Raises
+    ------
+    ValueError
+        Where the figure is registered already.
+
+    """
 
     def register(function: Function) -> Function:
         if name in FIGURES:
@@ -276,9 +299,9 @@ def metric(
     group
         Group of GROUPS; the column is added at the end of the group.
     part
-        Part of PARTS that the figure belongs to; it says which runs have the figure, and whether prices change it.
+        Part of PARTS that the figure belongs to; it decides which runs have the figure and whether prices change it.
     average
-        Function that makes the column of the replications of a point: Mean, Share, Ratio, ...
+        Method that averages the figure over the replications of a point: Mean, MeanShare, Ratio, ...
     heading, brief
         Headings in the tables of report.html and in the terminal; empty: not shown there.
     paired

@@ -1,13 +1,17 @@
-"""Whether more and more requests are in the system through the whole window: the load is then more than the fleet can
-serve, and every latency depends on how long one looks.
+"""Test for overload: growth of the number of requests in the system through the whole window.
 
-One run: the window is cut into equal parts, and the change of the number in the system over each part is an observation
-of the drift. It grows if the sum of the changes is more than chance would bring (Student, one-sided), over the window
-and over its second half; batching lets the noise be that of this traffic, bursty or regular. And requests must be left
-waiting: a fleet that merely fills up starts each at once. Several runs: the same question to the growth of each.
+An overloaded fleet is offered more than it can serve, and every latency depends on the length of the run.
 
-A short window seldom shows that for certain. Growth is likely where the last quarter of the window has more requests in
-the system, on average, than the quarter before its middle, by more than the chance of requests that come one by one.
+One run: the window is cut into 20 equal parts, and the change of the number in the system over each part is an
+observation of the drift. The run is overloaded if the sum of the changes is larger than chance explains (Student's t,
+one-sided), both over the window and over its second half, and if requests are left waiting: in a fleet that merely
+fills up every request starts at once. Several runs: the same test on the growth of each run.
+
+A short window seldom gives certainty. Growth is likely where the mean number in the system in the last quarter of the
+window exceeds that in the quarter before its middle by more than the noise of independent arrivals explains.
+
+    start        1/4      middle      3/4        end
+      |           | reference |        |  late    |
 """
 
 from collections.abc import Sequence
@@ -20,32 +24,41 @@ from sim.study.metrics.statistics import half_width, mean
 
 PARTS = 20
 CERTAINTY, CERTAINTY_OF_HALF = 0.99, 0.95
-"""That the growth of a single run is none of chance."""
+"""Confidence levels of the one-sided tests on the whole window and on its second half."""
 LIKELY = 1.5
-"""Standard errors that a growth exceeds which is likely, but not certain."""
+"""Standard errors that a likely, but not certain, growth exceeds."""
 LEAST_GROWTH, GROWTH_SHARE = 10, 0.02
-"""Growth by fewer requests, or by less than this share of those that arrive, is not overload."""
+"""Growth below this number of requests, or below this share of the arrivals, is not overload."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How the number of requests in the system changed from the start of the window to its end."""
+    """Change of the number of requests in the system from the start to the end of the window."""
 
     requests: int
     certain: bool
-    """It grows without end, as far as one run can show."""
+    """True if the test of the single run finds overload."""
     waiting: int = 0
-    """By how many of them the queue for a seat grew."""
+    """Growth of the waiting queue [requests]."""
     late: float = 0.0
     """Mean number in the system in the last quarter of the window minus that in the quarter before its middle."""
     late_error: float = 0.0
-    """Standard error of the late growth, if requests come and go independently (Poisson numbers)."""
+    """Standard error of the late growth for independent arrivals and departures (Poisson)."""
 
 
 def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: float, end_s: float) -> Growth:
-    """Growth of what requests that *arrived_s*, *started_s* and *left_s* (nan: never) make of [start, end) [s]."""
+    """Return the growth of the number in the system over [start, end), from the timestamps of the requests.
+
+    Parameters
+    ----------
+    arrived_s, started_s, left_s
+        Arrival, first step and departure of each request [s]; nan where it never happened.
+    start_s, end_s
+        Window [s].
+
+    """
     edges = np.linspace(start_s, end_s, PARTS + 1)
     arrived = np.searchsorted(np.sort(arrived_s), edges, side="left")
     inside, waiting = arrived - _by(left_s, edges), arrived - _by(started_s, edges)
@@ -63,12 +76,12 @@ def queue_growth(arrived_s: Floats, started_s: Floats, left_s: Floats, start_s: 
 
 
 def _by(dates_s: Floats, edges: Floats) -> NDArray[np.int64]:
-    """How many of the dates have come at each edge."""
+    """Return the number of dates at or before each edge."""
     return np.searchsorted(np.sort(dates_s[np.isfinite(dates_s)]), edges, side="right")
 
 
 def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
-    """Whether the sum of the steps is larger than chance would have it."""
+    """Return whether the sum of the changes of *inside* is larger than chance explains at the level *certainty*."""
     from scipy.special import stdtrit  # slow to import
 
     steps = np.diff(inside)
@@ -79,8 +92,22 @@ def _rises(inside: NDArray[np.int64], certainty: float) -> bool:
 def overloaded(
     growths: Sequence[float], waiting: Sequence[float], arrivals: Sequence[float], certain: Sequence[bool]
 ) -> bool:
-    """The verdict over replications: half of the runs are certain, or the mean growth exceeds its 95 % interval and
-    requests are left *waiting*.
+    """Return whether the fleet is overloaded, over the replications of a point.
+
+    It is where half of the runs are certain, or where the mean growth exceeds its 95 % interval and requests are left
+    waiting.
+
+    Parameters
+    ----------
+    growths
+        Growth of the number in the system in each run [requests].
+    waiting
+        Growth of the waiting queue in each run [requests].
+    arrivals
+        Requests that arrived in each run.
+    certain
+        Whether the single run shows overload.
+
     """
     if 2 * sum(certain) >= len(certain):
         return True
@@ -90,7 +117,7 @@ def overloaded(
 
 
 def likely_growing(late: Sequence[float], errors: Sequence[float], arrivals: Sequence[float]) -> bool:
-    """Whether the number in the system seems to grow towards the end of the windows, by the mean of all runs."""
+    """Return whether the number in the system probably grows late in the windows, by the mean of all runs."""
     if not late:
         return False
     chance = LIKELY * float(np.hypot.reduce(errors)) / len(errors)

@@ -15,7 +15,7 @@ from sim.study.metrics.window_requests import WindowRequests, percentile
 
 PERCENTILES = (50, 95, 99)
 THIN_TAIL = 20
-"""A percentile with fewer requests than this beyond it is marked."""
+"""Least number of requests beyond a percentile; with fewer the percentile is marked as thin."""
 SHARE = MeanShare()
 
 
@@ -108,12 +108,21 @@ WORDS = {"ttft_s": "time to first token, queueing included", "tpot_s": "time per
          "e2e_s": "time from arrival to last token"}  # fmt: skip
 HEADED = {"ttft_s_p50": "", "ttft_s_p95": "TTFT p95 [s]", "ttft_s_p99": "", "tpot_s_p50": "",
           "tpot_s_p95": "TPOT p95 [ms]", "e2e_s_p95": ""}  # fmt: skip
-"""Latencies in the tables of report.html -> heading in the terminal."""
+"""Latency columns in the tables of report.html -> heading in the terminal (empty: not shown there)."""
 OF_LATENCY = {"ttft_s": FORMATS["s"], "tpot_s": Format("ms", 1e3, "steady"), "e2e_s": FORMATS["s"]}
 
 
 def latency_column(latency: str, part: str) -> MetricColumn:
-    """Return the column of a mean or percentile: *latency* ttft_s, tpot_s or e2e_s, *part* mean or p95."""
+    """Return the column of the mean or a percentile of a latency.
+
+    Parameters
+    ----------
+    latency
+        `ttft_s`, `tpot_s` or `e2e_s`.
+    part
+        `mean`, or a percentile such as `p95`.
+
+    """
     name, short = f"{latency}_{part}", latency.removesuffix("_s").upper()
     words = f"{'mean' if part == 'mean' else f'{part[1:]}th percentile'} of the {WORDS[latency]}"
     head, brief = (f"{short} {part}", HEADED[name]) if name in HEADED else ("", "")
@@ -130,7 +139,7 @@ metric("queue_s_p95", "s", "95th percentile of the wait from arrival until the f
 
 
 def percents(slo: Slo, latency: str) -> list[float]:
-    """Return the percentiles of one latency that are measured: the usual ones, and those that *slo* names."""
+    """Return the percentiles of *latency* that are measured: the usual ones, and those that *slo* names."""
     return list(dict.fromkeys([*PERCENTILES, *(one.percent for one in slo.percentiles if one.latency == latency)]))
 
 
@@ -148,8 +157,9 @@ def thin_percentiles(slo: Slo, cohort: WindowRequests) -> list[str]:
 def percentiles_s(
     slo: Slo, cohort: WindowRequests, latency: str, known: Container[str] = ()
 ) -> dict[str, float | None]:
-    """Return the percentiles of *latency* by column [s], without those *known*: inf where a request never got an
-    answer, None without a request.
+    """Return the percentiles of *latency* by column [s], without the columns *known*.
+
+    A percentile is inf where it falls on a request without an answer, and None where no request was measured.
     """
     chosen = getattr(cohort, latency)[cohort.members(latency)]
     wanted = {f"{latency}_p{percent:g}": percent for percent in percents(slo, latency)}
@@ -177,7 +187,7 @@ metric("thin_percentiles", "", "percentiles with fewer than 20 requests beyond t
 
 @figure("latencies", "latencies")
 def _latencies(run: MeasuredRun) -> dict[str, float | None]:
-    """Return means and percentiles by column [s]."""
+    """Return means and percentiles of the latencies by column [s]."""
     cohort = run.cohort
     found: dict[str, float | None] = {}
     for name in LATENCIES:
@@ -189,12 +199,12 @@ def _latencies(run: MeasuredRun) -> dict[str, float | None]:
 
 
 def goal_shares(slo: Slo, cohort: WindowRequests) -> list[float | None]:
-    """Return the share of the measured requests within each goal of *slo*, of tenants without limits of their own."""
+    """Return the share of the measured requests within each goal of *slo*, without tenants with own limits."""
     return cohort.shares(slo, ~cohort.of_tenants(slo.tenants or ()))
 
 
 def tenant_shares(slo: Slo, cohort: WindowRequests) -> dict[str, list[float | None]] | None:
-    """Return the same by tenant with limits of its own; None without such tenants."""
+    """Return the share within each goal of every tenant that has its own limits; None without such tenants."""
     levels = slo.tenants or {}
     return {name: cohort.shares(level, cohort.of_tenants((name,))) for name, level in levels.items()} or None
 
@@ -209,10 +219,10 @@ figure("good_output_tokens", "samples")(
 
 @figure("batch_ci95", "samples")
 def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
-    """Return half-widths of 95 % intervals that the run alone gives, by column, for what is counted by request.
+    """Return half-widths of 95 % intervals from this run alone, by column, for metrics counted by request.
 
-    None for a load without chance or without a steady state, for a queue that grows, and for replicas that come and
-    go: failures and starts are too few for the parts of a run to stand for runs.
+    Empty for a deterministic or non-stationary load, for a queue that grows, and where replicas are started, stopped or
+    fail: these events are too few for the parts of a run to stand for runs.
     """
     workload, cohort = run.plan.workload, run.cohort
     if any(pool.switched for pool in run.plan.pools) or cohort.open_end:
@@ -240,7 +250,7 @@ REPLICATIONS, BATCH_MEANS, NO_INTERVAL = "replications", "batch means", "none"
 
 
 def _basis(cases: Cases) -> str:
-    """Return what the intervals rest on."""
+    """Return the source of the intervals: replications, batch means, none, or empty where nothing depends on chance."""
     if len(cases) >= LEAST_FOR_INTERVAL:
         return REPLICATIONS
     if any(within_runs(cases, name) is not None for name in cases[0]["batch_ci95"] or ()):

@@ -1,12 +1,13 @@
-"""Whether the service level is met: the only place that decides it, for every command.
+"""Verdict on the service level, for every command.
 
 Over replications a percentile is the mean of the replications' percentiles, as in summary.csv, and so is the share of
-requests within the limits of each request. Both are compared with what the scenario asks for. Where tenants have limits
-of their own, each class of requests is judged by shares; a limit on a percentile holds where that share keeps to it.
+requests within the limits of each request. Both are compared with the scenario's targets. Where tenants have limits of
+their own, each class of requests is judged by shares: a limit on a percentile holds where the share of requests within
+the limit reaches the percentile.
 
-A limit within the 95 % interval of what is attained leaves the verdict inconclusive, unless another limit is missed for
-certain or the queue grows without end. Without an interval the value itself decides. Limits that are kept are not met
-where the queue seems to grow: the window is then too short to tell, and the verdict inconclusive.
+The verdict is inconclusive where a target lies within the 95 % interval of the attained value, unless another goal is
+certainly missed or the queue grows without end. Without an interval the value itself decides. It is also inconclusive
+where all goals are met but the queue probably grows: the window is then too short.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from sim.study.metrics.overload import likely_growing, overloaded
 from sim.study.metrics.statistics import half_width, mean, share_interval
 
 ROUNDING = 1e-12
-"""Relative error of a mean: three replications with 95 % each have 95 %."""
+"""Relative tolerance for the rounding error of a mean: three replications with 95 % each have 95 %."""
 ATTAINED = MeanShare(draws="requests")
 
 
@@ -28,15 +29,15 @@ Verdict = Literal["met", "missed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class GoalAttainment:
-    """Attained value of one goal."""
+    """Attained value of one goal of the service level."""
 
     goal: SloGoal
     attained: AveragedFigure
     """Share of the requests within the goal [1], or the percentile that the goal limits [s]."""
     by_share: bool
-    """Whether `attained` is a share of requests, not a percentile."""
+    """True if `attained` is a share of requests, not a percentile."""
     of: str = ""
-    """Service or tenant whose requests these are; empty: all."""
+    """Service or tenant whose requests were measured; empty: all requests."""
 
     @property
     def target(self) -> float:
@@ -46,13 +47,13 @@ class GoalAttainment:
 
     @property
     def met(self) -> bool:
-        """Whether the attained value keeps to the target."""
+        """True if the attained value meets the target."""
         value, limit = self.attained.value, self.target
         return bool(value >= limit * (1 - ROUNDING) if self.by_share else value <= limit * (1 + ROUNDING))
 
     @property
     def certain(self) -> bool:
-        """Whether the target lies outside the interval, or there is no interval."""
+        """True if the target lies outside the interval, or there is no interval."""
         ends = self.attained.interval
         return ends is None or ends[0] == ends[1] or not ends[0] < self.target < ends[1]
 
@@ -62,17 +63,17 @@ class ServiceLevelAttainment:
     """Service level that one fleet attains at one load."""
 
     met: bool | None
-    """Whether every goal is met; None without a goal, and where no request was measured."""
+    """True if every goal is met; None without a goal, and where no request was measured."""
     overloaded: bool
-    """Whether the queue grows without end."""
+    """True if the queue grows without end."""
     readings: tuple[GoalAttainment, ...] = ()
     """Attained value of each goal."""
     growing: bool = False
-    """Whether the queue seems to grow, though the window is too short to be certain."""
+    """True if the queue probably grows, though the window is too short to be certain."""
 
     @property
     def good(self) -> bool:
-        """Whether no goal is missed and the fleet keeps up with the load."""
+        """True if no goal is missed and the fleet keeps up with the load."""
         return self.met is not False and not self.overloaded
 
     @property
@@ -85,7 +86,7 @@ class ServiceLevelAttainment:
 
     @property
     def outgrown(self) -> bool:
-        """Whether growth of the queue alone leaves open that the limits, which are kept, are met in the long run."""
+        """True if all goals are met but the queue probably grows, so that the verdict is inconclusive."""
         return self.growing and self.good and self.met is True
 
     @property
@@ -97,8 +98,9 @@ class ServiceLevelAttainment:
 
 
 def standing(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
-    """Return the standing over the *metrics* of all replications of a point; several services are judged together, each
-    by its own service level.
+    """Return the service level attained over the *metrics* of all replications of a point.
+
+    Several services are judged together, each by its own service level.
     """
     each = {name: standing(level, own) for name, level, own in _services(metrics)}
     if not each:
@@ -112,7 +114,7 @@ def standing(slo: Slo, metrics: Cases) -> ServiceLevelAttainment:
 
 
 def _services(metrics: Cases) -> list[tuple[str, Slo, list[ReplicationFigures]]]:
-    """Return each of several services with its service level and its part of the *metrics*."""
+    """Return the name, service level and figures of each service; empty where there is a single one."""
     names = metrics[0].services if metrics else {}
     parts = ((name, [one.services[name] for one in metrics]) for name in names)
     return [(name, Slo.model_validate(own[0]["slo"] or {}), own) for name, own in parts]
@@ -129,8 +131,9 @@ def cases_overloaded(metrics: Cases) -> bool:
 
 
 def cases_growing(metrics: Cases) -> bool:
-    """Whether the queue seems to grow, over the *metrics* of all replications of a point; of several services,
-    of one of them.
+    """Return whether the queue probably grows, over the *metrics* of all replications of a point.
+
+    With several services: whether it grows for at least one of them.
     """
     if services := _services(metrics):
         return any(cases_growing(own) for _, _, own in services)
@@ -142,7 +145,7 @@ def cases_growing(metrics: Cases) -> bool:
 
 
 def _readings(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
-    """Yield the attained value of each goal; none where no request was measured."""
+    """Yield the attained value of each goal; nothing where no request was measured."""
     asked = [one for one in metrics if one["slo_attainment"] is not None]
     if slo.tenants:
         yield from _shares_read(slo, asked)
@@ -157,7 +160,7 @@ def _readings(slo: Slo, metrics: Cases) -> Iterator[GoalAttainment]:
 
 
 def _shares_read(level: ServiceLevel, metrics: Cases, tenant: str = "") -> Iterator[GoalAttainment]:
-    """Yield the attained share of each goal of *level*, over the requests of a *tenant* or of all others."""
+    """Yield the attained share of each goal of *level*, of the requests of *tenant* or of all without own limits."""
     for goal, values in _shares(level, metrics, tenant):
         half = half_width(values)
         ends = share_interval(mean(values), half)
@@ -175,14 +178,14 @@ def tenants_met(slo: Slo, metrics: Cases) -> dict[str, bool]:
 
 
 def values_of(metrics: Cases, name: str) -> list[float]:
-    """Return the metric *name* of every replication that has it."""
+    """Return the values of the metric *name*, of every replication that has it."""
     return [value for one in metrics if (value := one[name]) is not None]
 
 
 def slack(slo: Slo, metrics: Cases) -> float:
-    """Return the share of requests within the limits less the share asked for, of the goal with the smallest margin.
+    """Return the smallest margin of all goals: the share of requests within the goal minus the target share [1].
 
-    A limit on a percentile is taken as the share of requests within it. -1 where no request was measured.
+    A limit on a percentile is read as a share: p95 asks for 0.95 of the requests. -1 where no request was measured.
     """
     if services := _services(metrics):
         return min(slack(level, own) for _, level, own in services)
@@ -192,7 +195,7 @@ def slack(slo: Slo, metrics: Cases) -> float:
 
 
 def _gaps(slo: Slo, metrics: Cases) -> list[float]:
-    """Return the share within each goal less the share asked for, of tenants with own limits and of all others."""
+    """Return the share within each goal minus its target, for tenants with own limits and for all other requests."""
     asked = [one for one in metrics if one["requests"]]
     levels: dict[str, ServiceLevel] = {"": slo, **(slo.tenants or {})}
     every = (pair for name, level in levels.items() for pair in _shares(level, asked, name))
@@ -200,7 +203,7 @@ def _gaps(slo: Slo, metrics: Cases) -> list[float]:
 
 
 def _shares(level: ServiceLevel, metrics: Cases, tenant: str) -> Iterator[tuple[SloGoal, list[float]]]:
-    """Yield each goal of *level* with the share of requests within it in every replication that has one."""
+    """Yield each goal of *level* with the share of requests within it, of every replication that has one."""
     tenants = [each for one in metrics if (each := one["tenant_shares"])]
     rows = [each[tenant] for each in tenants] if tenant else [one["slo_shares"] for one in metrics]
     for goal, column in zip(level.goals, zip(*rows, strict=True), strict=True) if rows else ():

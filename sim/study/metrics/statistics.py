@@ -1,4 +1,4 @@
-"""Intervals over replications: Student's t, the ratio of two sums, shares, and paired differences."""
+"""Confidence intervals over replications: Student's t, ratios of sums, shares, and paired differences."""
 
 from collections.abc import Sequence
 from math import hypot, inf, isfinite, nan, sqrt
@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 CONFIDENCE = 0.95
 LEAST_FOR_INTERVAL = 3
-"""Replications from which their spread gives an interval: t is 12.7 for two, 4.3 for three."""
+"""Least number of replications whose spread gives an interval: t is 12.7 for two, 4.3 for three."""
 
 
 def normal_quantile(share: float) -> float:
@@ -19,14 +19,14 @@ def normal_quantile(share: float) -> float:
 
 
 def student_t(degrees: int) -> float:
-    """Return the bound that Student's t with *degrees* >= 1 degrees of freedom stays within with 95 % probability."""
+    """Return the 95 % quantile (two-sided) of Student's t with *degrees* >= 1 degrees of freedom."""
     from scipy.special import stdtrit  # slow to import
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the arithmetic mean; inf as soon as one value is."""
+    """Return the arithmetic mean; inf where a value is infinite."""
     return sum(values) / len(values) if all(map(isfinite, values)) else inf
 
 
@@ -41,12 +41,19 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def half_width_within(halves: Sequence[float | None]) -> float | None:
-    """Return half of the 95 % interval of the mean over independent runs from the half-widths *halves* of each; None
-    where one has none.
+    """Return half of the 95 % interval of the mean over independent runs with the half-widths *halves*.
 
-    The root of the sum of squares covers at least as often as each run's own interval: S. K. Banerjee, "Approximate
-    confidence interval for linear functions of means of k populations when the population variances are not equal",
-    Sankhya 22, 1960.
+    None where a run has no half-width.
+
+    Notes
+    -----
+    The result is sqrt(sum(h_i^2)) / n, which covers at least as often as each run's own interval.
+
+    References
+    ----------
+    S. K. Banerjee, "Approximate confidence interval for linear functions of means of k populations when the population
+    variances are not equal", Sankhya 22, 1960.
+
     """
     known = [half for half in halves if half is not None]
     return hypot(*known) / len(known) if known and len(known) == len(halves) else None
@@ -55,9 +62,17 @@ def half_width_within(halves: Sequence[float | None]) -> float | None:
 def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> tuple[float, float | None]:
     """Return the sum of *tops* over the sum of *bottoms*, and half of its 95 % interval.
 
-    The interval is that of the ratio estimator (Cochran, Sampling Techniques, section 6.4): it comes from the spread of
-    top - ratio x bottom.
-    A sum of zero in *bottoms* gives inf.
+    The ratio is inf where the sum of *bottoms* is zero.
+
+    Notes
+    -----
+    The interval is that of the ratio estimator R: t s / (sqrt(n) mean(bottom)), where s is the standard deviation of
+    top - R bottom.
+
+    References
+    ----------
+    Cochran, Sampling Techniques, section 6.4.
+
     """
     whole = sum(bottoms)
     if whole == 0:
@@ -70,9 +85,12 @@ def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> tuple[float, float
 def ratio_difference(
     tops: tuple[Sequence[float], Sequence[float]], bottoms: tuple[Sequence[float], Sequence[float]]
 ) -> tuple[float, float | None]:
-    """Return the first ratio of sums less the second, and half of the 95 % interval, over paired replications.
+    """Return the first ratio of sums minus the second, and half of its 95 % interval, over paired replications.
 
-    Both ratios are linearised around their values, as in `ratio`, and the pairs' residuals subtracted.
+    Notes
+    -----
+    Both ratios are linearised around their values, as in `ratio`, and the residuals are subtracted pair by pair.
+
     """
     values = [ratio(top, bottom)[0] for top, bottom in zip(tops, bottoms, strict=True)]
     if not all(map(isfinite, values)):
@@ -85,7 +103,7 @@ def ratio_difference(
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean of *first* less that of *second* over paired replications, and half of its 95 % interval."""
+    """Return the mean of *first* minus that of *second* over paired replications, and half of its 95 % interval."""
     if not all(map(isfinite, [*first, *second])):
         return _difference(mean(first), mean(second)), None
     differences = [a - b for a, b in zip(first, second, strict=True)]
@@ -93,7 +111,7 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[
 
 
 def _paired_half_width(differences: Sequence[float]) -> float | None:
-    """Return the half-width over pairs; 0 for two pairs without any difference: both sides are the same numbers."""
+    """Return the half-width over pairs; 0 for two pairs without any difference (equal runs)."""
     return 0.0 if len(differences) == 2 and not any(differences) else half_width(differences)
 
 
@@ -102,19 +120,24 @@ def _difference(first: float, second: float) -> float:
 
 
 def differ(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Return whether paired replications (same seeds, so same requests) differ at 95 %; None where pairs are too
-    few (LEAST_FOR_INTERVAL).
-    """
+    """Return whether paired replications (equal seeds, so equal requests) differ at 95 %; None for too few pairs."""
     differences = [a - b for a, b in zip(first, second, strict=False)]
     spread = half_width(differences)
     return None if spread is None else abs(mean(differences)) > spread
 
 
 def wilson(hits: int, draws: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of which *hits* of *draws* >= 1 independent draws were seen.
+    """Return the 95 % interval of a share, after *hits* of *draws* >= 1 independent draws.
 
-    The score interval: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
-    the American Statistical Association 22, 1927. It stays within 0 and 1 and holds near them, too.
+    Notes
+    -----
+    Wilson's score interval, which stays within 0 and 1 and holds near them, too.
+
+    References
+    ----------
+    E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of the American
+    Statistical Association 22, 1927.
+
     """
     return _score(hits / draws, normal_quantile((1 + CONFIDENCE) / 2) ** 2 / draws)
 
@@ -122,9 +145,18 @@ def wilson(hits: int, draws: int) -> tuple[float, float]:
 def share_interval(share: float, half: float | None, draws: int | None = None) -> tuple[float, float] | None:
     """Return the 95 % interval of a *share* whose Student interval has the half-width *half*; None without one.
 
-    Wilson's interval with the effective number of draws share (1 - share) / se^2 and t for z: N. Dean and M. Pagano,
-    "Evaluating confidence interval methods for binomial proportions in clustered surveys", Journal of Survey Statistics
-    and Methodology 3(4), 2015. Of a share of *draws* it is at least as wide as if they were independent.
+    Where the share was counted among *draws* observations, the interval is at least as wide as for independent ones.
+
+    Notes
+    -----
+    Wilson's interval with the effective number of draws share (1 - share) / se^2, and t in place of z.
+
+    References
+    ----------
+    N. Dean and M. Pagano, "Evaluating confidence interval methods for binomial proportions in clustered surveys",
+    Journal
+    of Survey Statistics and Methodology 3(4), 2015.
+
     """
     if half is None or not 0 <= share <= 1:
         return None

@@ -1,4 +1,4 @@
-"""The requests that are measured, as arrays."""
+"""Requests that arrived in the measured window, as arrays."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,28 +22,38 @@ COLUMNS: dict[str, type] = {
     **dict.fromkeys(("prompt_tokens", "output_tokens"), np.int64),
     **dict.fromkeys(("rejected", "given_up"), bool),
 }
-"""Columns of every request, with their types."""
+"""Timestamps and counts read of every request, with their types."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixHits:
-    """Shares of the prompt tokens of the window's requests."""
+    """Shares of the prompt tokens of the window's requests that prefix caches can serve."""
 
     prefix_hit_rate: float | None
-    """Found in the cache of the replica that a request went to; None without a request."""
+    """Share found in the cache of the chosen replica; None without a request."""
     prefix_hit_bound: float | None
-    """What a single cache would have had that never forgets anything, in the order of arrival."""
+    """Share that one cache of unlimited size would serve, in the order of arrival; None without a request."""
 
 
 class WindowRequests:
-    """The requests that arrived in the window, as arrays; dates are nan where something never happened."""
+    """Requests of a run as arrays; `measured` marks those of the window, and missing timestamps are nan.
+
+    Parameters
+    ----------
+    columns
+        Arrays by the names of COLUMNS.
+    window_s
+        Start and end of the window [s].
+    open_end
+        Whether the window has no horizon and ends with the run.
+    tenants
+        Tenant of each request; empty where requests have none.
+
+    """
 
     def __init__(
         self, columns: Mapping[str, NDArray[Any]], window_s: tuple[float, float], open_end: bool, tenants: Sequence[str]
     ) -> None:
-        """*columns* by name of COLUMNS; with *open_end* the window has no horizon and ends with the run. *tenants* are
-        those of the requests; none where nobody is told apart.
-        """
         self.arrived_s, self.started_s = columns["arrived_s"], columns["started_s"]
         self.first_token_s, self.finished_s = columns["first_token_s"], columns["finished_s"]
         self.output_tokens, self.rejected = columns["output_tokens"], columns["rejected"]
@@ -64,14 +74,14 @@ class WindowRequests:
 
     @classmethod
     def of(cls, result: CaseResult) -> "WindowRequests":
-        """Return the cohort of a case that was just simulated."""
+        """Return the requests of a case that was just simulated."""
         columns = {name: _column(result.log.requests, name, kind) for name, kind in COLUMNS.items()}
         tenants = [request.tenant for request in result.log.requests]
         return cls(columns, result.window_s, result.plan.horizon_s is None, tenants if any(tenants) else ())
 
     @classmethod
     def stored(cls, table: pa.Table, window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
-        """Return the cohort of a *table* as `StoredCase.requests` has it."""
+        """Return the requests of a *table* as `StoredCase.requests` reads it."""
         status = table.column("status").cast(pa.string())
         columns = {name: table.column(name).to_numpy() for name in COLUMNS if name not in ("rejected", "given_up")}
         columns["rejected"] = pc.equal(status, "rejected").to_numpy()
@@ -80,7 +90,7 @@ class WindowRequests:
         return cls(columns, window_s, open_end, tenants)
 
     def good(self, slo: Slo) -> NDArray[np.bool_]:
-        """Return which requests finished within all limits of each request, *slo*'s or those of their tenant."""
+        """Return the mask of the requests that finished within all limits, those of *slo* or of their tenant."""
         kept = self.within(slo.per_request)
         for name, level in (slo.tenants or {}).items():
             kept = np.where(self.of_tenants((name,)), self.within(level.per_request), kept)
@@ -88,13 +98,13 @@ class WindowRequests:
         return good
 
     def of_tenants(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which requests are of the tenants *names*."""
+        """Return the mask of the requests of the tenants *names*."""
         if not self._tenants.size:
             return np.zeros(len(self.arrived_s), bool)
         return np.isin(self._tenants, list(names))
 
     def shares(self, level: ServiceLevel, chosen: NDArray[np.bool_]) -> list[float | None]:
-        """The share of the measured requests among the *chosen* within each goal of *level*; None without any."""
+        """Return the share of the measured requests among the *chosen* within each goal of *level*; None without."""
         found: list[float | None] = []
         for goal in level.goals:
             members = self.members(goal.percentile.latency) if goal.percentile else self.measured
@@ -103,7 +113,7 @@ class WindowRequests:
         return found
 
     def within(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
-        """Return which requests keep to all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
+        """Return the mask of the requests within all *limits* (ttft_s, tpot_s, e2e_s -> seconds)."""
         kept = np.ones(len(self.arrived_s), bool)
         for name, limit_s in limits.items():
             fits = getattr(self, name) <= limit_s
@@ -111,30 +121,31 @@ class WindowRequests:
         return kept
 
     def members(self, latency: str) -> NDArray[np.bool_]:
-        """The measured requests that have this latency: a single token has no time per token after it."""
+        """Return the mask of the measured requests that have this latency: an output of one token has no TPOT."""
         return self.measured & self.several_tokens if latency == "tpot_s" else self.measured
 
     def served(self) -> NDArray[np.bool_]:
-        """Return which requests finished in the window, half open except where the last finish itself ends it."""
+        """Return the mask of the requests that finished in [start, end), or in [start, end] where the run ends it."""
         served: NDArray[np.bool_] = self.finished & (self.finished_s >= self.start_s)
         return served & (self.open_end | (self.finished_s < self.end_s))
 
     def good_share_of_tokens(self, good: NDArray[np.bool_]) -> float:
-        """Return the share of the output tokens of all requests that finish in the window which *good* ones have.
+        """Return the share of the output tokens of requests finishing in the window that belongs to *good* requests.
 
-        It applies to the window's tokens: requests and tokens are counted over the same stretch of time, so good tokens
-        are a part of them.
+        The share is applied to the window's tokens, so that requests and tokens are counted over the same time and good
+        tokens
+        are a part of all tokens.
         """
         served = self.served()
         every = int(self.output_tokens[served].sum())
         return int(self.output_tokens[served & good].sum()) / every if every else 0.0
 
     def endings(self, requests: Sequence[Request]) -> Counter[str]:
-        """Return the number of measured requests by how they ended without an answer, of *requests* of the cohort."""
+        """Return the number of measured requests by the reason why they ended without an answer."""
         return Counter(one.gave_up for one, measured in zip(requests, self.measured.tolist(), strict=True) if measured)
 
     def queue_growth(self) -> Growth:
-        """How many more are in the system at the end; a load that ends by itself overloads nothing."""
+        """Return the growth of the number of requests in the system; none for a load that ends by itself."""
         if self.open_end:
             return Growth(0, False)
         queued = ~(self.rejected | self.given_up)
@@ -147,7 +158,7 @@ def _column(requests: Sequence[Request], name: str, kind: type) -> NDArray[Any]:
 
 
 def good_requests(result: CaseResult, cohort: WindowRequests) -> NDArray[np.bool_]:
-    """Return which requests finished within all limits, those of their own service where there are several."""
+    """Return the mask of the requests that finished within all limits; each service has its own limits."""
     plan = result.plan
     if not plan.services:
         return cohort.good(plan.slo)
@@ -159,7 +170,7 @@ def good_requests(result: CaseResult, cohort: WindowRequests) -> NDArray[np.bool
 
 
 def percentile(values: Floats, percent: float) -> float:
-    """numpy's linear percentile, also where the upper values are infinite; nan for none.
+    """Return the percentile *percent* (numpy's linear one), also where upper values are infinite; nan for none.
 
     >>> percentile(np.array([1.0, 2.0, np.inf]), 50), percentile(np.array([1.0, 2.0, np.inf]), 75)
     (2.0, inf)
@@ -175,8 +186,9 @@ def percentile(values: Floats, percent: float) -> float:
 
 
 def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """ttft_s, tpot_s or e2e_s of the measured requests: inf for those that never finished, none for a TPOT of one
-    token.
+    """Return the latency *name* (ttft_s, tpot_s or e2e_s) of the measured requests [s].
+
+    inf for requests that never finished; requests of one output token have no TPOT and are left out.
     """
     columns = {
         key: table.column(key).to_numpy() for key in ("arrived_s", "first_token_s", "finished_s", "output_tokens")
@@ -194,15 +206,16 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def prefixes_of(result: CaseResult, cohort: WindowRequests) -> PrefixHits | None:
-    """Of the requests of the window; None where no request shares anything."""
+    """Return the prefix shares of the requests in the window; None where no request shares a prefix."""
     end_s = np.inf if cohort.open_end else cohort.end_s
     block_tokens = min(pool.batching.block_size for pool in result.plan.pools)
     return prefix_hits(result.log.requests, cohort.start_s, end_s, block_tokens)
 
 
 def prefix_hits(requests: Iterable[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits | None:
-    """Of the requests that arrive from *start_s* to *end_s*, those before that filling the caches, whose blocks have
-    *block_tokens* tokens; None where no request shares anything.
+    """Return the prefix shares of the requests that arrive from *start_s* to *end_s*.
+
+    Earlier requests fill the caches, whose blocks have *block_tokens* tokens. None where no request shares a prefix.
     """
     seen: dict[int, int] = {}  # a block of the trace -> tokens of it whose KV somebody has computed
     prompts = found = could = 0

@@ -259,7 +259,7 @@ def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
 
 
 def _skips_single_tokens(goal: SloGoal) -> bool:
-    """Whether answers of one token count for nothing."""
+    """Return whether answers of one token count for nothing."""
     return goal.percentile is not None and goal.percentile.latency == "tpot_s"
 
 
@@ -319,7 +319,7 @@ class PoolBounds:
 
     @property
     def served(self) -> bool:
-        """Whether any of the requests is not too long for it."""
+        """True if any of the requests is not too long for it."""
         return bool(self._served.any())
 
     def good_alone(self, goal: SloGoal) -> float:
@@ -483,7 +483,7 @@ class CandidateBounds:
         self._starts: dict[str, bool] = {}
 
     def look(self, unit: Unit) -> ReplicaBounds:
-        """Whether and with how many replicas *unit* may serve the load."""
+        """Return whether and with how many replicas *unit* may serve the load."""
         machine = unit.machine if unit.beside is None else unit.beside.kinds
         if machine not in self._machines:
             self._machines[machine] = self._machine(unit)
@@ -525,7 +525,7 @@ class CandidateBounds:
         return ReplicaBounds("", max(1, ceil(busy)))
 
     def cannot_start(self, unit: Unit) -> bool:
-        """Whether *unit* does not hold the model, or its layout or limits are refused."""
+        """Return whether *unit* does not hold the model, or its layout or limits are refused."""
         if unit.refusal:
             return True
         if unit.machine not in self._starts:

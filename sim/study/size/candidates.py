@@ -70,7 +70,7 @@ class CandidateFleet:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it is inconclusive that it meets or misses the service level."""
+        """True if it is inconclusive that it meets or misses the service level."""
         return self.standing is not None and self.standing.verdict == "inconclusive"
 
     @property

@@ -515,7 +515,7 @@ class MixedSearcher:
         return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": merged(classes)}})
 
     def _alike(self, mix: MixedFleet) -> bool:
-        """Whether its pools are the same machines, paid for in different ways: no router divides their load."""
+        """Return whether its pools are the same machines, paid for in different ways: no router divides their load."""
         rates = mix.kinds.most_rps[:, mix.pools]
         return bool((rates == rates[:, :1]).all())
 

@@ -416,7 +416,7 @@ class Search:
         return batch
 
     def _known_to_miss(self, entry: _Entry) -> bool:
-        """Whether the same machines have missed under another way to pay; then more of them wait for their turn."""
+        """Return whether the same machines have missed under another purchase option."""
         missed = self._missed.get((self._units[entry.order].machine, entry.replicas))
         if missed is not None:
             self._miss(entry, missed)

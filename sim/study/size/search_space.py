@@ -364,7 +364,7 @@ def _ways(size: Size, gpu: str, server: str | None) -> Iterator[tuple[str, dict[
 
 
 def dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, ...]]) -> bool:
-    """Whether another way to buy, or to rent, the same machine never costs more; of equal ones the first is kept."""
+    """Return whether another purchase option of the same machine never costs more (equal ones: the first is kept)."""
     mine = costs[place]
     for other, its in costs.items():
         if other == place or units[other].machine != units[place].machine or len(its) < len(mine):
@@ -393,6 +393,6 @@ def with_spares(unit: Unit, size: Size, kind: str, count: int) -> Unit:
 
 
 def spares_differ(unit: Unit, other: Unit, kind: str) -> bool:
-    """Whether *unit* is *other*, paid alike, but for its spares, which are of *kind*."""
+    """Return whether *unit* is *other*, paid alike, but for its spares, which are of *kind*."""
     has = "hot" if unit.standby is None else unit.standby.kind
     return has == kind and unit.name == other.name

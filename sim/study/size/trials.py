@@ -90,7 +90,7 @@ class ServiceTrial:
     """How one of several services fared."""
 
     good: bool
-    """Whether it keeps to its limits and its queue does not grow without end."""
+    """True if it keeps to its limits and its queue does not grow without end."""
     overloaded: bool
     metrics: dict[str, float | None]
     """Means of the main metrics."""
