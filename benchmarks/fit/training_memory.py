@@ -16,9 +16,9 @@ from sim.benchdata.training import TrainingRow, read_training
 from sim.catalogue.catalog import load_catalog
 from sim.fidelity.training import PredictionBasis
 from sim.fidelity.training_rows import TrainingNotCovered, case_of
-from sim.training.figures import habits
+from sim.training.figures import framework_memory
 from sim.training.job import OptimizerStep
-from sim.training.memory import MemoryHabits, memory
+from sim.training.memory import FrameworkMemory, memory
 
 GB = 1e9
 
@@ -30,11 +30,11 @@ class Measured:
     pair: tuple[str, str]
     stack: str
     job: OptimizerStep
-    held: MemoryHabits
+    held: FrameworkMemory
     peak_bytes: float
 
     def total_bytes(self, **instead: float) -> float:
-        """The prediction, some habits replaced."""
+        """The prediction, some parameters of the memory layout replaced."""
         changed: dict[str, Any] = dict(instead)
         return memory(self.job, replace(self.held, **changed)).total_bytes
 
@@ -50,7 +50,9 @@ def measured(row: TrainingRow, figured: PredictionBasis) -> Measured | None:
         return None
     longest = figured.data.stacks[case.stack].longest_sequence
     job = replace(case.job, sequence=longest) if longest and row.count("seq_len") is None else case.job
-    return Measured((job.gpu.id, row.text("family")), case.stack, job, habits(figured.data, case.stack), peak * GB)
+    return Measured(
+        (job.gpu.id, row.text("family")), case.stack, job, framework_memory(figured.data, case.stack), peak * GB
+    )
 
 
 def settled(rows: list[Measured]) -> dict[str, dict[str, float]]:

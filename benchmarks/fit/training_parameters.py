@@ -15,7 +15,7 @@ from sim.training.figures import (
     StackFigures,
     TrainingData,
     TrainingFigures,
-    older_kernels_suffer,
+    needs_new_kernels,
 )
 
 PRIORS: dict[str, tuple[float, float]] = {
@@ -84,7 +84,7 @@ def parameters_of(case: TrainingCase, data: TrainingData) -> dict[str, tuple[tup
         "step_s": ((f"step:{stack}", 1), ("step:", 1)),
     }
     if network.is_transformer:
-        older = data.stacks[stack].older_attention and older_kernels_suffer(job.gpu)
+        older = data.stacks[stack].older_attention and needs_new_kernels(job.gpu)
         found["attention_time_factor"] = (("attention", 1), ("older_attention", 1)) if older else (("attention", 1),)
     if job.recompute != "none":
         found["recompute_share"] = (("recompute", 1),)

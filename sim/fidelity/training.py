@@ -22,7 +22,7 @@ from sim.report.charts.panels import style
 from sim.report.charts.picture import picture
 from sim.report.terminal_table import FittedTable
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
-from sim.training.figures import TrainingData, habits, load_training, rates
+from sim.training.figures import TrainingData, framework_memory, load_training, rates
 from sim.training.memory import memory
 from sim.training.steptime import TrainingRates, step_time
 
@@ -67,7 +67,7 @@ def predict_training(row: TrainingRow, figured: PredictionBasis) -> TrainingPred
     metrics = speed(case, reached)
     longest = figured.data.stacks[case.stack].longest_sequence
     fullest = replace(job, sequence=longest) if longest and row.count("seq_len") is None else job
-    metrics["peak_memory_gb"] = memory(fullest, habits(figured.data, case.stack)).total_bytes / BYTES_PER_GB
+    metrics["peak_memory_gb"] = memory(fullest, framework_memory(figured.data, case.stack)).total_bytes / BYTES_PER_GB
     return TrainingPrediction(row.id, "covered", "", metrics, job.gpu.id, case.stack)
 
 

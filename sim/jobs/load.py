@@ -39,7 +39,7 @@ from sim.scenario.reading.load import (
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sweep import points, sweep_complaints
 from sim.training.bind import job_figures
-from sim.training.checks import job_complaints
+from sim.training.checks import job_issues
 from sim.training.figures import NotTrainable, network_named
 from sim.training.plan import clock_of, resolve_job
 from sim.training.schema import JobPool, JobScenario
@@ -194,7 +194,7 @@ def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[
     figures = job_figures(catalog).data
 
     def model(name: str) -> None:
-        with suppress(NotTrainable):  # job_complaints says what is
+        with suppress(NotTrainable):  # job_issues says what is
             network_named(name, catalog, figures)
 
     for training in kind.trainings(data):
@@ -243,7 +243,7 @@ def _of_queue(data: dict[str, Any]) -> list[Place]:
 
 
 KINDS = {
-    "job": _Kind(JobScenario, job_complaints, resolve_job, lambda data: [("job",)]),
+    "job": _Kind(JobScenario, job_issues, resolve_job, lambda data: [("job",)]),
     "jobs": _Kind(QueueScenario, queue_complaints, resolve_queue, _of_queue),
 }
 """Key of a scenario -> kind of work."""

@@ -372,10 +372,10 @@ COLUMNS: tuple[QueueColumn, ...] = (
     QueueColumn("utilisation", "share", "GPU-hours that a job had over those that there were", _share(*PHASES)),
     QueueColumn("useful_share", "share", "GPU-hours of work that counts over those that there were", _share("working")),
     QueueColumn("utilisation_with_serving", "share", "with a service: GPU-hours of jobs and service over those that "
-                "there were", _share(*PHASES, SERVING), beside=True),
-    QueueColumn("serving_gpu_h", "h", "GPU-hours of the service", _gpu_h(SERVING), beside=True),
-    QueueColumn("jobs_gpu_h", "h", "GPU-hours of jobs", _gpu_h(*PHASES), beside=True),
-    QueueColumn("idle_gpu_h", "h", "the other GPU-hours", _idle_gpu_h, beside=True),
+                "there were", _share(*PHASES, SERVING), with_service=True),
+    QueueColumn("serving_gpu_h", "h", "GPU-hours of the service", _gpu_h(SERVING), with_service=True),
+    QueueColumn("jobs_gpu_h", "h", "GPU-hours of jobs", _gpu_h(*PHASES), with_service=True),
+    QueueColumn("idle_gpu_h", "h", "the other GPU-hours", _idle_gpu_h, with_service=True),
     QueueColumn("wait_h_mean", "h", "from arrival to the first start, or to the horizon",
                 _waiting(np.mean)),
     QueueColumn("wait_h_p50", "h", "median of it", _waiting(lambda waits: np.percentile(waits, 50))),
@@ -402,9 +402,10 @@ COLUMNS: tuple[QueueColumn, ...] = (
                 money=True),
     QueueColumn("idle_usd", "USD", "of it for GPUs that nobody had", _idle_usd, money=True),
     QueueColumn("serving_usd", "USD", "of it for the service",
-                lambda one: one.serving_nano_usd / NANO_PER_USD if one.ledger else None, money=True, beside=True),
+                lambda one: one.serving_nano_usd / NANO_PER_USD if one.ledger else None, money=True, with_service=True),
     QueueColumn("jobs_usd", "USD", "of it for jobs",
-                lambda one: sum(one.job_nano_usd) / NANO_PER_USD if one.ledger else None, money=True, beside=True),
+                lambda one: sum(one.job_nano_usd) / NANO_PER_USD if one.ledger else None, money=True,
+                with_service=True),
     QueueColumn("usd_per_job", "USD", "cost, less the service's, over finished jobs", _usd_per_job, money=True),
     QueueColumn("usd_per_useful_gpu_h", "USD", "cost, less the service's, over GPU-hours of work that counts",
                 _usd_per_useful_hour, money=True),
@@ -416,8 +417,8 @@ def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
     one.
     """
     priced = any(one.plan.pool.costs is not None for one in found)
-    beside = any(one.plan.serving is not None for one in found)
-    columns = [one for one in COLUMNS if (priced or not one.money) and (beside or not one.beside)]
+    serving = any(one.plan.serving is not None for one in found)
+    columns = [one for one in COLUMNS if (priced or not one.money) and (serving or not one.with_service)]
     return [QueueRow.of(one, one.plan, columns) for one in found]
 
 

@@ -19,7 +19,7 @@ from sim.scenario.reading.errors import InputError, Place, ValidationIssue
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
 from sim.scenario.resolving.resolved import Fact
 from sim.training.bind import JobHardware
-from sim.training.checks import hardware_complaints, placed_complaints, training_complaints
+from sim.training.checks import hardware_issues, placement_issues, training_issues
 from sim.training.plan import PoolOfJobs, described_pool, hardware_facts, pool_of_jobs, training_facts
 from sim.training.run import TrainingRun, training_run
 from sim.training.schema import TrainingJob
@@ -33,7 +33,7 @@ def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[Vali
         pool = fleet.pools[0]
         if pool.gpus is None:
             yield ValidationIssue((*place, "gpus"), "is missing: the size of the cluster")
-        yield from hardware_complaints(pool, place, catalog)
+        yield from hardware_issues(pool, place, catalog)
         yield from _of_serving(scenario, fleet, i)
     if isinstance(scenario.jobs, TracedJobs):
         yield from _of_trace(scenario.jobs)
@@ -74,10 +74,10 @@ def _of_training(
 ) -> Iterator[ValidationIssue]:
     """Of a training *job* whose entry stands at *place*, on every cluster."""
     at = (*place, "training")
-    yield from training_complaints(job, at, catalog)
+    yield from training_issues(job, at, catalog)
     for i, fleet in enumerate(scenario.fleets):
         sized = fleet.pools[0].model_copy(update={"gpus": gpus})
-        for one in placed_complaints(job, at, sized, ("fleets", i, "pools", 0), catalog):
+        for one in placement_issues(job, at, sized, ("fleets", i, "pools", 0), catalog):
             yield ValidationIssue((*place, "gpus"), one.message) if one.place[-1] == "gpus" else one
 
 
@@ -203,12 +203,12 @@ def _given(one: QueuedJob, name: str) -> ClusterJob:
 
 def _trained(job: ClusterJob, run: TrainingRun) -> ClusterJob:
     """*job* with what its training run says: GPUs, expected time, saves, restart, load on the GPUs."""
-    time, stops = run.makespan, run.stops
+    time, interruptions = run.makespan, run.interruptions
     computing = (time.training_s + time.lost_s) / time.total_s if time.total_s < inf else 0.0
     found = replace(job, gpus=run.gpus, duration_s=time.total_s, load=run.load * computing)
     if run.spec.checkpoint is None:
         return found
-    return replace(found, checkpoint_s=time.interval_s + stops.save_s, restart_s=stops.restart_s)
+    return replace(found, checkpoint_s=time.interval_s + interruptions.save_s, restart_s=interruptions.restart_s)
 
 
 def describe_queue(plan: QueuePlan, catalog: Catalog) -> dict[str, Any]:

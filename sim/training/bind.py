@@ -1,4 +1,4 @@
-"""Ids and sizes of a job on one pool bound to what the catalogue knows about them."""
+"""Binding of a training job to one pool: ids become catalogue entries, and left-out sizes get their defaults."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +10,7 @@ from sim.catalogue.gpu import Gpu
 from sim.catalogue.link import Link
 from sim.catalogue.server import Server
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
-from sim.training.figures import TrainingData, habits, load_training, network_named, rates
+from sim.training.figures import TrainingData, framework_memory, load_training, network_named, rates
 from sim.training.job import Method, OptimizerStep, Parallel, Precision, Recompute
 from sim.training.memory import TrainingMemory, memory
 from sim.training.network import ForwardCost
@@ -18,7 +18,7 @@ from sim.training.schema import JobPool, ParallelSpec, TrainingJob, divisors
 from sim.training.steptime import OptimizerStepTime, TrainingRates, step_time
 
 USUAL_NODE = 8
-"""GPUs of a server that is not named."""
+"""Assumed number of GPUs in a server that the scenario does not name."""
 NVL72 = "nvlink5-nvl72"
 NVL72_GPUS = 72
 WITHOUT_BF16 = ("Volta", "Turing", "Pascal")
@@ -26,14 +26,14 @@ WITHOUT_BF16 = ("Volta", "Turing", "Pascal")
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """What times and memory of jobs rest on."""
+    """Fitted figures from which step times and memory of training jobs are computed."""
 
     data: TrainingData
     kernels: StepTimeCoefficients
 
 
 def job_figures(catalog: Catalog) -> JobFigures:
-    """The files of *catalog*."""
+    """Return the fitted figures in the data folder of *catalog*, read once per folder."""
     return _figures(catalog.root)
 
 
@@ -44,7 +44,7 @@ def _figures(root: Path) -> JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class JobHardware:
-    """What a pool names."""
+    """Catalogue entries that a pool refers to: GPU, link, server and network between servers."""
 
     gpu: Gpu
     link: Link
@@ -53,7 +53,7 @@ class JobHardware:
 
     @classmethod
     def of(cls, pool: JobPool, catalog: Catalog) -> "JobHardware":
-        """Look everything up. Raises UnknownId."""
+        """Look up every id of *pool* in *catalog*. Raises UnknownId."""
         gpu = catalog.gpu(pool.gpu)
         server = catalog.server(pool.server) if pool.server is not None else None
         link = catalog.link(pool.link or (server.link if server else gpu.link))
@@ -61,7 +61,7 @@ class JobHardware:
 
     @property
     def gpus_per_node(self) -> int:
-        """GPUs that share `link`."""
+        """Number of GPUs that share `link`."""
         if self.link.id == NVL72:
             return NVL72_GPUS
         return int(self.server.gpu_slots.value) if self.server else USUAL_NODE
@@ -69,7 +69,7 @@ class JobHardware:
 
 @dataclass(frozen=True, slots=True)
 class BoundJob:
-    """A job on its hardware: everything that times and memory follow from."""
+    """Optimizer step of a job on its hardware, with the rates and the memory that follow from both."""
 
     job: OptimizerStep
     framework: str
@@ -83,22 +83,22 @@ class BoundJob:
 
     @property
     def fits(self) -> bool:
-        """Whether the GPU's memory holds it."""
+        """True if the job's memory fits into that of one GPU."""
         return self.memory.total_bytes <= self.job.gpu.memory_bytes.value
 
 
 def default_precision(gpu: Gpu) -> Precision:
-    """What training on *gpu* usually computes in."""
+    """Return the precision that training on *gpu* usually uses."""
     return "fp16" if gpu.architecture.startswith(WITHOUT_BF16) else "bf16"
 
 
 def method_of(job: TrainingJob) -> Method:
-    """What of the model is trained."""
+    """Return the training method that the section `lora` of *job* selects."""
     return "full" if job.lora is None else "lora" if job.lora.weights == "16bit" else "qlora"
 
 
 def default_framework(network: ForwardCost, method: Method, parallel: ParallelSpec) -> str:
-    """Id of a framework that such jobs usually run on."""
+    """Return the id of the framework on which such jobs usually run (a key of data/training/stacks.yaml)."""
     if not (network.is_transformer and network.causal):
         return "ngc-2024"
     if method != "full":
@@ -107,15 +107,24 @@ def default_framework(network: ForwardCost, method: Method, parallel: ParallelSp
 
 
 def gpus_of(parallel: ParallelSpec, pool: JobPool) -> int:
-    """GPUs of *pool*, which `parallel` is over."""
+    """Return the number of GPUs of *pool*; without `gpus`, the number of ranks in *parallel*."""
     ranks = (parallel.tp or 1) * (parallel.pp or 1) * (parallel.cp or 1)
     return pool.gpus or ranks * (parallel.dp or 1)
 
 
 def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
-    """*spec* on *pool*. Sizes that do not divide are reported by `job_complaints` first.
+    """Bind the job *spec* to the GPUs of *pool*.
 
-    Without a `micro_batch` it gets the fastest that fits. Raises UnknownId, NotTrainable.
+    Without `micro_batch`, the fastest micro-batch that fits the memory is used, or one sample if none fits. Sizes must
+    divide: `job_issues` reports those that do not.
+
+    Raises
+    ------
+    UnknownId
+        An id of the job or pool is not in the catalogue.
+    NotTrainable
+        The training cost of the model is not known.
+
     """
     hardware, figures = JobHardware.of(pool, catalog), job_figures(catalog)
     network, method = network_named(spec.model, catalog, figures.data), method_of(spec)
@@ -145,7 +154,7 @@ def bound(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> BoundJob:
 
     def with_batch(samples: int) -> BoundJob:
         sized = replace(job, micro_batch=samples, micro_batches=mine // samples)
-        return BoundJob(sized, framework, reached, memory(sized, habits(figures.data, framework)))
+        return BoundJob(sized, framework, reached, memory(sized, framework_memory(figures.data, framework)))
 
     if wanted.micro_batch is not None:
         return with_batch(wanted.micro_batch)
@@ -176,35 +185,43 @@ def _node_bytes_per_s(pool: JobPool, hardware: JobHardware, per_node: int) -> fl
     return hardware.network.theoretical_bytes_per_s.value * pool.network.adapters * max(1.0, servers)
 
 
-def advice(one: BoundJob, catalog: Catalog) -> str:
-    """The smallest change that makes *one* fit on the same GPUs; what remains missing where none does."""
-    job = one.job
-    held = habits(job_figures(catalog).data, one.framework)
+def advice(bound_job: BoundJob, catalog: Catalog) -> str:
+    """Describe the smallest change that makes a job fit into the memory of the same GPUs.
+
+    More recomputation is tried first, then higher ZeRO stages, then micro-batches of one sample. If none of them
+    suffices, the text states the missing memory and names changes of the hardware or the method.
+    """
+    job = bound_job.job
+    layout = framework_memory(job_figures(catalog).data, bound_job.framework)
     stages: tuple[Recompute, ...] = ("none", "selective", "full")
     mine = job.micro_batch * job.micro_batches
     sharding = range(job.parallel.zero, 4) if job.parallel.data * job.parallel.context > 1 else (job.parallel.zero,)
-    least = one
-    for batch, zero, again in product(
+    least = bound_job
+    for batch, zero, recompute in product(
         dict.fromkeys((job.micro_batch, 1)), sharding, stages[stages.index(job.recompute) :]
     ):
         parallel = replace(job.parallel, zero=zero)
-        tried = replace(job, micro_batch=batch, micro_batches=mine // batch, parallel=parallel, recompute=again)
-        least = replace(one, job=tried, memory=memory(tried, held))
+        candidate = replace(job, micro_batch=batch, micro_batches=mine // batch, parallel=parallel, recompute=recompute)
+        least = replace(bound_job, job=candidate, memory=memory(candidate, layout))
         if least.fits:
-            return f"it fits with {_changes(job, tried)}"
+            return f"it fits with {_changes(job, candidate)}"
     needed = least.memory.total_bytes / job.gpu.memory_bytes.value
-    told = f"with {_changes(job, least.job)} it still needs {needed:.1f} times the memory" if least is not one else ""
+    shortfall = (
+        f"with {_changes(job, least.job)} it still needs {needed:.1f} times the memory"
+        if least is not bound_job
+        else ""
+    )
     more = "more GPUs to share it (tp, pp, zero), lora, or a larger GPU" if job.method == "full" else "a larger GPU"
-    return "; ".join(filter(None, [told, f"it takes {more}"]))
+    return "; ".join(filter(None, [shortfall, f"it takes {more}"]))
 
 
-def _changes(job: OptimizerStep, tried: OptimizerStep) -> str:
+def _changes(job: OptimizerStep, candidate: OptimizerStep) -> str:
     changed = [
         f"{key}: {now}"
         for key, was, now in (
-            ("zero", job.parallel.zero, tried.parallel.zero),
-            ("recompute", job.recompute, tried.recompute),
-            ("micro_batch", job.micro_batch, tried.micro_batch),
+            ("zero", job.parallel.zero, candidate.parallel.zero),
+            ("recompute", job.recompute, candidate.recompute),
+            ("micro_batch", job.micro_batch, candidate.micro_batch),
         )
         if was != now
     ]

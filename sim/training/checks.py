@@ -1,4 +1,7 @@
-"""What keeps a job from being done on a fleet as it is written: one sentence each, with what would fit."""
+"""Validation of training jobs against the fleets that should run them.
+
+Every contradiction is reported as a `ValidationIssue` at its place in the scenario, with values that would fit.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,34 +15,37 @@ from sim.training.network import ForwardCost
 from sim.training.schema import JobPool, JobScenario, ParallelSpec, TrainingJob, TrainingSetup, divisors
 
 MOST_NAMED = 8
-"""Sizes that a message offers."""
+"""Largest number of fitting sizes that a message offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestedLayout:
-    """How a job is to be spread over a pool."""
+    """Requested parallelism of a job on a pool, with the places of both in the scenario."""
 
     job: TrainingJob
     at: Place
-    """Of the job."""
+    """Place of the job."""
     pool: JobPool
     wanted: ParallelSpec
     place: Place
-    """Of the pool."""
+    """Place of the pool."""
 
     def size(self, key: str) -> int:
         return getattr(self.wanted, key) or 1
 
     def wrong(self, key: str, text: str) -> ValidationIssue:
-        """*text* about a key of `parallel`, where it is written."""
+        """Return the issue *text* at *key* of `parallel`, in the section that sets it."""
         holder = self.place if getattr(self.pool.parallel, key) is not None else self.at
         return ValidationIssue((*holder, "parallel", key), text)
 
 
-def size_complaints(
+def size_issues(
     job: TrainingJob, at: Place, pool: JobPool, network: ForwardCost, place: Place
 ) -> Iterator[ValidationIssue]:
-    """Of *job*, which stands *at* a place, on the *pool* at *place*; batches are looked at once all ranks are known."""
+    """Check that ranks, GPUs and batches of *job* divide evenly on *pool*.
+
+    *at* and *place* are the places of the job and the pool. Batches are checked only if all ranks are consistent.
+    """
     asked = _RequestedLayout(job, at, pool, pool.parallel.over(job.parallel), place)
     split = list(_of_network(asked, network))
     yield from split
@@ -50,7 +56,7 @@ def size_complaints(
 
 
 def _of_network(asked: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
-    """Heads and layers that ranks share."""
+    """Check that tensor ranks divide the heads and pipeline stages the layers of *network*."""
     if not network.is_transformer:
         for key in ("tp", "pp", "cp", "ep"):
             if asked.size(key) > 1:
@@ -70,7 +76,7 @@ def _of_network(asked: _RequestedLayout, network: ForwardCost) -> Iterator[Valid
 
 
 def _of_gpus(asked: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
-    """Ranks that are not as many as the GPUs; experts that do not spread."""
+    """Check that the ranks add up to the pool's GPUs and that experts spread evenly over them."""
     wanted, ranks = asked.wanted, asked.size("tp") * asked.size("pp") * asked.size("cp")
     gpus = gpus_of(wanted, asked.pool)
     if gpus % ranks or (wanted.dp is not None and gpus != ranks * wanted.dp):
@@ -91,7 +97,7 @@ def _of_gpus(asked: _RequestedLayout, network: ForwardCost) -> Iterator[Validati
 
 
 def _of_batches(asked: _RequestedLayout) -> Iterator[ValidationIssue]:
-    """A global batch that the ranks cannot share, a micro-batch that does not divide a rank's samples."""
+    """Check that the data-parallel ranks divide the global batch, and micro-batches the samples of a rank."""
     ranks = asked.size("tp") * asked.size("pp") * asked.size("cp")
     batch, micro = asked.job.global_batch, asked.wanted.micro_batch
     dp = gpus_of(asked.wanted, asked.pool) // ranks
@@ -106,7 +112,7 @@ def _of_batches(asked: _RequestedLayout) -> Iterator[ValidationIssue]:
 
 
 def fitting(whole: int) -> str:
-    """Divisors of *whole*, some in the middle left out where there are many.
+    """Return the divisors of *whole* as text, shortened in the middle if there are many.
 
     >>> fitting(12)
     '1, 2, 3, 4, 6 or 12 do'
@@ -123,17 +129,17 @@ RATES = {"fp8": "fp8_flops", "nvfp4": "fp4_flops", "tf32": "tf32_flops", "fp32":
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4")
 
 
-def job_complaints(scenario: JobScenario, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """All that contradicts itself in a scenario whose ids are known."""
-    yield from training_complaints(scenario.job, ("job",), catalog)
+def job_issues(scenario: JobScenario, catalog: Catalog) -> Iterator[ValidationIssue]:
+    """Report contradictions in a scenario whose ids are known."""
+    yield from training_issues(scenario.job, ("job",), catalog)
     for i, fleet in enumerate(scenario.fleets):
         place: Place = ("fleets", i, "pools", 0)
-        yield from hardware_complaints(fleet.pools[0], place, catalog)
-        yield from placed_complaints(scenario.job, ("job",), fleet.pools[0], place, catalog)
+        yield from hardware_issues(fleet.pools[0], place, catalog)
+        yield from placement_issues(scenario.job, ("job",), fleet.pools[0], place, catalog)
 
 
-def training_complaints(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Of the *job*, which stands *at* a place, whatever it runs on."""
+def training_issues(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+    """Report contradictions within *job*, which is at the place *at*, on any hardware."""
     data = job_figures(catalog).data
     try:
         network = network_named(job.model, catalog, data)
@@ -150,7 +156,7 @@ def training_complaints(job: TrainingJob, at: Place, catalog: Catalog) -> Iterat
 
 
 def _amount(job: TrainingJob, at: Place, network: ForwardCost) -> Iterator[ValidationIssue]:
-    """How much there is to train on, and in which pieces."""
+    """Check the amount of training data and the keys that only transformers have."""
     if (job.tokens is None) == (job.samples is None):
         text = "needs tokens or samples" + ("" if job.tokens is None else ", not both")
         yield ValidationIssue(at, text)
@@ -170,8 +176,8 @@ def _framework(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[Va
         yield ValidationIssue((*at, "framework"), text)
 
 
-def hardware_complaints(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Of a *pool* at a *place*, whatever runs on it."""
+def hardware_issues(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+    """Report contradictions within *pool*, which is at *place*, for any job."""
     hardware = JobHardware.of(pool, catalog)
     server = hardware.server
     if server is not None and server.gpu is not None and server.gpu != hardware.gpu.id:
@@ -181,20 +187,20 @@ def hardware_complaints(pool: JobPool, place: Place, catalog: Catalog) -> Iterat
     yield from _framework(pool, place, catalog)
 
 
-def placed_complaints(
+def placement_issues(
     job: TrainingJob, at: Place, pool: JobPool, place: Place, catalog: Catalog
 ) -> Iterator[ValidationIssue]:
-    """Of the *job* on that *pool*: precision, sizes, the network between servers."""
+    """Report contradictions between *job* and *pool*: precision, sizes, missing network between servers."""
     try:
         network = network_named(job.model, catalog, job_figures(catalog).data)
     except NotTrainable:
-        return  # training_complaints says so
+        return  # training_issues says so
     hardware, wanted = JobHardware.of(pool, catalog), pool.parallel.over(job.parallel)
     precision = pool.precision or job.precision or default_precision(hardware.gpu)
     if precision not in (able := precisions(hardware.gpu)):
         holder = place if pool.precision is not None else at
         yield ValidationIssue((*holder, "precision"), f"{hardware.gpu.id} has no {precision}: {', '.join(able)}")
-    sizes = list(size_complaints(job, at, pool, network, place))
+    sizes = list(size_issues(job, at, pool, network, place))
     yield from sizes
     if not sizes and gpus_of(wanted, pool) > hardware.gpus_per_node and pool.network is None:
         text = (
@@ -205,7 +211,7 @@ def placed_complaints(
 
 
 def precisions(gpu: Gpu) -> list[str]:
-    """What *gpu* multiplies matrices in."""
+    """Return the precisions in which *gpu* can multiply matrices."""
     return [
         one
         for one in PRECISIONS

@@ -1,7 +1,7 @@
-"""How far training is from its datasheet: data/training/figures.yaml, stacks.yaml and networks.yaml.
+"""Fitted figures of training in data/training: figures.yaml, stacks.yaml and networks.yaml.
 
-From the files come the networks that can be named beside the catalogue's models, and what one job reaches of its GPU
-and link and holds in memory under a framework (a stack).
+The files define networks beyond the models of the catalogue, the rates that a job reaches relative to its GPU's
+datasheet and its link, and the memory layout of each training framework (a stack).
 """
 
 from difflib import get_close_matches
@@ -20,161 +20,168 @@ from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
 from sim.steptime.coefficients import StepTimeCoefficients
 from sim.training.job import Precision
-from sim.training.memory import MemoryHabits
+from sim.training.memory import FrameworkMemory
 from sim.training.network import ForwardCost, of_dimensions, of_model
 from sim.training.steptime import FOUR_BIT_BYTES, TrainingRates
 from sim.yamlio import read
 
 
 class StackFigures(Spec):
-    """What a training framework of some year does to the time of a step."""
+    """Effect of a training framework of a given year on the time of a step."""
 
     compute_time_factor: Value
-    """Everything the GPU computes against matrix products alone."""
+    """Time of all computation on the GPU, relative to matrix products alone."""
     stream_time_factor: Value
-    """Element-wise kernels against one transfer of the activations kept."""
+    """Time of element-wise kernels, relative to one transfer of the stored activations."""
     layer_s: Value
-    """Host time to launch a layer's kernels, both passes."""
+    """Host time to launch the kernels of a layer in both passes [s]."""
     step_s: Value
-    """Time of a step that depends on nothing."""
+    """Constant time per step [s]."""
     exposed_share: Value
-    """Of the exchange between data-parallel ranks that is never hidden."""
+    """Fraction of the exchange between data-parallel ranks that is never hidden."""
     tensor_exposed_share: Value
-    """Of the exchange between tensor-parallel ranks that matrix products do not hide."""
+    """Fraction of the exchange between tensor-parallel ranks not hidden by matrix products."""
 
 
 class GpuFigures(Spec):
-    """A card in training against the same card's kernels (data/steptime.yaml)."""
+    """Time factors of a GPU in training, relative to its kernels in data/steptime.yaml."""
 
     compute_time_factor: Value
     convolution_time_factor: Value
-    """Of networks that are no transformers."""
+    """Compute time factor of networks other than transformers."""
     memory_time_factor: Value
 
 
 class NetworkFigures(Spec):
-    """A network that is no transformer."""
+    """Time factors of a network that is not a transformer."""
 
     stream_time_factor: Value
     compute_time_factor: Value
 
 
 class LinkRule(Spec):
-    """Collectives inside a training step against a link's measured curve."""
+    """Time factor of collectives inside a training step, relative to the measured curve of the link."""
 
     links: str
-    """Pattern of link ids."""
+    """Shell pattern of link ids."""
     factor: Value
 
 
 class TrainingFigures(Spec):
-    """All fitted figures."""
+    """Contents of data/training/figures.yaml: all fitted factors."""
 
     gemm_exponent: Value
     attention_time_factor: Value
     older_attention_time_factor: Value
-    """Attention kernels written for Ampere, on later data-centre cards, against those written for them."""
+    """Time of Ampere attention kernels on later data-centre cards, relative to kernels written for those cards."""
     recompute_share: Value
-    """Time of the repeated forward pass against the first one."""
+    """Time of the repeated forward pass, relative to the first."""
     expert_time_factor: Value
     expert_exposed_share: Value
     fp8_time_factor: Value
-    """Matrix products in 8-bit floats against their peak, casts included."""
+    """Time of 8-bit matrix products with their casts, relative to the peak rate."""
     fp4_time_factor: Value
     fp32_time_factor: Value
-    """Matrix products in TF32 and FP32."""
+    """Time of TF32 and FP32 matrix products, relative to the peak rate."""
     network_efficiency: Value
-    """Share of a node's adapters that collectives between nodes reach."""
+    """Fraction of the node's adapter rate that collectives between nodes reach."""
     links: tuple[LinkRule, ...]
-    """The first that matches counts; the last matches all."""
+    """Rules in order of precedence: the first match applies, and the last matches all links."""
     gpus: dict[str, GpuFigures]
     architectures: dict[str, GpuFigures]
-    """By `Gpu.architecture`, GeForce cards apart: cards that no row measured."""
+    """Figures of GPUs without measurements, keyed by `Gpu.architecture` (GeForce cards separately)."""
     other_gpu: GpuFigures
     stacks: dict[str, StackFigures]
     networks: dict[str, NetworkFigures]
 
     def gpu(self, gpu: Gpu) -> GpuFigures:
-        """Those of *gpu*, or of its architecture, or of all cards."""
+        """Return the figures of *gpu*, falling back to its architecture and then to `other_gpu`."""
         architecture = f"{gpu.architecture} GeForce" if gpu.geforce else gpu.architecture
         return self.gpus.get(gpu.id) or self.architectures.get(architecture) or self.other_gpu
 
     def link_factor(self, link: Link) -> Value:
-        """Of the first rule for *link*."""
+        """Return the time factor of the first rule that matches *link*."""
         return next(rule.factor for rule in self.links if fnmatch(link.id, rule.links))
 
 
 class Stack(Sourced):
-    """A framework and its year: what is known of it without a fit."""
+    """Properties of a training framework of a given year that are known without a fit."""
 
     sources: tuple[str, ...] = ()
-    """Campaigns (column `source_key`) that used it."""
+    """Campaigns (column `source_key`) that used the framework."""
     keeps_scores: bool = False
-    """Attention writes its scores to memory: before fused kernels."""
+    """True if attention writes its scores to memory, as before fused kernels."""
     older_attention: bool = False
-    """Its attention kernels were written for Ampere (FlashAttention 2)."""
+    """True if the attention kernels were written for Ampere (FlashAttention 2)."""
     language: bool = False
-    """Where a campaign has several stacks: the one for language models."""
+    """True if the stack is the one for language models in campaigns that have several."""
     sequence_parallel: bool = False
     precision: dict[str, Literal["fp16", "bf16", "fp8", "nvfp4"]] = Field(default_factory=dict)
-    """By start of `Gpu.architecture`, for tables that do not say it; `other` is every other's."""
+    """Default precision where a table states none, keyed by the start of `Gpu.architecture`; `other` for all others."""
     model_parallel: bool = False
-    """Splits a model that does not fit by tensors and layers; others shard it (ZeRO 3)."""
+    """True if a model that does not fit is split by tensors and layers, rather than sharded (ZeRO 3)."""
     recompute: Literal["none", "selective", "full"] = "none"
-    """Where a table leaves it out."""
+    """Recomputation of activations where a table states none."""
     sequence: int | None = None
-    """Tokens of a sample where a table leaves it out."""
+    """Tokens per sample where a table states none."""
     longest_sequence: int | None = None
-    """Tokens of the longest sample, which the peak of memory is of, where `sequence` is a mean."""
+    """Tokens of the longest sample, which sets the memory peak if `sequence` is a mean."""
     fill: dict[str, float] = Field(default_factory=dict)
-    """By network: share of a padded sequence that is computed."""
+    """Fraction of a padded sequence that is computed, keyed by network."""
     gradient_bytes: float = 2.0
-    """Per trained parameter."""
+    """Gradient bytes per trained parameter."""
     state_bytes: float = 12.0
-    """Master weight and moments per trained parameter."""
+    """Bytes of master weight and moments per trained parameter."""
     eight_bit_weights: bool = False
-    """Frozen weights are held at 8 bits where matrix products are computed at 8 bits or fewer."""
+    """True if frozen weights are stored at 8 bits if matrix products use 8 bits or fewer."""
     four_bit_bytes: Value | None = None
-    """Per frozen parameter of QLoRA, where it is more than the 4-bit weights and their scales."""
+    """Bytes per frozen parameter of QLoRA, if more than the 4-bit weights and their scales."""
     whole_weights: bool = False
-    """Every rank holds the whole model once, before it is sharded."""
+    """True if every rank holds the whole model once before it is sharded."""
     activation_factor: Value | None = None
-    """Activations really held against the formula's."""
+    """Measured activation memory, relative to the formula."""
     reserve_bytes: Value | None = None
 
 
 class TrainedNetwork(Sourced):
-    """A network that the catalogue of models does not hold in the form that training needs."""
+    """Network that is absent from the catalogue's models, or lacks there what training needs."""
 
     aliases: tuple[str, ...] = ()
     dimensions: dict[str, float] = Field(default_factory=dict)
-    """Of a transformer: layers, hidden, heads, vocab, and what differs from GPT."""
+    """Dimensions of a transformer: layers, hidden, heads, vocab and differences from GPT."""
     causal: bool = True
     params: Value | None = None
     forward_flop: Value | None = None
-    """Per sample, of what is no transformer."""
+    """FLOP of the forward pass per sample, for networks other than transformers."""
     stream_bytes: Value | None = None
-    """16-bit activations of a sample that the forward pass leaves behind."""
+    """Bytes of 16-bit activations per sample that the forward pass stores."""
     kernels: int = 0
-    """Groups of kernels in sequence, each like a transformer's layer."""
+    """Number of sequential kernel groups, each corresponding to a transformer layer."""
     tokens_per_sample: Value | None = None
 
 
 class TrainingData(Spec):
-    """The three files together."""
+    """Contents of the three files in data/training."""
 
     figures: TrainingFigures
     stacks: dict[str, Stack]
     networks: dict[str, TrainedNetwork]
 
     def stack(self, source_key: str, language: bool) -> str:
-        """Id of the stack that a campaign used (for *language* models), `pytorch` where it is unknown."""
+        """Return the id of the stack that a campaign used (for *language* models), else `pytorch`."""
         found = [name for name, one in self.stacks.items() if source_key in one.sources]
         return next((name for name in found if self.stacks[name].language == language), (found or ["pytorch"])[0])
 
 
 def load_training(root: Path) -> TrainingData:
-    """data/training under *root*. Raises pydantic.ValidationError or sim.yamlio.YamlError for a file that is wrong."""
+    """Load data/training under *root*.
+
+    Raises
+    ------
+    pydantic.ValidationError, sim.yamlio.YamlError
+        A file is invalid.
+
+    """
     folder = root / "training"
     return TrainingData.model_validate(
         {name: read(folder / f"{name}.yaml").data for name in ("figures", "stacks", "networks")}
@@ -182,13 +189,28 @@ def load_training(root: Path) -> TrainingData:
 
 
 class NotTrainable(ValueError):
-    """Nobody knows what training that model costs; the message says which models are known."""
+    """Error for a model whose training cost is not known; the message names models that are."""
 
 
 def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCost:
-    """The network called *name*: one of data/training/networks.yaml, a language model, or a path of its config.json.
+    """Return the network called *name*.
 
-    Raises UnknownId, NotTrainable, ValueError for a config.json that cannot be read.
+    Parameters
+    ----------
+    name
+        Id or alias in data/training/networks.yaml, id of a language model of *catalog*, or path of a config.json.
+    catalog, data
+        Catalogue of models, and the networks of data/training.
+
+    Raises
+    ------
+    UnknownId
+        No network or model has that name.
+    NotTrainable
+        The model's training cost is not known.
+    ValueError
+        The config.json cannot be read.
+
     """
     for key, one in data.networks.items():
         if name.lower() in (key, *(alias.lower() for alias in one.aliases)):
@@ -207,7 +229,7 @@ def network_named(name: str, catalog: Catalog, data: TrainingData) -> ForwardCos
 
 
 def trained_network(id: str, one: TrainedNetwork) -> ForwardCost:
-    """A network of data/training/networks.yaml."""
+    """Return the forward cost of an entry of data/training/networks.yaml."""
     if one.dimensions:
         return of_dimensions(id, one.dimensions, one.causal)
     # a test reads every entry
@@ -228,11 +250,11 @@ def trained_network(id: str, one: TrainedNetwork) -> ForwardCost:
 
 
 NO_RESERVE = 1.5e9
-"""Where a stack's reserve is not known: CUDA context and communication buffers [bytes]."""
+"""Memory for CUDA context and communication buffers of stacks without `reserve_bytes` [bytes]."""
 
 
 def peak_flops(gpu: Gpu, precision: Precision) -> float:
-    """Dense rate of matrix products in that precision, or at 16 bit where the card lacks it [FLOP/s]."""
+    """Return the dense matrix rate of *gpu* in *precision*, or at 16 bit if it lacks that precision [FLOP/s]."""
     wide = gpu.fp32_flops or gpu.fp16_flops
     rate = {
         "fp32": wide,
@@ -243,8 +265,8 @@ def peak_flops(gpu: Gpu, precision: Precision) -> float:
     return (rate or gpu.fp16_flops).value
 
 
-def older_kernels_suffer(gpu: Gpu) -> bool:
-    """Whether the card's tensor cores need kernels of their own to reach their rate."""
+def needs_new_kernels(gpu: Gpu) -> bool:
+    """Return whether the tensor cores of *gpu* reach their rate only with kernels written for them."""
     return gpu.hopper or gpu.architecture in ("Blackwell", "Blackwell Ultra")
 
 
@@ -257,7 +279,27 @@ def rates(
     precision: Precision,
     stack: str,
 ) -> TrainingRates:
-    """What training *network* reaches on *gpu* cards over *link* in a *stack* of data/training/stacks.yaml."""
+    """Return the rates that training reaches in a step.
+
+    Parameters
+    ----------
+    data, kernels
+        Fitted figures of training and of kernels.
+    gpu, link
+        Hardware of one rank, and the link between the GPUs of a node.
+    network
+        Network to train; factors of its own apply if the data have some.
+    precision
+        Precision of matrix products.
+    stack
+        Framework, a key of data/training/stacks.yaml.
+
+    Notes
+    -----
+    The matrix rate is the datasheet peak times the kernels' fitted efficiency, divided by the time factors of card,
+    precision, framework and network.
+
+    """
     figures, efficiency = data.figures, kernels.efficiency(gpu)
     card, habit, facts = figures.gpu(gpu), figures.stacks[stack], data.stacks[stack]
     own = figures.networks.get(network.id)
@@ -272,7 +314,7 @@ def rates(
     compute = 1.0 if own is None else own.compute_time_factor.value
     peak = peak_flops(gpu, precision) / (factor.value if factor else 1.0)
     attention = figures.attention_time_factor.value
-    if facts.older_attention and older_kernels_suffer(gpu):
+    if facts.older_attention and needs_new_kernels(gpu):
         attention *= figures.older_attention_time_factor.value
     return TrainingRates(
         matrix_flop_per_s=reached * peak / habit.compute_time_factor.value / compute,
@@ -294,10 +336,10 @@ def rates(
     )
 
 
-def habits(data: TrainingData, stack: str) -> MemoryHabits:
-    """How a *stack* holds things in memory."""
+def framework_memory(data: TrainingData, stack: str) -> FrameworkMemory:
+    """Return the memory layout of *stack*, with defaults where the data state none."""
     facts = data.stacks[stack]
-    return MemoryHabits(
+    return FrameworkMemory(
         gradient_bytes=facts.gradient_bytes,
         state_bytes=facts.state_bytes,
         keeps_scores=facts.keeps_scores,

@@ -1,4 +1,4 @@
-"""One training job: a network, its batches, and how it is spread over GPUs."""
+"""Optimizer step of a training job: network, batches, and spread over GPUs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,74 +14,75 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Ranks by kind of parallelism, and what data-parallel ranks share."""
+    """Number of ranks per kind of parallelism, and what data-parallel ranks shard."""
 
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
     context: int = 1
-    """Ranks that share one sequence."""
+    """Number of ranks that share a sequence."""
     expert: int = 1
-    """Ranks, among those of data and tensor parallelism, that routed experts are spread over."""
+    """Number of data- and tensor-parallel ranks over which routed experts are spread."""
     virtual_stages: int = 1
-    """Chunks of layers per pipeline rank (interleaved schedule)."""
+    """Number of layer chunks per pipeline rank (interleaved schedule)."""
     zero: int = 0
     """ZeRO stage: 1 shards optimizer states over the data-parallel ranks, 2 gradients too, 3 weights too."""
     sequence: bool = False
-    """Sequence parallelism (Korthikanti et al.): tensor-parallel ranks divide all activations."""
+    """True if tensor-parallel ranks divide all activations (sequence parallelism, Korthikanti et al.)."""
 
     @property
     def gpus(self) -> int:
-        """All ranks."""
+        """Total number of ranks."""
         return self.tensor * self.pipeline * self.data * self.context
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStep:
-    """One optimizer step of a training run, repeated."""
+    """Optimizer step that a training job repeats: hardware, network, parallelism and batches."""
 
     gpu: Gpu
     link: Link
-    """Between the GPUs of one node."""
+    """Link between the GPUs of a node."""
     network: ForwardCost
     parallel: Parallel
     micro_batch: int
-    """Samples that one data-parallel rank takes at once."""
+    """Samples that a data-parallel rank computes at once."""
     micro_batches: int
-    """Of one step, one after the other: gradient accumulation."""
+    """Number of micro-batches per step and rank, computed in sequence (gradient accumulation)."""
     sequence: float = 1.0
-    """Tokens of a sample; 1 for what has none."""
+    """Tokens per sample; 1 for networks without sequences."""
     precision: Precision = "bf16"
     method: Method = "full"
     recompute: Recompute = "none"
     gpus_per_node: int = 8
     node_bytes_per_s: float = 0.0
-    """Network of one node, per direction, all adapters together; not used within one node."""
+    """Network rate of a node per direction, all adapters together [bytes/s]; unused on one node."""
     host_bytes_per_s: float = 0.0
-    """Optimizer states in host memory: rate of their way there; 0: they stay on the GPU."""
+    """Transfer rate to optimizer states in host memory [bytes/s]; 0 if the states are on the GPU."""
     fill: float = 1.0
-    """Share of a padded sequence that is computed, where padding is left out."""
+    """Fraction of a padded sequence that is computed, if padding is skipped."""
 
     @property
     def global_batch(self) -> int:
-        """Samples of one step over all ranks."""
+        """Samples per step over all ranks."""
         return self.micro_batch * self.micro_batches * self.parallel.data
 
     @property
     def units(self) -> float:
-        """Tokens or samples that one rank computes in one micro-batch."""
+        """Tokens or samples that a rank computes per micro-batch."""
         return self.micro_batch * self.sequence * self.fill / self.parallel.context
 
     @property
     def context(self) -> float:
-        """Tokens that a token sees: half of its sequence behind a causal mask."""
+        """Mean number of tokens that a token attends to: half of the sequence behind a causal mask."""
         seen = self.sequence * self.fill
         return seen / 2 if self.network.causal else seen
 
     @property
     def held_params(self) -> float:
-        """Parameters of the model as one copy of it lies on tensor- and pipeline-parallel ranks: routed experts are
-        spread over more ranks than those, and count only with the share that stays.
+        """Parameters of one model copy that its tensor- and pipeline-parallel ranks hold.
+
+        Routed experts may be spread over more ranks than those; only the remaining fraction of them counts.
         """
         network, parallel = self.network, self.parallel
         beyond = max(1.0, parallel.expert / parallel.tensor)
@@ -89,5 +90,5 @@ class OptimizerStep:
 
     @property
     def nodes(self) -> int:
-        """Nodes that the ranks fill."""
+        """Number of nodes that the ranks fill."""
         return -(-self.parallel.gpus // self.gpus_per_node)

@@ -14,35 +14,35 @@ from sim.training.network import INPUT_BYTES, ForwardCost
 from sim.training.steptime import FOUR_BIT_BYTES, WEIGHT_BYTES, trained_params
 
 EIGHT_BIT, EIGHT_BIT_BYTES = ("fp8", "nvfp4"), 1.0
-"""Precisions in which frozen weights may be stored as they are multiplied, and bytes of one then."""
+"""Precisions in which frozen weights may be stored at 8 bits, and their bytes per weight."""
 LAYER_INPUT_BYTES = 2
 LOGIT_BYTES = 6
-"""Logits at 16 bit and their softmax in fp32, whose place the gradient takes."""
+"""Bytes per logit: 16-bit logits and their fp32 softmax, whose memory the gradient reuses."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryHabits:
-    """How a framework holds things."""
+class FrameworkMemory:
+    """Memory layout of a training framework."""
 
     gradient_bytes: float = 2.0
     state_bytes: float = 12.0
-    """Per trained parameter: master weight and moments."""
+    """Bytes of master weight and moments per trained parameter."""
     keeps_scores: bool = False
     eight_bit_weights: bool = False
-    """Frozen weights are held at 8 bits where matrix products are computed at 8 bits or fewer."""
+    """True if frozen weights are stored at 8 bits if matrix products use 8 bits or fewer."""
     four_bit_bytes: float = FOUR_BIT_BYTES
-    """Per frozen parameter of QLoRA."""
+    """Bytes per frozen parameter of QLoRA."""
     whole_weights: bool = False
-    """Every rank holds the whole model once, before it is sharded."""
+    """True if every rank holds the whole model once before it is sharded."""
     activation_factor: float = 1.0
-    """Activations and logits that are really held, against the formula's."""
+    """Measured memory of activations and logits, relative to the formula."""
     reserve_bytes: float = 0.0
-    """CUDA context, communication buffers, workspace of the matrix library."""
+    """Memory of the CUDA context, communication buffers and the matrix library's workspace [bytes]."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingMemory:
-    """Bytes on the fullest GPU, by what they hold."""
+    """Memory on the fullest GPU by use [bytes]."""
 
     weights_bytes: float
     gradients_bytes: float
@@ -53,7 +53,7 @@ class TrainingMemory:
 
     @property
     def total_bytes(self) -> float:
-        """All of it."""
+        """Total memory [bytes]."""
         return (
             self.weights_bytes
             + self.gradients_bytes
@@ -67,7 +67,7 @@ class TrainingMemory:
 def activation_bytes(
     network: ForwardCost, units: float, sequence: float, tensor: int = 1, keeps_scores: bool = True
 ) -> float:
-    """Activations of all layers kept for the backward pass, one micro-batch of *units* tokens [bytes].
+    """Return the activations of all layers that the backward pass needs, for a micro-batch of *units* tokens [bytes].
 
     >>> from sim.training.network import of_dimensions
     >>> gpt = of_dimensions("gpt", {"layers": 12, "hidden": 2048, "heads": 16, "vocab": 0})
@@ -78,29 +78,36 @@ def activation_bytes(
     return units * (network.replicated_bytes + (network.sharded_bytes + scores) / tensor)
 
 
-def memory(job: OptimizerStep, habits: MemoryHabits) -> TrainingMemory:
-    """What *job* needs on the GPU that holds most."""
+def memory(job: OptimizerStep, layout: FrameworkMemory) -> TrainingMemory:
+    """Return the memory of *job* on the fullest GPU.
+
+    References
+    ----------
+    .. [1] Rajbhandari et al., "ZeRO", arXiv 1910.02054: weights, gradients and optimizer states.
+    .. [2] Korthikanti et al., "Reducing activation recomputation", arXiv 2205.05198: activations.
+
+    """
     parallel = job.parallel
     data = parallel.data * parallel.context
     resident = _resident_params(job)
     trained = resident * trained_params(job) / job.held_params
     wide = 2 * WEIGHT_BYTES if job.precision in ("fp32", "tf32") else WEIGHT_BYTES
-    weight_bytes = habits.four_bit_bytes if job.method == "qlora" else wide
-    if job.method == "lora" and habits.eight_bit_weights and job.precision in EIGHT_BIT:
+    weight_bytes = layout.four_bit_bytes if job.method == "qlora" else wide
+    if job.method == "lora" and layout.eight_bit_weights and job.precision in EIGHT_BIT:
         weight_bytes = EIGHT_BIT_BYTES
     on_host = bool(job.host_bytes_per_s)
     return TrainingMemory(
-        weights_bytes=resident * weight_bytes / (data if parallel.zero == 3 and not habits.whole_weights else 1),
-        gradients_bytes=trained * habits.gradient_bytes / (data if parallel.zero >= 2 else 1),
-        states_bytes=0.0 if on_host else trained * habits.state_bytes / (data if parallel.zero >= 1 else 1),
-        activations_bytes=_activations(job, habits) * habits.activation_factor,
-        logits_bytes=_logits(job) * habits.activation_factor,
-        reserve_bytes=habits.reserve_bytes,
+        weights_bytes=resident * weight_bytes / (data if parallel.zero == 3 and not layout.whole_weights else 1),
+        gradients_bytes=trained * layout.gradient_bytes / (data if parallel.zero >= 2 else 1),
+        states_bytes=0.0 if on_host else trained * layout.state_bytes / (data if parallel.zero >= 1 else 1),
+        activations_bytes=_activations(job, layout) * layout.activation_factor,
+        logits_bytes=_logits(job) * layout.activation_factor,
+        reserve_bytes=layout.reserve_bytes,
     )
 
 
 def _resident_params(job: OptimizerStep) -> float:
-    """Parameters of the fullest model-parallel rank: its share of the layers and the whole embedding's."""
+    """Return the parameters on the fullest model-parallel rank: its layers and the embedding."""
     network, parallel = job.network, job.parallel
     embedding = float(network.vocab * network.hidden)
     body = max(0.0, job.held_params - embedding)
@@ -109,20 +116,20 @@ def _resident_params(job: OptimizerStep) -> float:
     return (body * deepest + embedding) / parallel.tensor
 
 
-def _activations(job: OptimizerStep, habits: MemoryHabits) -> float:
+def _activations(job: OptimizerStep, layout: FrameworkMemory) -> float:
     network, parallel = job.network, job.parallel
     sequence, tensor = job.sequence * job.fill, parallel.tensor
     width = 2 if job.precision in ("fp32", "tf32") else 1
     if parallel.sequence:
-        whole = activation_bytes(network, job.units, sequence, 1, habits.keeps_scores) / tensor
+        whole = activation_bytes(network, job.units, sequence, 1, layout.keeps_scores) / tensor
     else:
-        whole = activation_bytes(network, job.units, sequence, tensor, habits.keeps_scores)
+        whole = activation_bytes(network, job.units, sequence, tensor, layout.keeps_scores)
     if job.method != "full":
         # frozen matrices need no inputs for gradients of their own; norms, activations and attention still do
         whole -= job.units * network.layers * network.hidden * INPUT_BYTES / tensor
     if job.recompute == "selective":
         # Korthikanti et al. drop the scores; with fused attention PyTorch keeps every second matrix product
-        whole = whole - job.units * network.score_bytes * sequence / tensor if habits.keeps_scores else whole / 2
+        whole = whole - job.units * network.score_bytes * sequence / tensor if layout.keeps_scores else whole / 2
     in_flight = min(parallel.pipeline, job.micro_batches)
     if job.recompute == "full" and network.layers:
         inputs = job.units * network.layers * network.hidden * LAYER_INPUT_BYTES
@@ -134,7 +141,10 @@ def _activations(job: OptimizerStep, habits: MemoryHabits) -> float:
 
 
 def _logits(job: OptimizerStep) -> float:
-    """On the last stage, which holds the activations of one micro-batch only: counted where there is no pipeline."""
+    """Return the bytes of the logits, or 0 with pipeline stages.
+
+    The last stage, which has the logits, holds activations of one micro-batch only and is not the fullest.
+    """
     if job.parallel.pipeline > 1:
         return 0.0
     return job.units * job.network.vocab * LOGIT_BYTES / job.parallel.tensor

@@ -1,8 +1,8 @@
-"""What training a network costs per token or sample, whatever it runs on.
+"""Cost of a network per token or sample in training, independent of hardware.
 
-A transformer's figures follow from its dimensions; a convolutional or recurrent network brings measured ones. The
-activations kept for the backward pass are those of Korthikanti et al. (arXiv 2205.05198, section 4.1): for GPT's
-plain feed-forward block 34 s b h bytes a layer, and 5 a s^2 b more where the scores of attention are kept.
+Costs of a transformer follow from its dimensions; convolutional and recurrent networks have measured ones. Activations
+stored for the backward pass follow Korthikanti et al. (arXiv 2205.05198, section 4.1): 34 s b h bytes per layer of
+GPT's plain feed-forward block, and 5 a s^2 b more if attention stores its scores.
 """
 
 from collections.abc import Mapping
@@ -12,68 +12,68 @@ from typing import Literal
 from sim.catalogue.model import Model, matrices, params_total
 
 FLOP_PER_WEIGHT = 2
-"""One multiply and one add."""
+"""FLOP per weight: a multiplication and an addition."""
 SCORE_BYTES = 5
-"""Per head, query and key: the softmax's output, the dropout's output, both 16 bit, and the dropout's mask."""
+"""Bytes per head, query and key: 16-bit outputs of softmax and dropout, and the dropout mask."""
 DENSE_LAYER_NORM_BYTES, INPUT_BYTES, MASK_BYTES = 4, 4, 2
-"""Per hidden unit of a layer: inputs of two norms, inputs of the two blocks, masks of two dropouts."""
+"""Bytes per hidden unit of a layer: inputs of two norms, inputs of the two blocks, masks of two dropouts."""
 TYPICAL_ASPECT = 100
-"""Hidden units per layer of the usual decoder, for one of which only the size is known."""
+"""Hidden units per layer of a typical decoder, for networks of which only the size is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardCost:
-    """Costs of one pass forward per unit, a token or a sample [FLOP, bytes]; bytes are those of 16-bit numbers."""
+    """Cost of a forward pass per unit (token or sample) [FLOP, bytes of 16-bit numbers]."""
 
     id: str
     unit: Literal["token", "sample"]
     params: float
     layers: int
-    """Depth: blocks of a transformer, groups of kernels of another network."""
+    """Depth: blocks of a transformer, kernel groups of other networks."""
     hidden: int
-    """Width of what tensor- and pipeline-parallel ranks exchange; 0: the network cannot be split."""
+    """Width of the activations that model-parallel ranks exchange; 0 if the network cannot be split."""
     forward_flop: float
-    """Matrix products and convolutions of all layers, without attention scores and without the output layer."""
+    """FLOP of matrix products and convolutions of all layers, without attention scores and output layer."""
     head_flop: float = 0.0
-    """Output layer."""
+    """FLOP of the output layer."""
     vocab: int = 0
     expert_flop: float = 0.0
     """Part of `forward_flop` in routed experts."""
     expert_params: float = 0.0
-    """Part of `params` in routed experts, all of them."""
+    """Part of `params` in routed experts, active or not."""
     routed_width: float = 0.0
-    """Numbers that one unit sends to routed experts: hidden size x experts per token, summed over layers."""
+    """Numbers sent to routed experts per unit: hidden size x experts per token, summed over layers."""
     routed_copies: int = 0
-    """Experts per token."""
+    """Number of active experts per token."""
     attention_width: float = 0.0
-    """Query width summed over layers: a unit spends 4 FLOP on each, per token that it sees."""
+    """Query width summed over layers; attention costs 4 FLOP per element and attended token."""
     heads: int = 0
-    """Of a layer's attention: what tensor-parallel ranks divide."""
+    """Attention heads per layer, which tensor-parallel ranks divide."""
     causal: bool = True
     sharded_bytes: float = 0.0
-    """Activations that tensor parallelism divides."""
+    """Activation bytes that tensor parallelism divides."""
     replicated_bytes: float = 0.0
-    """Activations that every tensor-parallel rank holds whole, unless sequence parallelism divides them too."""
+    """Activation bytes that every tensor-parallel rank holds whole, unless sequence parallelism divides them."""
     score_bytes: float = 0.0
-    """Per token seen, where attention keeps its scores."""
+    """Bytes of attention scores per attended token, if they are stored."""
     stream_bytes: float = 0.0
-    """Moved by what is no matrix product: norms, activations, dropout, residuals."""
+    """Bytes moved by norms, activation functions, dropout and residuals."""
     tokens_per_sample: float = 1.0
-    """Of a network whose throughput is counted in tokens though its unit is a sample."""
+    """Tokens per sample of networks whose throughput is counted in tokens but whose unit is a sample."""
 
     @property
     def activation_bytes(self) -> float:
-        """Kept for the backward pass, scores of attention apart."""
+        """Activations stored for the backward pass, without attention scores [bytes]."""
         return self.sharded_bytes + self.replicated_bytes
 
     @property
     def is_transformer(self) -> bool:
-        """Whether its batches have a sequence length."""
+        """True if the network is a transformer, whose batches have a sequence length."""
         return self.unit == "token"
 
 
 def of_model(model: Model) -> ForwardCost:
-    """A language model of the catalogue."""
+    """Return the forward cost of a language model of the catalogue."""
     found = matrices(model)
     active = {matrix.name: _active_params(matrix.params, matrix.role == "expert", model) for matrix in found}
     layers = [one for one in found if one.role in ("attention", "mlp", "shared_expert", "expert", "router")]
@@ -127,8 +127,10 @@ def transformer(
     routed_layers: int = 0,
     causal: bool = True,
 ) -> ForwardCost:
-    """A transformer from its dimensions; *layer_params* are the weights that a token is multiplied with, *scored_heads*
-    the mean number of heads that keep scores, of all layers.
+    """Return the forward cost of a transformer with the given dimensions.
+
+    *layer_params* are the weights that a token is multiplied with; *scored_heads* is the number of heads that compute
+    scores, averaged over all layers.
     """
     inner = (3 if gated else 2) * intermediate
     sharded = 2 * (2 * queries + 2 * keys + inner)
@@ -157,7 +159,11 @@ def transformer(
 
 
 def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True) -> ForwardCost:
-    """From layers, hidden, heads, vocab; kv_heads, intermediate, gated (0 or 1) and params where they are known."""
+    """Return the forward cost of a transformer with the dimensions layers, hidden, heads and vocab.
+
+    Optional keys of *dimensions*: kv_heads, intermediate, gated (0 or 1), params, layer_params_active, expert_params,
+    expert_params_active, experts_per_token and expert_layers.
+    """
     layers, hidden, heads = int(dimensions["layers"]), int(dimensions["hidden"]), dimensions["heads"]
     vocab = int(dimensions["vocab"])
     keys = hidden * dimensions.get("kv_heads", heads) / heads
@@ -189,9 +195,15 @@ def of_dimensions(id: str, dimensions: Mapping[str, float], causal: bool = True)
 def of_size(
     id: str, params: float, hidden: int = 0, heads: int = 0, layers: int = 0, vocab: int = 51200
 ) -> ForwardCost:
-    """Return a GPT of which only the size is known, and perhaps a dimension or two: 12 L h^2 parameters, heads of 128.
+    """Return the forward cost of a GPT of *params* parameters.
 
-    Raises ValueError where the embedding of *vocab* tokens alone has more parameters than the network.
+    Dimensions that are 0 follow from the size: 12 L h^2 parameters, heads of 128 units.
+
+    Raises
+    ------
+    ValueError
+        The embedding of *vocab* tokens alone has more parameters than the network.
+
     """
     body = params - vocab * (hidden or (params / 1e9) ** (1 / 3) * 2000)
     if body <= 0 and not (layers and hidden):

@@ -1,6 +1,6 @@
-"""A training job on every fleet at every point of its sweep: meter readings, the bill, columns of summary.csv.
+"""Results of a training job on every fleet at every sweep point: meter readings, cost, and columns of summary.csv.
 
-Every column is declared once: name, unit, meaning, and how it comes from an outcome.
+Every column is declared once: name, unit, meaning, and the function that computes it from an outcome.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,37 +31,37 @@ CAUSES = {
     "optimizer_s": "the optimizer",
     "constant_s": "fixed time of a step (data, logging, launches)",
 }
-"""Part of a step -> what it is."""
+"""Labels of the causes of step time, keyed by the field of `OptimizerStepTime`."""
 
 
 def parts(step: OptimizerStepTime) -> dict[str, float]:
-    """Seconds of *step* by cause, in the order of CAUSES."""
+    """Return the seconds of *step* by cause, in the order of CAUSES."""
     return {words: float(getattr(step, field)) for field, words in CAUSES.items()}
 
 
 def limited_by(step: OptimizerStepTime) -> str:
-    """The cause that takes most of *step*."""
+    """Return the cause with the largest part of *step*."""
     found = parts(step)
     return max(found, key=lambda cause: found[cause])
 
 
 STATE = "training"
-"""Of the GPUs from the first step to the last."""
+"""State of the GPUs in meter readings, from the first step to the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What a job came to."""
+    """Plan, meter readings and cost of a training job on one fleet at one sweep point."""
 
     plan: JobPlan
     intervals: tuple[Interval, ...]
-    """Meter readings; none where it cannot be done."""
+    """Meter readings; empty if the job is infeasible."""
     ledger: Ledger | None
-    """None without a `cost`."""
+    """Cost of the job; None without a `cost`."""
 
 
 def job_outcomes(scenario: JobScenario, catalog: Catalog) -> list[JobOutcome]:
-    """Every fleet at every point of the sweep, fleet by fleet."""
+    """Return the outcomes of every fleet at every sweep point, fleet by fleet."""
     found = points(scenario.sweep)
     labels = axis_labels(path for point in found for path in point)
     at = [at_point(scenario, point) for point in found]
@@ -73,7 +73,7 @@ def job_outcomes(scenario: JobScenario, catalog: Catalog) -> list[JobOutcome]:
 
 
 def outcome(plan: JobPlan) -> JobOutcome:
-    """Meters and bill of *plan*."""
+    """Return the meter readings and the cost of *plan*."""
     if plan.infeasible:
         return JobOutcome(plan, (), None)
     intervals = tuple(_intervals(plan))
@@ -82,9 +82,9 @@ def outcome(plan: JobPlan) -> JobOutcome:
 
 
 def _intervals(plan: JobPlan) -> Iterator[Interval]:
-    """Meter readings: at the end, and at every full hour of the clock, where there is one.
+    """Yield the meter readings: at the end of the job, and at every full hour if the site has a clock.
 
-    When failures come is not known: saves, lost work and restarts are spread evenly over the job.
+    The times of failures are not known: saves, lost work and restarts are spread evenly over the job.
     """
     start_s, total_s = 0.0, plan.run.makespan.total_s
     while start_s < total_s:
@@ -129,7 +129,7 @@ MILLION = 1e6
 
 
 Result = TypeVar("Result")
-"""What a job or a queue came to."""
+"""Outcome type of a job or a queue."""
 
 
 @dataclass(frozen=True)
@@ -138,27 +138,27 @@ class WorkColumn(Generic[Result]):
 
     name: str
     unit: str
-    """Empty for text and counts; `share` of one."""
+    """Unit; empty for text and counts, `share` for fractions of one."""
     meaning: str
     value: Callable[[Result], Any]
     always: bool = False
-    """Known of what cannot be done, too."""
+    """True if infeasible rows have a value, too."""
     money: bool = False
-    """Only where something has a cost."""
-    beside: bool = False
-    """Only where a service stands beside the jobs."""
+    """True if the column is present only if something has a cost."""
+    with_service: bool = False
+    """True if the column is present only if a service runs beside the jobs."""
 
 
 @dataclass(frozen=True)
 class WorkRow(Generic[Result]):
-    """An outcome with its row of summary.csv."""
+    """Outcome with its row of summary.csv."""
 
     outcome: Result
     cells: dict[str, Any]
 
     @classmethod
     def of(cls, outcome: Result, plan: Any, columns: Iterable[WorkColumn[Result]]) -> "WorkRow[Result]":
-        """Return the row of the *outcome* of *plan* under *columns*, without those that are axes of the sweep."""
+        """Return the row of *outcome* under *columns*, without those that are sweep axes of *plan*."""
         cells: dict[str, Any] = {"fleet": plan.fleet, **plan.axes}
         for column in columns:
             if column.name not in cells:
@@ -172,7 +172,7 @@ class WorkRow(Generic[Result]):
 
     @property
     def ok(self) -> bool:
-        """Whether the job can be done, or anything can run."""
+        """True if the job is feasible, or at least one job of the queue can run."""
         return bool(self.cells["status"] == "ok")
 
 
@@ -181,12 +181,12 @@ JobRow = WorkRow[JobOutcome]
 
 
 def energy_kwh(pool: PoolOfJobs, intervals: Iterable[Interval]) -> float | None:
-    """Return the energy of *intervals* at the site's meter [kWh]; None where a GPU's power is not known."""
+    """Return the energy of *intervals* at the site's meter [kWh]; None if the power of a GPU is not known."""
     return None if pool.power is None else pool.pue * fsum(one.server_energy_j for one in intervals) / JOULES_PER_KWH
 
 
 def total_usd(ledger: Ledger | None) -> float | None:
-    """Return the whole bill [USD]; None without one."""
+    """Return the total cost [USD]; None without a ledger."""
     return None if ledger is None else ledger.total_nano_usd / NANO_PER_USD
 
 
@@ -225,60 +225,68 @@ def _hours(field: str) -> Callable[[JobOutcome], float]:
 COLUMNS: tuple[JobColumn, ...] = (
     JobColumn("status", "", "`ok`, or `infeasible` where the job cannot be done",
               lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
-    JobColumn("reason", "", "why it cannot, and what would fit", lambda one: one.plan.infeasible, always=True),
-    JobColumn("replications", "", "1: nothing is drawn", lambda one: 1, always=True),
+    JobColumn("reason", "", "why the job cannot be done, and what would fit",
+              lambda one: one.plan.infeasible, always=True),
+    JobColumn("replications", "", "always 1: nothing is random", lambda one: 1, always=True),
     JobColumn("gpus", "", "GPUs of the job", lambda one: one.plan.pool.gpus, always=True),
-    JobColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
+    JobColumn("servers", "", "servers that the GPUs fill", lambda one: one.plan.pool.servers, always=True),
     *(JobColumn(key, "", meaning, _ranks(at), always=True)
       for key, at, meaning in (("dp", "data", "data-parallel ranks"), ("tp", "tensor", "tensor-parallel ranks"),
                                ("pp", "pipeline", "pipeline stages"), ("zero", "zero", "ZeRO stage"))),
-    JobColumn("recompute", "", "activations computed again", lambda one: one.plan.run.bound.job.recompute, always=True),
-    JobColumn("micro_batch", "", "samples that a data-parallel rank takes at once",
+    JobColumn("recompute", "", "recomputed activations: none, selective or full",
+              lambda one: one.plan.run.bound.job.recompute, always=True),
+    JobColumn("micro_batch", "", "samples that a data-parallel rank computes at once",
               lambda one: one.plan.run.bound.job.micro_batch, always=True),
-    JobColumn("precision", "", "of matrix products", lambda one: one.plan.run.bound.job.precision, always=True),
-    JobColumn("framework", "", "whose habits times and memory follow", lambda one: one.plan.run.bound.framework,
+    JobColumn("precision", "", "precision of matrix products",
+              lambda one: one.plan.run.bound.job.precision, always=True),
+    JobColumn("framework", "", "framework whose times and memory layout apply",
+              lambda one: one.plan.run.bound.framework,
               always=True),
-    JobColumn("peak_memory_gb", "GB", "on the fullest GPU", lambda one: one.plan.run.bound.memory.total_bytes / GB,
+    JobColumn("peak_memory_gb", "GB", "memory needed on the fullest GPU",
+              lambda one: one.plan.run.bound.memory.total_bytes / GB,
               always=True),
-    JobColumn("memory_gb", "GB", "that each GPU has", lambda one: one.plan.run.bound.job.gpu.memory_bytes.value / GB,
+    JobColumn("memory_gb", "GB", "memory of each GPU", lambda one: one.plan.run.bound.job.gpu.memory_bytes.value / GB,
               always=True),
     JobColumn("steps", "", "optimizer steps", lambda one: one.plan.run.steps),
-    JobColumn("step_s", "s", "time of one", lambda one: one.plan.run.step.step_s),
-    JobColumn("mfu", "share", "arithmetic that the model needs over the GPUs' dense peak in that precision",
+    JobColumn("step_s", "s", "time of an optimizer step", lambda one: one.plan.run.step.step_s),
+    JobColumn("mfu", "share", "model FLOP utilisation: FLOP that the model needs over the GPUs' dense peak",
               lambda one: one.plan.run.mfu),
-    JobColumn("tokens_per_s", "tokens/s", "while steps run; empty for images", _tokens_per_s),
-    JobColumn("samples_per_s", "1/s", "while steps run", lambda one: one.plan.run.samples_per_s),
-    JobColumn("limited_by", "", "what a step spends most of its time on", lambda one: limited_by(one.plan.run.step)),
+    JobColumn("tokens_per_s", "tokens/s", "throughput while steps run; empty for images", _tokens_per_s),
+    JobColumn("samples_per_s", "1/s", "throughput while steps run", lambda one: one.plan.run.samples_per_s),
+    JobColumn("limited_by", "", "cause with the largest part of the step time",
+              lambda one: limited_by(one.plan.run.step)),
     JobColumn("makespan_h", "h", "expected time from the first step to the last", _hours("total_s")),
-    JobColumn("training_h", "h", "of it steps that count", _hours("training_s")),
-    JobColumn("saving_h", "h", "of it saves", _hours("saving_s")),
-    JobColumn("lost_h", "h", "of it work that failures undid", _hours("lost_s")),
-    JobColumn("restarting_h", "h", "of it repairs and restarts", _hours("restarting_s")),
-    JobColumn("failures", "", "expected number", lambda one: one.plan.run.makespan.failures),
+    JobColumn("training_h", "h", "part of the makespan: steps that are not lost", _hours("training_s")),
+    JobColumn("saving_h", "h", "part of the makespan: saves", _hours("saving_s")),
+    JobColumn("lost_h", "h", "part of the makespan: work lost to failures", _hours("lost_s")),
+    JobColumn("restarting_h", "h", "part of the makespan: repairs and restarts", _hours("restarting_s")),
+    JobColumn("failures", "", "expected number of failures", lambda one: one.plan.run.makespan.failures),
     JobColumn("checkpoint_interval_s", "s", "training time between saves; empty without checkpoints",
               lambda one: one.plan.run.makespan.interval_s if one.plan.run.spec.checkpoint else None),
     JobColumn("gpu_hours", "h", "GPUs times makespan",
               lambda one: one.plan.pool.gpus * one.plan.run.makespan.total_s / SECONDS_PER_HOUR),
-    JobColumn("gpu_power_w_mean", "W", "of all GPUs, mean over the job", lambda one: _mean_w(one, "gpu_energy_j")),
-    JobColumn("it_power_w_mean", "W", "of the servers at the wall", lambda one: _mean_w(one, "server_energy_j")),
-    JobColumn("energy_kwh", "kWh", "at the site's meter, cooling included",
+    JobColumn("gpu_power_w_mean", "W", "power of all GPUs, mean over the job",
+              lambda one: _mean_w(one, "gpu_energy_j")),
+    JobColumn("it_power_w_mean", "W", "power of the servers at the wall, mean over the job",
+              lambda one: _mean_w(one, "server_energy_j")),
+    JobColumn("energy_kwh", "kWh", "energy at the site's meter, cooling included",
               lambda one: energy_kwh(one.plan.pool, one.intervals)),
-    JobColumn("kg_co2e", "kg", "greenhouse gases, where the scenario asks", _kg),
-    JobColumn("capex_usd", "USD", "to buy the machines; 0 when renting",
+    JobColumn("kg_co2e", "kg", "greenhouse gas emissions; empty without `carbon`", _kg),
+    JobColumn("capex_usd", "USD", "capital cost of the machines; 0 if rented",
               lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
-    JobColumn("cost_usd", "USD", "of the job: what its time takes of capital, and all that is paid meanwhile",
+    JobColumn("cost_usd", "USD", "cost of the job: its share of the capital cost, and operating cost",
               lambda one: total_usd(one.ledger), money=True),
-    JobColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
+    JobColumn("cost_usd_per_h", "USD/h", "cost per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
               money=True),
     JobColumn("usd_per_million_tokens", "USD", "cost of a million tokens trained on; empty for images",
               lambda one: _usd_per_million(one) if one.plan.run.counts_tokens else None, money=True),
-    JobColumn("usd_per_million_samples", "USD", "cost of a million samples, where tokens are not counted",
+    JobColumn("usd_per_million_samples", "USD", "cost of a million samples; empty if tokens are counted",
               lambda one: None if one.plan.run.counts_tokens else _usd_per_million(one), money=True),
 )  # fmt: skip
 
 
 def summary(found: Sequence[JobOutcome]) -> list[JobRow]:
-    """Return one row per outcome, in order; columns of money only where something has a cost."""
+    """Return one row per outcome, in order; cost columns are present only if something has a cost."""
     priced = any(one.plan.pool.costs is not None for one in found)
     columns = [column for column in COLUMNS if priced or not column.money]
     return [JobRow.of(one, one.plan, columns) for one in found]

@@ -1,7 +1,7 @@
-"""What a job on one fleet at one sweep point comes to once every id is a sourced value.
+"""Resolved plan of a training job on one fleet at one sweep point.
 
-The pool of GPUs with its servers, power and money; the sourced values that time, memory, energy and money rest on;
-the plan; and the plan as plain data, for resolved.yaml, `gpufleet check` and the report.
+Contains the pool of GPUs with its servers, power and cost, the sourced values behind time, memory, energy and cost,
+and the plan as plain data for resolved.yaml, `gpufleet check` and the report.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,32 +30,40 @@ from sim.units import GB
 
 @dataclass(frozen=True, slots=True)
 class PoolOfJobs:
-    """GPUs of one kind with all that they cost and draw."""
+    """GPUs of one kind with their servers, power, cost and emissions."""
 
     name: str
     gpu: str
     server: str
     gpus: int
     servers: int
-    """Whole ones that the GPUs fill; 0 without a server."""
+    """Number of whole servers that the GPUs fill; 0 without a server."""
     power: PoolPower | None
     costs: CostPlan | None
     carbon: CarbonPlan | None
     clock: SiteClock | None
     pue: float
+    """Power usage effectiveness of the site."""
     by_height: bool
-    """Whether the bill depends on the height of servers."""
+    """True if the cost depends on the height of servers."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of bill and emissions must know."""
+        """Notes on cost and emissions for the reader of the results."""
         return (*(self.costs.notes if self.costs else ()), *(self.carbon.notes if self.carbon else ()))
 
 
 def pool_of_jobs(
     scenario: WorkScenario, fleet: JobFleet, hardware: JobHardware, gpus: int, catalog: Catalog
 ) -> PoolOfJobs:
-    """*gpus* of *fleet*'s pool. Raises CostError with every price that is missing."""
+    """Resolve the pool of *fleet* with *gpus* GPUs.
+
+    Raises
+    ------
+    CostError
+        Prices are missing; the message lists all of them.
+
+    """
     pool, server, gpu = fleet.pools[0], hardware.server, hardware.gpu
     cost, power = pool.cost or fleet.cost, pool.power or Power()
     boxes = boxes_needed(gpus, int(server.gpu_slots.value), cost is not None and cost.share) if server else 0.0
@@ -85,12 +93,12 @@ def pool_of_jobs(
 
 
 def clock_of(scenario: WorkScenario, fleet: JobFleet) -> SiteClock | None:
-    """Local time at the site of *fleet*; None where nothing says when it begins. Raises ClockError."""
+    """Return the local time at the site of *fleet*, or None without `starts_at`. Raises ClockError."""
     return _terms(scenario, fleet).clock
 
 
 def _terms(scenario: WorkScenario, fleet: JobFleet) -> FleetTerms:
-    """What is paid for *fleet*: its own sections, else the scenario's."""
+    """Return the cost terms of *fleet*: its own sections, else the scenario's."""
     return FleetTerms(
         cost=fleet.cost,
         own_costs=tuple(pool.cost for pool in fleet.pools),
@@ -104,7 +112,7 @@ def _terms(scenario: WorkScenario, fleet: JobFleet) -> FleetTerms:
 
 
 def _nameplate_w(hardware: JobHardware, power: Power) -> float | None:
-    """One server with all slots filled, at the wall [W]."""
+    """Return the wall power of a server with all GPU slots filled [W]; None if not known."""
     server, tdp = hardware.server, hardware.gpu.tdp_w
     if power.nameplate_w is not None or server is None:
         return power.nameplate_w
@@ -117,11 +125,11 @@ def _nameplate_w(hardware: JobHardware, power: Power) -> float | None:
 
 RATES = {"fp32": "fp32_flops", "tf32": "tf32_flops", "fp8": "fp8_flops", "nvfp4": "fp4_flops"}
 SHARED = ("gemm_exponent", "attention_time_factor", "recompute_share", "network_efficiency")
-"""Fitted figures that every job rests on, the last where it has a network."""
+"""Fitted figures that every job uses; the last only if the job fills several nodes."""
 
 
 def hardware_facts(prefix: str, hardware: JobHardware, pool: PoolOfJobs, catalog: Catalog) -> Iterator[Fact]:
-    """Of power and money; *prefix* names the fleet."""
+    """Yield the sourced values of power and cost; *prefix* names the fleet."""
     place, gpu = f"{prefix}.pools.0", hardware.gpu
     idle = "loaded_idle_w" if gpu.loaded_idle_w is not None else "idle_w"
     yield from _values(f"{place}.gpu", gpu, ("tdp_w", idle))
@@ -134,7 +142,7 @@ def hardware_facts(prefix: str, hardware: JobHardware, pool: PoolOfJobs, catalog
 
 
 def training_facts(prefix: str, one: BoundJob, hardware: JobHardware, catalog: Catalog) -> Iterator[Fact]:
-    """Of the time of a step, of memory and of the load on the GPUs."""
+    """Yield the sourced values of step time, memory and GPU load; *prefix* names the fleet."""
     place, gpu, job = f"{prefix}.pools.0", hardware.gpu, one.job
     rate = RATES.get(job.precision, "fp16_flops")
     yield from _values(f"{place}.gpu", gpu, ("memory_bytes", "memory_bytes_per_s", "fp16_flops", rate))
@@ -150,7 +158,7 @@ def training_facts(prefix: str, one: BoundJob, hardware: JobHardware, catalog: C
 
 
 def _fitted(place: str, one: BoundJob, catalog: Catalog) -> Iterator[Fact]:
-    """Fitted figures of card, framework, link and network."""
+    """Yield the fitted figures of card, framework, link and network."""
     data, kernels, job = job_figures(catalog).data, job_figures(catalog).kernels, one.job
     efficiency, figures = kernels.efficiency(job.gpu), data.figures
     yield Fact(f"{place}.steptime.compute", efficiency.compute)
@@ -175,23 +183,30 @@ def _values(prefix: str, spec: Spec, names: Iterable[str] = ()) -> Iterator[Fact
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A job on one fleet."""
+    """Resolved training job on one fleet at one sweep point."""
 
     fleet: str
     axes: dict[str, Any]
-    """Sweep axis -> value."""
+    """Values of the sweep axes, keyed by axis."""
     run: TrainingRun
     pool: PoolOfJobs
     facts: tuple[Fact, ...]
 
     @property
     def infeasible(self) -> str:
-        """Why it cannot be done here; empty if it can."""
+        """Reason why the job cannot run on this fleet; empty if it can."""
         return self.run.infeasible
 
 
 def resolve_job(scenario: JobScenario, fleet: JobFleet, axes: dict[str, Any], catalog: Catalog) -> JobPlan:
-    """The plan of *scenario*'s job on *fleet*. Raises CostError with every price that is missing."""
+    """Resolve the job of *scenario* on *fleet*.
+
+    Raises
+    ------
+    CostError
+        Prices are missing; the message lists all of them.
+
+    """
     hardware = JobHardware.of(fleet.pools[0], catalog)
     run = training_run(scenario.job, fleet.pools[0], catalog)
     pool = pool_of_jobs(scenario, fleet, hardware, run.gpus, catalog)
@@ -204,7 +219,7 @@ PARTS = ("weights", "gradients", "states", "activations", "logits", "reserve", "
 
 
 def described_pool(pool: PoolOfJobs) -> dict[str, Any]:
-    """GPUs, servers and power of a pool."""
+    """Return GPUs, servers and peak power of *pool* as plain data."""
     return {
         "name": pool.name,
         "gpu": pool.gpu,
@@ -216,7 +231,7 @@ def described_pool(pool: PoolOfJobs) -> dict[str, Any]:
 
 
 def describe_job(plan: JobPlan, catalog: Catalog) -> dict[str, Any]:
-    """Everything that the job rests on: settings, memory, every catalogue value with its origin, and the sources."""
+    """Return the plan as plain data: settings, memory, catalogue values with their origin, and sources."""
     job, memory = plan.run.bound.job, plan.run.bound.memory
     values = values_of(plan.fleet, plan.facts, plan.pool.costs, plan.pool.carbon, catalog)
     return {
@@ -246,9 +261,9 @@ def describe_job(plan: JobPlan, catalog: Catalog) -> dict[str, Any]:
         "precision": job.precision,
         "framework": plan.run.bound.framework,
         "steps": plan.run.steps,
-        "mtbf_h": None if not plan.run.makespan.failures else plan.run.stops.mtbf_s / 3600,
-        "save_s": plan.run.stops.save_s or None,
-        "restart_s": plan.run.stops.restart_s or None,
+        "mtbf_h": None if not plan.run.makespan.failures else plan.run.interruptions.mtbf_s / 3600,
+        "save_s": plan.run.interruptions.save_s or None,
+        "restart_s": plan.run.interruptions.restart_s or None,
         "memory_gb_per_gpu": {name: round(getattr(memory, f"{name}_bytes") / GB, 3) for name in PARTS}
         | {"available": round(job.gpu.memory_bytes.value / GB, 3)},
         "capex_usd": plan.pool.costs.capex_usd if plan.pool.costs else None,

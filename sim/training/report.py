@@ -1,7 +1,7 @@
-"""What a reader gets of a training job: the verdict in sentences, tables, charts, and what `gpufleet check` prints.
+"""Report of a training job: verdict, tables, charts, and the overview that `gpufleet check` prints.
 
-The verdict names the fleet that is done first and the one that pays least, and what stops the others. Charts show time
-and cost over the numbers of GPUs, else over the first axis of the sweep, else fleet by fleet.
+The verdict names the fastest and the cheapest fleet, and why other fleets cannot run the job. Charts show time and
+cost over the number of GPUs, else over the first numeric axis of the sweep, else by fleet.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from sim.units import GB, HOURS_PER_DAY, NANO_PER_USD, SECONDS_PER_HOUR
 
 
 def component_rows(ledgers: Sequence[Ledger]) -> list[list[str]]:
-    """Component, amount in each of *ledgers*; empty where one has none of it."""
+    """Return the rows (component, amount in each of *ledgers*); cells without that component are empty."""
     bills = [ledger.by_component() for ledger in ledgers]
     names = list(dict.fromkeys(name for bill in bills for name in bill))
     return [
@@ -45,11 +45,11 @@ RESULTS: tuple[tuple[str, str, Show], ...] = (
     ("cost_usd", N_("cost"), cash),
     ("peak_memory_gb", N_("memory [GB]"), plain),
 )
-"""Column of summary.csv, heading, how a value is shown."""
+"""Rows (column of summary.csv, heading, format of a value)."""
 
 
 def results(rows: Sequence[JobRow]) -> PageTable:
-    """One row per fleet and point."""
+    """Return the table of results, a row per fleet and sweep point."""
     axes = list(rows[0].outcome.plan.axes)
     tokens = any(row.cells.get("tokens_per_s") is not None for row in rows)
     shown = [one for one in RESULTS if any(row.cells.get(one[0]) is not None for row in rows)]
@@ -72,7 +72,7 @@ def results(rows: Sequence[JobRow]) -> PageTable:
 
 
 def step_table(rows: Sequence[JobRow]) -> PageTable:
-    """Share of a step by cause."""
+    """Return the table of step time by cause [share]."""
     able = [row for row in rows if row.ok]
     found = [parts(row.outcome.plan.run.step) for row in able]
     causes = [cause for cause in found[0] if any(one[cause] > 5e-4 * sum(one.values()) for one in found)]
@@ -96,7 +96,7 @@ MEMORY = {
 
 
 def memory_table(rows: Sequence[JobRow]) -> PageTable:
-    """What fills the memory of the fullest GPU."""
+    """Return the table of memory on the fullest GPU by use [GB]."""
     body = [
         [words, *(plain(getattr(row.outcome.plan.run.bound.memory, field) / GB) for row in rows)]
         for field, words in MEMORY.items()
@@ -106,7 +106,7 @@ def memory_table(rows: Sequence[JobRow]) -> PageTable:
 
 
 def layout_table(rows: Sequence[JobRow]) -> PageTable:
-    """How the job is spread."""
+    """Return the table of the job's parallelism and settings per fleet and sweep point."""
     keys = ("gpus", "servers", "dp", "tp", "pp", "zero", "recompute", "micro_batch", "precision", "framework")
     return PageTable(
         "Layout",
@@ -117,7 +117,7 @@ def layout_table(rows: Sequence[JobRow]) -> PageTable:
 
 
 def cost_table(rows: Sequence[JobRow]) -> PageTable | None:
-    """The bill by component; None where nothing has a cost."""
+    """Return the table of cost by component; None without costs."""
     priced = [row for row in rows if row.outcome.ledger is not None]
     if not priced:
         return None
@@ -127,7 +127,7 @@ def cost_table(rows: Sequence[JobRow]) -> PageTable | None:
 
 
 def tables(rows: Sequence[JobRow], most: int = 12) -> list[PageTable]:
-    """All tables; those with a column per row show the first *most* rows only."""
+    """Return all tables; those with a column per row show only the first *most* rows."""
     few = rows[:most]
     found = [results(rows)]
     if any(row.ok for row in few):
@@ -144,15 +144,17 @@ def _head(row: JobRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobVerdict:
-    """A headline and what qualifies it."""
+    """Headline and findings of a job's or queue's report."""
 
     headline: str
     findings: tuple[str, ...]
 
 
 def verdict(rows: Sequence[JobRow]) -> JobVerdict:
-    """Over all *rows*: the fastest and the cheapest, then how each fleet does where it is fastest,
-    how it compares with the first fleet, and what cannot be done.
+    """Return the verdict over all *rows*.
+
+    The headline names the fastest and the cheapest fleet. Findings describe each fleet at its fastest point, its speed
+    relative to the first fleet, and the fleets that cannot run the job.
     """
     able = [row for row in rows if row.ok]
     if not able:
@@ -191,13 +193,13 @@ def verdict(rows: Sequence[JobRow]) -> JobVerdict:
 
 
 def name(row: JobRow) -> str:
-    """The fleet and its place in the sweep."""
+    """Return the fleet with its point of the sweep."""
     at = places(tuple(row.outcome.plan.axes.items()))
     return _("{fleet} at {at}", fleet=row.fleet, at=at) if at else row.fleet
 
 
 def duration(hours: float) -> str:
-    """A stretch of time in the unit that people would use.
+    """Format a time span in a readable unit.
 
     >>> duration(0.02), duration(30.0), duration(900.0)
     ('72 s', '30 hours', '37.5 days')
@@ -239,7 +241,7 @@ def _finding(row: JobRow) -> str:
 
 
 def _ratios(rows: Sequence[JobRow], fleets: Sequence[str]) -> list[str]:
-    """How many times as fast as the first fleet each other one is, where both stand at the same place of the sweep."""
+    """Return sentences on the speed of each fleet relative to the first, over the sweep points of both."""
     places = [{repr(row.outcome.plan.axes): row for row in rows if row.fleet == fleet} for fleet in fleets]
     found = []
     for fleet, mine in zip(fleets[1:], places[1:], strict=True):
@@ -255,7 +257,7 @@ def _hours(row: JobRow) -> float:
 
 
 def _unable(rows: Sequence[JobRow]) -> list[str]:
-    """What cannot be done, once for all points with the same reason."""
+    """Return a sentence for each fleet and reason why it cannot run, with all affected sweep points."""
     reasons: dict[tuple[str, str], list[JobRow]] = {}
     for row in rows:
         if not row.ok:
@@ -272,7 +274,7 @@ def _at(members: Sequence[JobRow]) -> str:
 
 
 class _ChartAxis(NamedTuple):
-    """What charts run over."""
+    """Horizontal axis of the charts."""
 
     label: str
     place: Callable[[JobRow], float]
@@ -281,7 +283,7 @@ class _ChartAxis(NamedTuple):
 
 
 def panels(rows: Sequence[JobRow]) -> list[Panel]:
-    """Time and, where there is one, cost; none where nothing can be done."""
+    """Return the charts of time and, with costs, of cost; none if no fleet can run the job."""
     able = [row for row in rows if row.ok]
     if not able:
         return []
@@ -303,7 +305,7 @@ def panels(rows: Sequence[JobRow]) -> list[Panel]:
 
 
 def key(rows: Sequence[JobRow]) -> list[KeyEntry]:
-    """Colour and marker of every fleet."""
+    """Return colour and marker of every fleet."""
     looks = style(list(dict.fromkeys(row.fleet for row in rows)))
     return [KeyEntry(name, *look) for name, look in looks.items()]
 
@@ -360,7 +362,7 @@ def _panel(
 
 
 def job_overview(rows: Sequence[JobRow], plans: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
-    """What to print for *rows*, whose descriptions are *plans*."""
+    """Yield what `gpufleet check` prints for *rows*, which *plans* describe."""
     for note in notes(plans):
         yield Text(_("Note: {note}", note=note))
     for table in (layout_table(rows), memory_table(rows)):

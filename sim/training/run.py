@@ -1,9 +1,9 @@
-"""A training job on its GPUs: time of a step, failures and checkpoints, and whether it can be done; no prices.
+"""Training job on given GPUs: step time, failures, checkpoints and feasibility, without prices.
 
-Expected times are those of Young and Daly. Failures of a job come at rate 1/M whatever it does. Each loses the work
-since the last save and takes R until training goes on; a failure meanwhile begins the restart anew. With saves of d
-seconds after every t seconds of training, Ts seconds of training take (J. T. Daly, Future Generation Computer Systems
-22 (2006) 303, equation 20)
+Expected times follow Young and Daly. Failures of the job occur at a constant rate 1/M. Each loses the work since the
+last save and delays training by R; a failure during a restart starts the restart anew. With saves of d seconds after
+every t seconds of training, Ts seconds of training need (J. T. Daly, Future Generation Computer Systems 22 (2006) 303,
+equation 20)
 
     T = M exp(R/M) (exp((t + d)/M) - 1) Ts/t
 
@@ -24,46 +24,54 @@ from sim.training.steptime import STATE_BYTES, WEIGHT_BYTES, OptimizerStepTime, 
 from sim.units import GB, HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 LARGEST_EXPONENT = 700.0
-"""Beyond, a float overflows: nobody sees the end of such a job."""
+"""Largest exponent before a float overflows; the makespan of such a job is infinite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """What interrupts a job."""
+    """Failure interval of a job and durations of its saves and restarts [s]."""
 
     mtbf_s: float = inf
     """Mean time between failures of the whole job [s]."""
     save_s: float = 0.0
     restart_s: float = 0.0
-    """From a failure until training goes on [s]."""
+    """Time from a failure until training continues [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Makespan:
-    """Expected wall-clock time from the first step to the last [s], and where it goes."""
+    """Expected wall-clock time from the first step to the last, by use [s]."""
 
     training_s: float
-    """Steps that count."""
+    """Time of steps that are not lost [s]."""
     saving_s: float
-    """Saves that were of use."""
+    """Time of saves that are not lost [s]."""
     lost_s: float
-    """Training and saves between the last save and a failure."""
+    """Time of training and saves between the last save and a failure [s]."""
     restarting_s: float
     failures: float
+    """Expected number of failures."""
     interval_s: float
-    """Training time between saves."""
+    """Training time between saves [s]."""
 
     @property
     def total_s(self) -> float:
-        """All of it; inf where failures come faster than the job gets on."""
+        """Total time [s]; inf if failures outpace progress."""
         return self.training_s + self.saving_s + self.lost_s + self.restarting_s
 
 
 def optimal_interval_s(save_s: float, mtbf_s: float) -> float:
-    """Training time between saves that makes the job shortest (Daly, equation 37) [s]; inf where nothing fails.
+    """Return the training time between saves that minimises the makespan [s]; inf without failures.
 
+    References
+    ----------
+    .. [1] J. T. Daly, Future Generation Computer Systems 22 (2006) 303, equation 37.
+
+    Examples
+    --------
     >>> round(optimal_interval_s(save_s=40.0, mtbf_s=7 * 86400.0))
     6929
+
     """
     if isinf(mtbf_s):
         return inf
@@ -73,32 +81,50 @@ def optimal_interval_s(save_s: float, mtbf_s: float) -> float:
     return sqrt(2 * save_s * mtbf_s) * (1 + share / 3 + share * share / 9) - save_s
 
 
-def makespan(training_s: float, interval_s: float, stops: Interruptions) -> Makespan:
-    """What *training_s* of undisturbed training take when the job saves after every *interval_s* [s]."""
+def makespan(training_s: float, interval_s: float, interruptions: Interruptions) -> Makespan:
+    """Return the expected makespan of a job with failures and saves.
+
+    Parameters
+    ----------
+    training_s
+        Training time without interruptions [s].
+    interval_s
+        Training time between saves [s].
+    interruptions
+        Failure interval, and durations of a save and a restart.
+
+    Notes
+    -----
+    Equation 20 of Daly (2006), see the module's docstring.
+
+    """
     interval_s = min(interval_s, training_s)
-    saving_s = stops.save_s * training_s / interval_s
-    if isinf(stops.mtbf_s):
+    saving_s = interruptions.save_s * training_s / interval_s
+    if isinf(interruptions.mtbf_s):
         return Makespan(training_s, saving_s, 0.0, 0.0, 0.0, interval_s)
-    restart, segment = stops.restart_s / stops.mtbf_s, (interval_s + stops.save_s) / stops.mtbf_s
+    restart, segment = (
+        interruptions.restart_s / interruptions.mtbf_s,
+        (interval_s + interruptions.save_s) / interruptions.mtbf_s,
+    )
     if restart + segment > LARGEST_EXPONENT:
         return Makespan(training_s, saving_s, inf, 0.0, inf, interval_s)
-    total_s = stops.mtbf_s * exp(restart) * expm1(segment) * training_s / interval_s
+    total_s = interruptions.mtbf_s * exp(restart) * expm1(segment) * training_s / interval_s
     restarting_s = -expm1(-restart) * total_s  # each of total/M failures: a restart, cut short by the next failure
     lost_s = max(0.0, total_s - training_s - saving_s - restarting_s)
-    return Makespan(training_s, saving_s, lost_s, restarting_s, total_s / stops.mtbf_s, interval_s)
+    return Makespan(training_s, saving_s, lost_s, restarting_s, total_s / interruptions.mtbf_s, interval_s)
 
 
 SAVED_BYTES = WEIGHT_BYTES + STATE_BYTES
-"""Per trained parameter: weights, master weights, moments."""
+"""Checkpoint bytes per trained parameter: weight, master weight and moments."""
 ACTIVATIONS_PER_WIDTH = 18
-"""Numbers in and out of the products of a transformer's layer, over its hidden size: 18 of Llama 3, 16 of GPT."""
+"""Inputs and outputs of the matrix products of a transformer layer per hidden unit (Llama 3: 18, GPT: 16)."""
 LONGEST_YEARS = 30.0
-"""Machines do not last longer."""
+"""Longest job without failures that is considered feasible [years]."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A training job on a given number of GPUs."""
+    """Training job on a given number of GPUs, with step time, makespan and GPU load."""
 
     spec: TrainingJob
     bound: BoundJob
@@ -106,46 +132,46 @@ class TrainingRun:
     work: StepWork
     steps: int
     makespan: Makespan
-    stops: Interruptions
+    interruptions: Interruptions
     load: float
-    """How hard training works a GPU, from 0 at idle power to 1 at its limit."""
+    """Load that training puts on a GPU, from 0 (idle power) to 1 (power limit)."""
     infeasible: str
-    """Why it cannot be done; empty if it can."""
+    """Reason why the job cannot run; empty if it can."""
 
     @property
     def gpus(self) -> int:
-        """All ranks."""
+        """Number of GPUs."""
         return self.bound.job.parallel.gpus
 
     @property
     def mfu(self) -> float:
-        """Model FLOP of a step over what the GPUs could compute meanwhile at their dense peak."""
+        """Model FLOP utilisation: FLOP that the model needs per step, relative to the GPUs' dense peak."""
         job = self.bound.job
         return self.work.model_flop / (self.step.step_s * self.gpus * peak_flops(job.gpu, job.precision))
 
     @property
     def samples_per_s(self) -> float:
-        """While steps run."""
+        """Throughput while steps run [samples/s]."""
         return self.spec.global_batch / self.step.step_s
 
     @property
     def units_per_sample(self) -> float:
-        """Tokens of a sample; 1 where samples are counted."""
+        """Tokens per sample; 1 if throughput is counted in samples."""
         return self.bound.job.sequence if self.counts_tokens else 1.0
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether throughput is one of tokens."""
+        """True if throughput is counted in tokens."""
         return self.bound.job.network.is_transformer
 
 
 def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> TrainingRun:
-    """*spec* on the GPUs of *pool*."""
+    """Compute the run of the job *spec* on the GPUs of *pool*. Raises UnknownId, NotTrainable."""
     one = bound(spec, pool, catalog)
     step, work = one.step, step_work(one.job)
     steps = ceil(_samples(spec, one.job.sequence) / spec.global_batch)
-    stops, training_s = _interruptions(spec, one), steps * step.step_s
-    time = makespan(training_s, _interval_s(spec, stops, training_s, step.step_s), stops)
+    interruptions, training_s = _interruptions(spec, one), steps * step.step_s
+    time = makespan(training_s, _interval_s(spec, interruptions, training_s, step.step_s), interruptions)
     law = LoadLaw.of(one.job.gpu, power_coefficients(catalog), activations_per_token=_activations(one.job.network))
     return TrainingRun(
         spec=spec,
@@ -154,9 +180,9 @@ def training_run(spec: TrainingJob, pool: JobPool, catalog: Catalog) -> Training
         work=work,
         steps=steps,
         makespan=time,
-        stops=stops,
+        interruptions=interruptions,
         load=_load(law, one, work, step.step_s) if law else 0.0,
-        infeasible=_infeasible(one, time, stops, catalog),
+        infeasible=_infeasible(one, time, interruptions, catalog),
     )
 
 
@@ -165,7 +191,7 @@ def _samples(spec: TrainingJob, sequence: float) -> float:
 
 
 def _interruptions(spec: TrainingJob, one: BoundJob) -> Interruptions:
-    """How often something stops the job, how long a save and a restart take."""
+    """Return the failure interval of the job and the durations of a save and a restart."""
     job, failures, saves = one.job, spec.failures or JobFailures(), spec.checkpoint
     counted = [(failures.gpu, job.parallel.gpus), (failures.node, job.nodes)]
     rates = [(count / part.mtbf_h, part.repair_h) for part, count in counted if part is not None]
@@ -181,13 +207,13 @@ def _interruptions(spec: TrainingJob, one: BoundJob) -> Interruptions:
     )
 
 
-def _interval_s(spec: TrainingJob, stops: Interruptions, training_s: float, step_s: float) -> float:
-    """Training time between saves: whole steps at least; without checkpoints the whole job."""
+def _interval_s(spec: TrainingJob, interruptions: Interruptions, training_s: float, step_s: float) -> float:
+    """Return the training time between saves [s]: at least a step, and the whole job without checkpoints."""
     if spec.checkpoint is None:
         return training_s
     if spec.checkpoint.interval_s != "optimal":
         return max(step_s, spec.checkpoint.interval_s)
-    return max(step_s, optimal_interval_s(stops.save_s, stops.mtbf_s))
+    return max(step_s, optimal_interval_s(interruptions.save_s, interruptions.mtbf_s))
 
 
 def _load(law: LoadLaw, one: BoundJob, work: StepWork, step_s: float) -> float:
@@ -199,15 +225,15 @@ def _load(law: LoadLaw, one: BoundJob, work: StepWork, step_s: float) -> float:
 
 
 def _activations(network: ForwardCost) -> float:
-    """Numbers that go into and come out of a transformer's matrix products in one pass, per token.
+    """Return the numbers that enter and leave a transformer's matrix products per token in a forward pass.
 
-    No watts of training were measured: the backward pass is taken to add nothing to them but its operations and bytes.
+    The power of training was not measured: the backward pass is assumed to add only its operations and bytes.
     """
     return ACTIVATIONS_PER_WIDTH * network.layers * network.hidden if network.is_transformer else 0.0
 
 
-def _infeasible(one: BoundJob, time: Makespan, stops: Interruptions, catalog: Catalog) -> str:
-    held, memory = one.job.gpu.memory_bytes.value, one.memory
+def _infeasible(one: BoundJob, time: Makespan, interruptions: Interruptions, catalog: Catalog) -> str:
+    capacity, memory = one.job.gpu.memory_bytes.value, one.memory
     if not one.fits:
         parts = {
             "weights": memory.weights_bytes,
@@ -216,14 +242,14 @@ def _infeasible(one: BoundJob, time: Makespan, stops: Interruptions, catalog: Ca
             "activations": memory.activations_bytes + memory.logits_bytes,
             "reserve": memory.reserve_bytes,
         }
-        told = ", ".join(f"{name} {size / GB:.3g}" for name, size in parts.items())
-        needs = f"needs {memory.total_bytes / GB:.3g} GB of memory on each GPU ({told}), it has {held / GB:.3g}"
+        by_use = ", ".join(f"{name} {size / GB:.3g}" for name, size in parts.items())
+        needs = f"needs {memory.total_bytes / GB:.3g} GB of memory on each GPU ({by_use}), it has {capacity / GB:.3g}"
         return f"{needs}; {advice(one, catalog)}"
     if time.training_s > LONGEST_YEARS * HOURS_PER_YEAR * SECONDS_PER_HOUR:
         years = time.training_s / SECONDS_PER_HOUR / HOURS_PER_YEAR
         return f"takes {years:.3g} years without any failure: give it more GPUs, or less to train on"
     if time.total_s == inf:
-        hours = stops.mtbf_s / SECONDS_PER_HOUR
-        often = "save at the interval optimal" if stops.save_s else "give checkpoint"
+        hours = interruptions.mtbf_s / SECONDS_PER_HOUR
+        often = "save at the interval optimal" if interruptions.save_s else "give checkpoint"
         return f"a failure every {hours:.3g} h undoes more than is done between two saves: {often}"
     return ""

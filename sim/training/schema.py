@@ -1,4 +1,4 @@
-"""What a scenario with a `job` may say: the job, how it is spread over GPUs, the fleets that could do it, terms."""
+"""Schema of a scenario with a `job`: the job, its parallelism, the candidate fleets and their cost terms."""
 
 from math import isqrt
 from typing import Annotated, Literal, Self
@@ -20,37 +20,37 @@ from sim.yamlio import MOST_CHARACTERS
 
 
 class ParallelSpec(Spec):
-    """Ranks by kind of parallelism, what they share, and the batch of each."""
+    """Number of ranks per kind of parallelism, sharding, and micro-batch."""
 
     dp: Count | None = None
-    """Data-parallel ranks, each with its own samples; left out: what tp x pp x cp leave of the pool's GPUs."""
+    """Data-parallel ranks, each with its own samples. Default: the pool's GPUs / (tp x pp x cp)."""
     tp: Count | None = None
-    """Tensor-parallel ranks: GPUs that share every layer. Left out: 1."""
+    """Tensor-parallel ranks: GPUs that share every layer. Default: 1."""
     pp: Count | None = None
-    """Pipeline stages, which hold the layers in turn. Left out: 1."""
+    """Pipeline stages, each with a part of the layers. Default: 1."""
     cp: Count | None = None
-    """Ranks that share one sequence. Left out: 1."""
+    """Context-parallel ranks, which share a sequence. Default: 1."""
     ep: Count | None = None
-    """Ranks, among those of data and tensor parallelism, that routed experts are spread over. Left out: 1."""
+    """Data- and tensor-parallel ranks over which routed experts are spread. Default: 1."""
     virtual_stages: Count | None = None
-    """Chunks of layers per pipeline rank (interleaved schedule). Left out: 1."""
+    """Layer chunks per pipeline rank (interleaved schedule). Default: 1."""
     zero: Annotated[WholeNumber, Field(le=3)] | None = None
     """ZeRO stage (FSDP is 3): 1 shards optimizer states over data-parallel ranks, 2 gradients too, 3 weights too."""
     sequence_parallel: bool | None = None
-    """Tensor-parallel ranks divide all activations; left out: as the framework does."""
+    """True if tensor-parallel ranks divide all activations. Default: as the framework does."""
     recompute: Recompute | None = None
-    """Activations computed again in the backward pass: none, selective or full. Left out: none."""
+    """Activations to recompute in the backward pass: none, selective or full. Default: none."""
     micro_batch: Count | None = None
-    """Samples that a data-parallel rank takes at once; left out: the fastest that fits the memory."""
+    """Samples that a data-parallel rank computes at once. Default: the fastest that fits the memory."""
 
     def over(self, below: "ParallelSpec") -> "ParallelSpec":
-        """These keys, and those of *below* that are not set here."""
+        """Return these keys, completed from *below* where they are not set."""
         mine = self.model_dump(exclude_none=True)
         return ParallelSpec.model_validate(below.model_dump(exclude_none=True) | mine)
 
 
 def divisors(whole: int) -> list[int]:
-    """All of *whole*, rising.
+    """Return all divisors of *whole*, ascending.
 
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]
@@ -60,106 +60,111 @@ def divisors(whole: int) -> list[int]:
 
 
 class FailingPart(Spec):
-    """A component that fails, exponentially distributed."""
+    """Component with exponentially distributed times between failures."""
 
     mtbf_h: Positive
-    """Mean time between failures of one of them [h]."""
+    """Mean time between failures of one component [h]."""
     repair_h: NonNegative = 0.0
-    """Until the job has as many GPUs as before [h]; 0: a spare takes over."""
+    """Time until the job has all its GPUs again [h]; 0 if a spare takes over."""
 
 
 class JobFailures(Spec):
-    """What stops the whole job when one of its parts fails; rates add up."""
+    """Components whose failure stops the whole job; their rates add up."""
 
     gpu: FailingPart | None = None
+    """Failures of a GPU."""
     node: FailingPart | None = None
-    """A server with all in it."""
+    """Failures of a server with all its components."""
 
 
 class Checkpoint(Spec):
-    """Saving what a restart needs. Without `failures` the job saves at its interval and never restarts."""
+    """Periodic saves of the training state. Without `failures` the job saves but never restarts."""
 
     interval_s: Positive | Literal["optimal"] = "optimal"
-    """Training time between saves [s]; optimal: the one of Daly (2006), from the time to save and the failures."""
+    """Training time between saves [s]; optimal: the interval of Daly (2006) for the save time and the failure rate."""
     save_s: Positive | None = None
-    """Time that training stands still for a save [s]; left out: the state over `bytes_per_s`."""
+    """Time that training pauses for a save [s]. Default: size of the state / `bytes_per_s`."""
     bytes_per_s: Positive | None = None
-    """Rate at which all ranks together write the state, and read it back [bytes/s]."""
+    """Rate at which all ranks together write the state and read it back [bytes/s]."""
     restart_s: NonNegative = 0.0
-    """From the repair until training goes on, the reading of the state apart: scheduling, start, compilation [s]."""
+    """Time from the repair until training continues, without reading the state: scheduling, start, compilation [s]."""
 
 
 class LoraTraining(Spec):
-    """Adapters are trained, the model's own weights are not."""
+    """Training of LoRA adapters with frozen model weights."""
 
     weights: Literal["16bit", "4bit"] = "16bit"
-    """Of the frozen model; 4bit: QLoRA."""
+    """Format of the frozen weights; 4bit: QLoRA."""
 
 
 class TrainingSetup(Spec):
-    """What may stand in the job or in a pool: the nearest wins, in `parallel` key by key."""
+    """Settings that a job or a pool may have; those of the pool take precedence, in `parallel` key by key."""
 
     precision: Precision | None = None
-    """Of matrix products; left out: bf16, or fp16 on cards without it."""
+    """Precision of matrix products. Default: bf16, or fp16 on cards without bf16."""
     framework: str | None = None
-    """Id in data/training/stacks.yaml; left out: nemo where a model is split by tensors or layers, fsdp for other
-    language models (huggingface with LoRA, fsdp-qlora over 4-bit weights), ngc-2024 for all else."""
+    """Id in data/training/stacks.yaml. Default: nemo if a model is split by tensors or layers, fsdp for other
+    language models (huggingface with LoRA, fsdp-qlora with 4-bit weights), ngc-2024 for all other networks.
+    """
     parallel: ParallelSpec = ParallelSpec()
-    """How the job is spread over the pool's GPUs."""
+    """Parallelism over the pool's GPUs."""
 
 
 class TrainingJob(TrainingSetup):
-    """One training run from its first step to its last."""
+    """Training run from its first step to its last."""
 
     kind: Literal["training"]
+    """Kind of the job."""
     model: str
-    """A language model of data/models, a network of data/training/networks.yaml (resnet-50, bert-large, ssd, ...), or
-    the path of a Hugging Face config.json (relative to the scenario)."""
+    """Language model of data/models, network of data/training/networks.yaml (resnet-50, bert-large, ssd, ...), or
+    path of a Hugging Face config.json (relative to the scenario).
+    """
     tokens: Positive | None = None
-    """To train on in all, repetitions included; or `samples`."""
+    """Total number of tokens to train on, including repetitions; alternative to `samples`."""
     samples: Positive | None = None
+    """Total number of samples to train on, including repetitions; alternative to `tokens`."""
     global_batch: Annotated[Count, Field(le=10**9)]
-    """Samples of one optimizer step over all GPUs."""
+    """Samples per optimizer step over all GPUs."""
     sequence: Count | None = None
-    """Tokens of a sample; images have none."""
+    """Tokens per sample; not for images."""
     lora: LoraTraining | None = None
-    """Left out: all weights are trained."""
+    """LoRA adapters to train. Default: all weights are trained."""
     checkpoint: Checkpoint | None = None
-    """Left out: nothing is saved before the end."""
+    """Periodic saves. Default: none before the end."""
     failures: JobFailures | None = None
-    """Left out: nothing fails."""
+    """Failures of GPUs and servers. Default: none."""
 
 
 class NodeNetwork(Spec):
-    """The network between servers."""
+    """Network between servers."""
 
     link: str
-    """Id in data/links, of one adapter."""
+    """Id in data/links of an adapter."""
     adapters: Count = 1
-    """Of each server."""
+    """Number of adapters per server."""
 
 
 class JobPool(TrainingSetup):
-    """The GPUs that do the job: all of one kind."""
+    """GPUs of one kind that run the job."""
 
     name: Name | None = None
-    """In the outputs; left out: the GPU's id."""
+    """Name in the outputs. Default: the GPU's id."""
     gpu: str
     """Id in data/gpus."""
     gpus: Count | None = None
-    """Left out: as many as `parallel` needs."""
+    """Number of GPUs. Default: the number of ranks in `parallel`."""
     replicas: Count | None = None
-    """Copies of the model that train in step, as other pools call them: `parallel.dp`, where that is left out."""
+    """Data-parallel copies of the model: a synonym of `parallel.dp`, as in serving pools."""
     server: str | None = None
-    """Id in data/servers. Left out: GPUs without a chassis to buy or to power, eight in a server."""
+    """Id in data/servers. Default: eight GPUs per server, without a chassis to buy or to power."""
     link: str | None = None
-    """Id in data/links. Left out: the server's, else the GPU's own."""
+    """Id in data/links. Default: the server's link, else the GPU's own."""
     network: NodeNetwork | None = None
-    """Needed where the GPUs fill more than one server."""
+    """Network between servers; required if the GPUs fill more than one."""
     power: Power | None = None
-    """How power is counted; left out: by what the GPUs do."""
+    """Power model. Default: power follows the load of the GPUs."""
     cost: Cost | None = None
-    """How this pool is paid for, where that is not as the fleet's `cost` says."""
+    """Cost terms of this pool, if they differ from the fleet's `cost`."""
 
     @model_validator(mode="after")
     def _replicas_are_data_parallel(self) -> Self:
@@ -174,55 +179,55 @@ class JobPool(TrainingSetup):
 
 
 class JobFleet(Spec):
-    """One candidate to compare."""
+    """Candidate fleet to compare."""
 
     name: Name
-    """In the outputs."""
+    """Name in the outputs."""
     pools: Annotated[tuple[JobPool, ...], Field(min_length=1, max_length=1)]
-    """One: a job's GPUs are all alike."""
+    """A single pool: the GPUs of a job are all alike."""
     cost: Cost | None = None
-    """Left out: no money columns, unless the pool has a cost of its own."""
+    """Cost terms. Default: no cost columns, unless the pool has a cost of its own."""
     site: Site | None = None
-    """In place of the scenario's."""
+    """Site that overrides the scenario's."""
     finance: Finance | None = None
-    """In place of the scenario's."""
+    """Finance terms that override the scenario's."""
     operations: Operations | None = None
-    """In place of the scenario's."""
+    """Operating costs that override the scenario's."""
     carbon: Carbon | None = None
-    """In place of the scenario's."""
+    """Emission terms that override the scenario's."""
 
 
 class WorkScenario(Spec):
-    """What every scenario about work to be done says."""
+    """Sections common to scenarios with a `job` or with `jobs`."""
 
     name: Name
-    """Also names the out folder. Left out: the file's name."""
+    """Name of the scenario and of its output folder. Default: the file's name."""
     question: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
-    """What the scenario answers. Left out: the comment that opens the file."""
+    """Question that the scenario answers. Default: the comment at the top of the file."""
     seed: WholeNumber = 0
-    """Nothing is drawn: times are given or expected values."""
+    """Random seed; has no effect, as times are given or expected values."""
     replications: Count = 1
-    """As `seed`: all would be alike, and one is computed."""
+    """Number of replications; has no effect, as all would be equal and one is computed."""
     starts_at: Moment | None = None
     """Date and time of day at time 0, for electricity by the hour."""
     site: Site | None = None
     """Electricity price, PUE, hosting."""
     finance: Finance | None = None
-    """How capital becomes a rate."""
+    """Finance terms that turn capital cost into an hourly rate."""
     operations: Operations | None = None
-    """Network, maintenance, staff, software and what else is paid."""
+    """Operating costs: network, maintenance, staff, software and others."""
     carbon: Carbon | None = None
-    """Greenhouse gases of the electricity and of making the machines."""
+    """Greenhouse gas emissions of electricity and of manufacturing."""
     fleets: Annotated[tuple[JobFleet, ...], Field(min_length=1)]
-    """The candidates to compare."""
+    """Candidate fleets to compare."""
     sweep: GridSweep | PointSweep | None = None
     """Dotted paths to lists of values (a grid), or a list of explicit points."""
     claim: Claim | None = None
-    """What somebody has stated and how `gpufleet claims` checks it; nothing else reads it."""
+    """Published statement that `gpufleet claims` checks; all other commands ignore it."""
 
 
 class JobScenario(WorkScenario):
-    """A job, and fleets x sweep points that could do it."""
+    """Scenario with a training job and the fleets and sweep points that could run it."""
 
     job: TrainingJob
-    """What is to be done."""
+    """Training job to run."""

@@ -1,16 +1,17 @@
-"""Seconds of one optimizer step, by cause, and the arithmetic and traffic that it asks of the GPUs.
+"""Time of an optimizer step by cause, and the arithmetic and memory traffic that it causes on the GPUs.
 
     stage  = (C^p + W^p)^(1/p) + attention + element-wise traffic + tensor-parallel exchange     one micro-batch
     micro  = (stage^4 + launches^4)^(1/4)
     step   = micro * (micro-batches + (stages - 1) / chunks) + exposed exchange + optimizer + constant
 
-C: 2 FLOP per weight and token forward, 4 backward, 2 more where the forward pass is repeated; with LoRA the backward
-pass has only the gradients of the activations. The bubble is that of 1F1B with interleaving (Narayanan et al., arXiv
-2104.04473, 2.2). ZeRO's exchanges are those of Rajbhandari et al. (arXiv 1910.02054, 7).
+C is the time of 2 FLOP per weight and token forward, 4 backward, and 2 more if the forward pass is repeated; with LoRA
+the backward pass computes only the gradients of the activations. W is the time to read the weights. The bubble is that
+of 1F1B with interleaving (Narayanan et al., arXiv 2104.04473, 2.2). ZeRO's exchanges are those of Rajbhandari et al.
+(arXiv 1910.02054, 7).
 
-Exchanges are within a layer, between stages, and of gradients and weights. An all-reduce moves 2(n-1)/n of its bytes
-over the bus, a reduce-scatter or an all-gather half of that. Data-parallel ranks on several nodes exchange over both
-the link and the network; the slower one decides, since the rings are pipelined.
+Exchanges occur within a layer, between stages, and for gradients and weights. An all-reduce moves 2(n-1)/n of its
+bytes over the bus, a reduce-scatter or an all-gather half of that. Data-parallel ranks on several nodes exchange over
+both the link and the network; the slower of the two determines the time, since the rings are pipelined.
 """
 
 from dataclasses import dataclass
@@ -22,49 +23,52 @@ from sim.training.job import OptimizerStep
 
 @dataclass(frozen=True, slots=True)
 class TrainingRates:
-    """All that the step time multiplies or divides by. Times grow with a factor, rates with an efficiency."""
+    """Rates and factors of the step-time model. Time is proportional to a factor, rate to an efficiency."""
 
     matrix_flop_per_s: float
-    """Reached by large matrix products in the job's precision."""
+    """Rate of large matrix products in the job's precision [FLOP/s]."""
     plain_flop_per_s: float
-    """Reached by what stays at 16 bit in an 8-bit run: attention and output layer."""
+    """Rate of attention and output layer, which stay at 16 bit in an 8-bit run [FLOP/s]."""
     bytes_per_s: float
-    """Reached by streaming kernels on device memory."""
+    """Rate at which streaming kernels access device memory [bytes/s]."""
     exponent: float
-    """p of (C^p + M^p)^(1/p)."""
+    """Exponent p of (C^p + W^p)^(1/p)."""
     attention_time_factor: float
-    """Time of attention's arithmetic against a matrix product's."""
+    """Time of attention's arithmetic, relative to matrix products."""
     recompute_share: float
-    """Time of the repeated forward pass against the first one."""
+    """Time of the repeated forward pass, relative to the first."""
     expert_time_factor: float
-    """Time of routed experts' products against a dense one's."""
+    """Time of the products of routed experts, relative to dense products."""
     stream_time_factor: float
-    """Time of element-wise kernels against one transfer of the activations kept."""
+    """Time of element-wise kernels, relative to one transfer of the stored activations."""
     keeps_scores: bool
-    """Attention writes its scores to memory (before fused kernels)."""
+    """True if attention writes its scores to memory (before fused kernels)."""
     layer_s: float
-    """Host time to launch the kernels of a layer, both passes."""
+    """Host time to launch the kernels of a layer in both passes [s]."""
     step_s: float
-    """Time of a step that depends on nothing: data, logging, the optimizer's launches."""
+    """Constant time per step: data loading, logging, launches of the optimizer [s]."""
     exposed_share: float
-    """Of the exchange between data-parallel ranks: never hidden behind the backward pass."""
+    """Fraction of the data-parallel exchange that the backward pass never hides."""
     tensor_exposed_share: float
-    """Of the exchange between tensor-parallel ranks: not hidden behind matrix products."""
+    """Fraction of the tensor-parallel exchange that matrix products do not hide."""
     expert_exposed_share: float
-    """Of the exchange of tokens between experts: not hidden."""
+    """Fraction of the exchange of tokens between experts that is not hidden."""
     link_time_factor: float
-    """Collectives inside a training step against the link's measured curve."""
+    """Time of collectives inside a step, relative to the link's measured curve."""
     network_efficiency: float
-    """Share of the adapters' rate that collectives between nodes reach."""
+    """Fraction of the adapters' rate that collectives between nodes reach."""
 
 
 ACTIVATION_BYTES = 2
 REDUCES_PER_PASS = 2
-"""All-reduces that tensor parallelism needs per layer and pass: after attention and after the feed-forward block."""
+"""All-reduces of tensor parallelism per layer and pass: after attention and after the feed-forward block."""
 
 
 def tensor_exchange_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
-    """All-reduces of one stage in one micro-batch [s]; *passes* over the layers, the backward pass counted once."""
+    """Return the time of a stage's tensor-parallel all-reduces in a micro-batch [s].
+
+    *passes* is the number of passes over the layers; the backward pass counts once.
+    """
     ranks = job.parallel.tensor
     if ranks == 1:
         return 0.0
@@ -79,7 +83,7 @@ def tensor_exchange_s(job: OptimizerStep, rates: TrainingRates, passes: float) -
 
 
 def stage_exchange_s(job: OptimizerStep, rates: TrainingRates) -> float:
-    """Activations to the next stage and gradients back, per micro-batch [s]."""
+    """Return the time to send activations to the next stage and gradients back, per micro-batch [s]."""
     parallel = job.parallel
     if parallel.pipeline == 1:
         return 0.0
@@ -92,10 +96,10 @@ def stage_exchange_s(job: OptimizerStep, rates: TrainingRates) -> float:
 
 
 def expert_exchange_s(job: OptimizerStep, rates: TrainingRates) -> float:
-    """Tokens to their experts and back, forward and backward, one micro-batch of one stage [s].
+    """Return the time to send tokens to their experts and back in both passes, per micro-batch of a stage [s].
 
-    Within a node the link carries all copies; beyond it a token crosses the network once for each node that it is
-    needed on.
+    Within a node the link carries all copies. Between nodes a token crosses the network once per node with an expert
+    of it.
     """
     ranks, network = job.parallel.expert, job.network
     if ranks == 1 or not network.routed_copies:
@@ -112,7 +116,7 @@ def expert_exchange_s(job: OptimizerStep, rates: TrainingRates) -> float:
 
 
 def reduce_s(job: OptimizerStep, rates: TrainingRates, gpu_bytes: float) -> float:
-    """One all-reduce of *gpu_bytes* per rank between the data-parallel ranks [s]."""
+    """Return the time of an all-reduce of *gpu_bytes* per rank between the data-parallel ranks [s]."""
     parallel = job.parallel
     ranks = parallel.data * parallel.context
     if ranks == 1:
@@ -130,26 +134,29 @@ def reduce_s(job: OptimizerStep, rates: TrainingRates, gpu_bytes: float) -> floa
 
 
 LAUNCH_EXPONENT = 4
-"""The host launches ahead of the GPU: nearly the longer of both."""
+"""Exponent that combines GPU and host time; the host launches ahead, so the sum is close to the longer of both."""
 BACKWARD_PASSES = 2
-"""Gradients of activations and of weights."""
+"""Arithmetic of the backward pass in forward passes: gradients of activations and of weights."""
 FUSED_ATTENTION_BACKWARD = 2.5
-"""FlashAttention's backward pass has five products to its forward pass' two (arXiv 2205.14135)."""
+"""Attention arithmetic of the backward pass in forward passes: five matrix products against two in FlashAttention
+(arXiv 2205.14135).
+"""
 GRADIENT_BYTES, WEIGHT_BYTES, FOUR_BIT_BYTES = 2.0, 2.0, 0.53
-"""16-bit gradients and weights as they are exchanged; 4-bit weights with their scales."""
+"""Bytes per exchanged 16-bit gradient, per 16-bit weight, and per 4-bit weight with its scale."""
 FULL_GRADIENT_BYTES = 4.0
-"""Gradients of an fp32 run."""
+"""Bytes per gradient of an fp32 run."""
 OPTIMIZER_BYTES = 30.0
-"""Adam per parameter: master weight, both moments read and written, gradient read, 16-bit weight written."""
+"""Bytes that Adam moves per parameter: master weight and both moments read and written, gradient read, weight written.
+"""
 STATE_BYTES = 12.0
-"""Master weight and both moments, where they live in host memory."""
+"""Bytes of master weight and both moments per parameter, if they are in host memory."""
 LORA_SHARE = 0.005
-"""Trained parameters of LoRA against the model's (rank 8 to 16 on the attention's matrices)."""
+"""Trained parameters of LoRA relative to the model's (rank 8 to 16 on the attention's matrices)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStepTime:
-    """Seconds of one optimizer step, by cause."""
+    """Time of an optimizer step by cause [s]."""
 
     matrix_s: float
     attention_s: float
@@ -158,16 +165,16 @@ class OptimizerStepTime:
     expert_exchange_s: float
     stage_exchange_s: float
     launch_s: float
-    """What launches add to the work of the GPU."""
+    """Time that kernel launches add to the work of the GPU [s]."""
     bubble_s: float
     data_exchange_s: float
-    """What of it is not hidden."""
+    """Time of the data-parallel exchange that is not hidden [s]."""
     optimizer_s: float
     constant_s: float
 
     @property
     def step_s(self) -> float:
-        """All of it."""
+        """Total time [s]."""
         return (
             self.matrix_s
             + self.attention_s
@@ -184,7 +191,13 @@ class OptimizerStepTime:
 
 
 def step_time(job: OptimizerStep, rates: TrainingRates) -> OptimizerStepTime:
-    """The step of *job* on hardware that reaches *rates*."""
+    """Return the time of an optimizer step of *job* on hardware with the given *rates*.
+
+    Notes
+    -----
+    The module's docstring has the equations.
+
+    """
     parallel = job.parallel
     ranks = parallel.tensor * parallel.pipeline
     again = rates.recompute_share if job.recompute == "full" else 0.0
@@ -217,17 +230,17 @@ def step_time(job: OptimizerStep, rates: TrainingRates) -> OptimizerStepTime:
 
 
 def backward_passes(job: OptimizerStep) -> int:
-    """Passes' worth of arithmetic in the backward pass: frozen weights need no gradient of their own."""
+    """Return the arithmetic of the backward pass in forward passes; frozen weights need no gradient."""
     return BACKWARD_PASSES if job.method == "full" else 1
 
 
 def trained_params(job: OptimizerStep) -> float:
-    """Parameters with gradients and optimizer states on one copy of the model."""
+    """Return the number of parameters with gradients and optimizer states, on one copy of the model."""
     return job.held_params * (1.0 if job.method == "full" else LORA_SHARE)
 
 
 def _matrix_s(job: OptimizerStep, rates: TrainingRates, passes: float) -> float:
-    """All layers and the output layer, one micro-batch, all model-parallel ranks together [s]."""
+    """Return the time of the matrix products of a micro-batch [s], on all model-parallel ranks together."""
     network = job.network
     dense_s = (network.forward_flop - network.expert_flop) / rates.matrix_flop_per_s
     # grouped products over experts gain nothing from 8-bit arithmetic
@@ -248,7 +261,7 @@ def _attention_s(job: OptimizerStep, rates: TrainingRates) -> float:
 
 
 def _stream_s(job: OptimizerStep, rates: TrainingRates) -> float:
-    """Element-wise kernels: a transfer of the activations forward, two backward."""
+    """Return the time of element-wise kernels: one transfer of the activations forward, two backward [s]."""
     width = 2 if job.precision in ("fp32", "tf32") else 1
     passes = 3 + (rates.recompute_share if job.recompute == "full" else 0.0)
     moved = job.network.stream_bytes * passes
@@ -258,10 +271,10 @@ def _stream_s(job: OptimizerStep, rates: TrainingRates) -> float:
 
 
 def _exposed_s(job: OptimizerStep, rates: TrainingRates, micro_s: float, passes: float) -> float:
-    """Exchange between data-parallel ranks that computation does not hide.
+    """Return the data-parallel exchange that computation does not hide [s].
 
-    Gradients travel during the last backward pass. ZeRO 3 gathers weights before each pass over them, and the whole
-    computation may hide that.
+    Gradients are exchanged during the last backward pass. ZeRO 3 gathers weights before each pass over them, which the
+    whole computation may hide.
     """
     parallel = job.parallel
     if parallel.data * parallel.context == 1:
@@ -292,18 +305,18 @@ def _optimizer_s(job: OptimizerStep, rates: TrainingRates) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """One optimizer step."""
+    """Arithmetic and memory traffic of an optimizer step."""
 
     model_flop: float
-    """What the network needs, on all GPUs together: nothing that is computed twice counts (MFU, arXiv 2204.02311)."""
+    """FLOP that the network needs on all GPUs, without recomputation (for MFU, arXiv 2204.02311)."""
     gpu_flop: float
-    """What one GPU computes, repeated forward passes included."""
+    """FLOP that one GPU computes, including repeated forward passes."""
     gpu_bytes: float
-    """What one GPU moves to and from its memory."""
+    """Bytes that one GPU reads from and writes to its memory."""
 
 
 def step_work(job: OptimizerStep) -> StepWork:
-    """Arithmetic and traffic of one step of *job*."""
+    """Return the arithmetic and memory traffic of an optimizer step of *job*."""
     network, parallel = job.network, job.parallel
     ranks, backward = parallel.tensor * parallel.pipeline, backward_passes(job)
     again = job.recompute == "full"

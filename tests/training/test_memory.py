@@ -6,7 +6,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.training.job import OptimizerStep, Parallel
-from sim.training.memory import MemoryHabits, activation_bytes, memory
+from sim.training.memory import FrameworkMemory, activation_bytes, memory
 from sim.training.network import ForwardCost, of_dimensions
 
 CATALOG = load_catalog()
@@ -35,30 +35,30 @@ def test_scores_are_5_a_s_squared_b() -> None:
 
 
 def test_states_are_sixteen_bytes_a_parameter_and_zero_shards_them() -> None:
-    whole = memory(job(), MemoryHabits())
+    whole = memory(job(), FrameworkMemory())
     params = GPT.params
     assert (whole.weights_bytes, whole.gradients_bytes, whole.states_bytes) == (2 * params, 2 * params, 12 * params)
-    held = [memory(job(parallel=Parallel(data=8, zero=stage)), MemoryHabits()) for stage in range(4)]
+    held = [memory(job(parallel=Parallel(data=8, zero=stage)), FrameworkMemory()) for stage in range(4)]
     totals = [one.weights_bytes + one.gradients_bytes + one.states_bytes for one in held]
     expected = [16.0, 4 + 12 / 8, 2 + 14 / 8, 16 / 8]
     assert totals == pytest.approx([share * params for share in expected])
 
 
 def test_full_recomputation_keeps_the_inputs_of_layers() -> None:
-    kept = memory(job(recompute="full"), MemoryHabits()).activations_bytes
+    kept = memory(job(recompute="full"), FrameworkMemory()).activations_bytes
     assert kept == pytest.approx(8 * 512 * 2048 * (12 * 2 + 34))
 
 
 def test_the_first_stage_holds_a_micro_batch_for_each_stage() -> None:
-    alone = memory(job(), MemoryHabits()).activations_bytes
+    alone = memory(job(), FrameworkMemory()).activations_bytes
     deep = job(parallel=Parallel(pipeline=4), micro_batches=16)
-    assert memory(deep, MemoryHabits()).activations_bytes == pytest.approx(alone)
+    assert memory(deep, FrameworkMemory()).activations_bytes == pytest.approx(alone)
     few = replace(deep, micro_batches=2)
-    assert memory(few, MemoryHabits()).activations_bytes == pytest.approx(alone / 2)
+    assert memory(few, FrameworkMemory()).activations_bytes == pytest.approx(alone / 2)
 
 
 def test_lora_needs_hardly_any_states() -> None:
-    full, lora = (memory(job(method=method), MemoryHabits()) for method in ("full", "lora"))
+    full, lora = (memory(job(method=method), FrameworkMemory()) for method in ("full", "lora"))
     assert lora.states_bytes < 0.01 * full.states_bytes
     assert lora.weights_bytes == full.weights_bytes
     assert lora.activations_bytes < full.activations_bytes
