@@ -1,4 +1,7 @@
-"""Which replica gets the next request. A new policy: its file here and its name in `Routing`."""
+"""Routing policies: which replica gets each request.
+
+A new policy needs its file here and its name in `Routing`.
+"""
 
 from typing import Annotated, Protocol
 
@@ -16,30 +19,29 @@ from sim.routing.vllm_load_balancer import VllmLoadBalancer
 
 
 class Router(Protocol):
-    """A running policy over replicas 0 .. n-1 of all pools, all of them open at first.
+    """Running policy over replicas 0 .. n-1 of all pools, all of them open at first.
 
-    A replica that closes or opens leaves untouched what the policy knows of the others: whose turn it is, what has been
-    drawn, how requests were shared out.
+    Closing or opening a replica does not change the policy's state of the others: the turn, the draws, the shares.
     """
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 while none may have it."""
+        """Return the index of the replica for *request*; -1 while no replica may have it."""
         ...
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         ...
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*, which is open."""
+        """Discount *request*, which has left *replica*; the replica is open."""
         ...
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica*, closed until now, takes new requests; it still has *outstanding* old ones."""
+        """Open *replica*, which still has *outstanding* requests."""
         ...
 
     def closed(self, replica: int) -> None:
-        """*replica*, open until now, takes no new requests."""
+        """Close *replica* for new requests."""
         ...
 
 

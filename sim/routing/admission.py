@@ -1,4 +1,4 @@
-"""Requests that the gateway turns away, and replicas that it leaves alone for a while."""
+"""Rules of the gateway: refusal of requests, and ejection of replicas whose requests time out."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,35 +12,36 @@ from sim.spec import Count, Positive, Spec
 COMPLETIONS = 32
 """Answers of a replica over which its rate is measured."""
 LEAST_COMPLETIONS = 8
-"""With fewer nothing is predicted."""
+"""Number of answers below which no waiting time is predicted."""
 
 
 class Shed(Spec):
-    """Requests of low priority are turned away before the others."""
+    """Load shedding: requests of low priority are refused before the others."""
 
     above_priority: int
-    """Requests with a higher number, which is a lower priority, count as unimportant."""
+    """Requests with a higher number, which is a lower priority, are refused first."""
     from_outstanding: Count
-    """Outstanding requests at the replica from which on they are turned away."""
+    """Number of outstanding requests at the replica from which on they are refused."""
 
 
 class Ejection(Spec):
     """Circuit breaking: a replica whose requests time out gets no new ones for a while."""
 
     timeouts: Count = 5
-    """Timeouts in a row; the default is Envoy's (consecutive_5xx of its outlier detection)."""
+    """Number of consecutive timeouts; the default is Envoy's (consecutive_5xx of its outlier detection)."""
     for_s: Positive = 30.0
-    """How long it is left alone; the default is Envoy's base_ejection_time [s]."""
+    """Time for which the replica gets no requests; the default is Envoy's base_ejection_time [s]."""
 
 
 class Admission(Spec):
-    """What the gateway does against overload; who is turned away is told at once, and may ask again (`client`)."""
+    """Overload rules of the gateway. A refusal is immediate, and the client may send the request again (`client`)."""
 
     max_outstanding: Count | None = None
-    """Queue limit: outstanding requests at the chosen replica, waiting and running, from which on it takes no more."""
+    """Queue limit: number of outstanding requests at the chosen replica, waiting and running, from which on it gets no
+    more."""
     max_predicted_ttft_s: Positive | None = None
-    """Requests are turned away where the requests that wait at the chosen replica would take longer than this at the
-    rate of its last 32 answers [s]."""
+    """Longest predicted waiting time at the chosen replica, at the rate of its last 32 answers; beyond it requests are
+    refused [s]."""
     shed: Shed | None = None
     ejection: Ejection | None = None
 
@@ -52,27 +53,28 @@ class Admission(Spec):
 
     @property
     def turns_away(self) -> bool:
-        """Whether requests may be refused."""
+        """True if requests may be refused."""
         return any(one is not None for one in (self.max_outstanding, self.max_predicted_ttft_s, self.shed))
 
 
 class AdmissionRules:
-    """The rules of one fleet at work."""
+    """Admission rules of one fleet at run time."""
 
     def __init__(
         self, rules: Admission, waiting: Sequence[Callable[[], int]], eject: Callable[[int, float], None]
     ) -> None:
-        """*waiting* has for each replica the number of requests that wait there; *eject* closes a replica for some
-        seconds.
+        """Apply *rules*. *waiting* counts each replica's waiting requests.
+
+        *eject* closes a replica for some seconds.
         """
         self._rules, self._waiting, self._eject = rules, waiting, eject
         self._outstanding = [0] * len(waiting)
         self._answered_s: list[deque[float]] = [deque(maxlen=COMPLETIONS) for _ in waiting]
         self._timeouts = [0] * len(waiting)
-        """In a row."""
+        """Number of consecutive timeouts per replica."""
 
     def admits(self, request: Request, replica: int, now: float) -> bool:
-        """Whether *request* may go to *replica*."""
+        """Return whether *request* may go to *replica*."""
         rules, outstanding = self._rules, self._outstanding[replica]
         if rules.max_outstanding is not None and outstanding >= rules.max_outstanding:
             return False
@@ -83,27 +85,27 @@ class AdmissionRules:
         return limit_s is None or self.predicted_s(replica, now) <= limit_s
 
     def predicted_s(self, replica: int, now: float) -> float:
-        """How long the requests that wait at *replica* take at the rate of its last answers [s]."""
+        """Return the time that the requests waiting at *replica* take at the rate of its last answers [s]."""
         answered_s = self._answered_s[replica]
         if len(answered_s) < LEAST_COMPLETIONS:
             return 0.0
         return self._waiting[replica]() * (now - answered_s[0]) / len(answered_s)
 
     def joined(self, replica: int) -> None:
-        """One more request at *replica*."""
+        """Count a request that is sent to *replica*."""
         self._outstanding[replica] += 1
 
     def left(self, replica: int) -> None:
-        """One request fewer at *replica*."""
+        """Discount a request that has left *replica*."""
         self._outstanding[replica] -= 1
 
     def answered(self, replica: int, now: float) -> None:
-        """*replica* has answered a request."""
+        """Record that *replica* has answered a request."""
         self._answered_s[replica].append(now)
         self._timeouts[replica] = 0
 
     def timed_out(self, replica: int) -> None:
-        """A client has given up waiting for *replica*."""
+        """Record that a client has given up waiting for *replica*."""
         rule = self._rules.ejection
         self._timeouts[replica] += 1
         if rule is not None and self._timeouts[replica] >= rule.timeouts:

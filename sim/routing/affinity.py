@@ -1,6 +1,6 @@
-"""Affinity: a request goes where its session is, where a hash of its session puts it, or where its adapter is.
+"""Affinity: a request goes to the replica of its session, of a hash of its session, or of its adapter.
 
-Consistent hashing and adapter affinity keep within limits of load; session affinity does not look at it.
+Consistent hashing and adapter affinity bound the load of a replica; session affinity does not.
 """
 
 from bisect import bisect_left
@@ -19,26 +19,28 @@ from sim.spec import Count, Positive, Spec
 
 
 class SessionAffinity(Spec):
-    """All requests of a session go to the replica that had the first one, whatever its load; a new session, a request
-    without one, and a session whose replica is closed go to the replica with the fewest outstanding requests.
+    """Session affinity: all requests of a session go to the replica that had the first one, whatever its load.
+
+    A new session, a request without a session, and a session whose replica is closed go to the replica with the fewest
+    outstanding requests.
     """
 
     policy: Literal["session_affinity"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "SessionHomes":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return SessionHomes(len(pools))
 
 
 class SessionHomes(OutstandingLoads):
-    """Where each session is at home."""
+    """Replica of each session."""
 
     def __init__(self, replicas: int) -> None:
         super().__init__(replicas)
         self._home: dict[str, int] = {}
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         home = self._home.get(request.session, -1)
         if home in self.open:
             return home
@@ -49,25 +51,26 @@ class SessionHomes(OutstandingLoads):
 
 
 class ConsistentHashing(Spec):
-    """Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA 2018): the first replica on the
-    ring behind the key that has fewer than `load_factor` times the mean of outstanding requests.
+    """Consistent hashing with bounded loads: the first replica on the ring after the key that has room.
 
-    The key is the session; without one the first block of the prompt that may be shared; else the request itself.
+    A replica has room if it has fewer than `load_factor` times the mean number of outstanding requests (Mirrokni,
+    Thorup and Zadimoghaddam, SODA 2018). The key is the session; without one the first block of the prompt that may be
+    shared; otherwise the request itself.
     """
 
     policy: Literal["consistent_hashing"]
     load_factor: Annotated[Positive, Field(gt=1)] = 1.25
-    """Most outstanding requests of a replica over the mean of all, the new request included."""
+    """Most outstanding requests of a replica over the mean of all replicas, the new request included."""
     virtual_nodes: Count = 100
-    """Places of each replica on the ring."""
+    """Number of places of each replica on the ring."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "HashRing":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return HashRing(len(pools), self.load_factor, self.virtual_nodes)
 
 
 class HashRing(OutstandingLoads):
-    """Replicas by their places."""
+    """Ring of the replicas' virtual nodes."""
 
     def __init__(self, replicas: int, load_factor: float, virtual_nodes: int) -> None:
         super().__init__(replicas)
@@ -77,7 +80,7 @@ class HashRing(OutstandingLoads):
         self._replicas = [replica for _, replica in nodes]
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         if not self.open:
             return -1
         outstanding = sum(self.requests[replica] for replica in self.open)
@@ -98,23 +101,25 @@ def _place(text: str) -> int:
 
 
 class AdapterAffinity(Spec):
-    """The replica with the fewest outstanding requests among those that had the adapter of the request last; where all
-    of them have `load_factor` times the mean, or there is none, among all.
+    """Adapter affinity: the least loaded of the replicas that had the adapter of the request last.
+
+    Where all of them have `load_factor` times the mean number of outstanding requests, or there is none, the least
+    loaded of all replicas is chosen.
     """
 
     policy: Literal["adapter_affinity"]
     load_factor: Annotated[Positive, Field(gt=1)] = 1.25
-    """Most outstanding requests of a replica over the mean of all, the new request included."""
+    """Most outstanding requests of a replica over the mean of all replicas, the new request included."""
     adapters_per_replica: Count = 1
-    """Adapters that the router believes to be at a replica: those that it sent there last."""
+    """Number of adapters that the router assumes to be loaded at a replica: those that it sent there last."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "AssumedAdapters":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return AssumedAdapters(len(pools), self.load_factor, self.adapters_per_replica)
 
 
 class AssumedAdapters(OutstandingLoads):
-    """Which adapters the replicas had last."""
+    """Adapters that requests sent to each replica had last."""
 
     def __init__(self, replicas: int, load_factor: float, adapters: int) -> None:
         super().__init__(replicas)
@@ -122,7 +127,7 @@ class AssumedAdapters(OutstandingLoads):
         self._last: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(replicas)]
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         if not self.open or not request.adapter:
             return self.least()
         outstanding = sum(self.requests[replica] for replica in self.open)
@@ -131,7 +136,7 @@ class AssumedAdapters(OutstandingLoads):
         return self.least(there) if there else self.least()
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*, which has its adapter from now on."""
+        """Count *request*, which is sent to *replica*; its adapter is assumed to be loaded there."""
         super().joined(replica, request)
         if request.adapter:
             last = self._last[replica]
@@ -141,6 +146,6 @@ class AssumedAdapters(OutstandingLoads):
                 last.popitem(last=False)
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* takes new requests, and has forgotten its adapters."""
+        """Open *replica*, which is assumed to have no adapters loaded."""
         super().opened(replica, outstanding)
         self._last[replica].clear()

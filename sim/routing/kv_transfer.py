@@ -1,4 +1,4 @@
-"""How the KV of prompts goes from the replicas that compute them to those that answer."""
+"""KV transfer between pools with roles: its settings in a scenario, and its plan for a fleet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,30 +12,32 @@ from sim.routing import LeastOutstanding, Routing
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 
 Role = Literal["prefill", "decode", "both"]
-"""What the replicas of a pool do: prompts, answers, or whole requests."""
+"""Role of the replicas of a pool: compute prompts, make answers, or both."""
 
 
 class KvTransfer(Spec):
-    """The link between pools with roles, who shares it, and which replica answers."""
+    """Link between pools with roles, its sharing, and the choice of the answering replica."""
 
     link: str | None = None
-    """Id in data/links: the ports of servers. A server's `nics` of them are shared by its GPUs; where it names none,
-    each replica has a port. PCIe or the server's own link: each replica has the lanes of its GPUs."""
+    """Link id in data/links: the servers' ports. A server's `nics` ports are shared by its GPUs; where it states none,
+    each replica has a port. With PCIe or the server's own link each replica has the lanes of its GPUs."""
     bytes_per_s: Positive | None = None
-    """In place of `link`: rate of each replica's port, each way."""
+    """Rate of each replica's port, each way, instead of `link`."""
     latency_s: NonNegative | None = None
-    """From the start of a transfer to its first byte. Left out: the link's, or 0 with `bytes_per_s`."""
+    """Time from the start of a transfer to its first byte. Default: the link's, or 0 with `bytes_per_s`."""
     concurrent: Count | None = None
-    """Transfers on a port at once, the others wait in order; left out: all at once, with equal parts of the port."""
+    """Number of concurrent transfers on a port; further ones wait in order. Default: no limit; all transfers have equal
+    shares."""
     oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Rate of all prefill replicas' ports over that of the network between the servers."""
     overlap: Literal["layers"] | None = None
-    """layers: who answers is chosen when a prompt begins to be computed, and the KV of each layer leaves as soon as it
-    is there. Left out: all KV leaves when the prompt is done."""
+    """layers: the answering replica is chosen when a prompt begins to be computed, and the KV of each layer is sent as
+    soon as it is computed. Default: all KV is sent when the prompt is done."""
     min_prompt_tokens: WholeNumber = 0
-    """Shorter prompts are computed where they are answered: nothing moves."""
+    """Prompts with fewer tokens are computed at the answering replica, without a transfer."""
     routing: Routing = LeastOutstanding(policy="least_outstanding")
-    """Which replica answers, of pools with role decode or both; the fleet's `routing` names who computes the prompt."""
+    """Routing policy for the answering replica, among pools with role decode or both; the fleet's `routing` chooses the
+    replica that computes the prompt."""
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
@@ -46,32 +48,32 @@ class KvTransfer(Spec):
 
 @dataclass(frozen=True, slots=True)
 class PoolPorts:
-    """The network ports of one pool."""
+    """Network ports of one pool."""
 
     bytes_per_s: float
-    """Rate of a port, each way."""
+    """Rate of a port, each way [bytes/s]."""
     replicas_per_port: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan:
-    """What `KvTransfer` comes to in a fleet."""
+    """KV transfer of a fleet, resolved from `KvTransfer`."""
 
     pools: tuple[PoolPorts, ...]
     sends: tuple[bool, ...]
-    """Whether each pool computes prompts for others."""
+    """Pools that compute prompts for others (True per pool)."""
     latency_s: float
     concurrent: int | None
     oversubscription: float
     min_prompt_tokens: int
     routing: Routing
     overlaps: bool = False
-    """Whether KV leaves while its prompt is computed, layer by layer."""
+    """True if KV is sent while its prompt is computed, layer by layer."""
     layers: tuple[int | None, ...] = (None,)
-    """Of each pool's model; None: as if there were very many."""
+    """Number of layers of each pool's model; None: unknown, treated as very many."""
 
     def within(self, positions: Sequence[int]) -> "TransferPlan | None":
-        """The plan of the pools at *positions* alone; None where none of them computes prompts for others."""
+        """Return the plan of the pools at *positions* alone; None where none of them computes prompts for others."""
         if not any(self.sends[one] for one in positions):
             return None
         return replace(
@@ -82,7 +84,7 @@ class TransferPlan:
         )
 
     def ports(self, pool_of_replica: Sequence[int]) -> list[int]:
-        """The port of each replica: neighbours of one pool share a port."""
+        """Return the port of each replica; consecutive replicas of one pool share a port."""
         numbers = count()
         ports: list[int] = []
         seen: dict[tuple[int, int], int] = {}
@@ -96,14 +98,14 @@ class TransferPlan:
         return ports
 
     def rates(self, pool_of_replica: Sequence[int]) -> list[float]:
-        """Rate of each port [bytes/s], in the order of `ports`."""
+        """Return the rate of each port [bytes/s], in the order of `ports`."""
         found = dict(
             zip(self.ports(pool_of_replica), (self.pools[p].bytes_per_s for p in pool_of_replica), strict=True)
         )
         return [found[port] for port in range(len(found))]
 
     def between(self, pool_of_replica: Sequence[int]) -> float:
-        """Rate of the network between the servers [bytes/s]; inf where it is no bottleneck."""
+        """Return the rate of the network between the servers [bytes/s]; inf where it is no bottleneck."""
         if self.oversubscription == 1:
             return inf
         sending = dict(zip(self.ports(pool_of_replica), pool_of_replica, strict=True))

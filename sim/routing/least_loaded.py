@@ -1,6 +1,6 @@
-"""Requests go to the least loaded replica: by outstanding requests, or by KV in use.
+"""Least-loaded routing: by outstanding requests, or by KV in use.
 
-`OutstandingLoads` counts what a router has sent to each replica; policies of other modules build on it.
+`OutstandingLoads` counts the requests that a router has sent to each replica; policies of other modules build on it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from sim.spec import Spec
 
 
 class LeastOutstanding(Spec):
-    """The fewest outstanding requests (waiting and running); a tie goes to the replica unchanged for longest."""
+    """Least outstanding: the fewest requests waiting and running; a tie goes to the replica unchanged for longest."""
 
     policy: Literal["least_outstanding"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Buckets":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return Buckets(range(len(pools)))
 
 
@@ -34,11 +34,11 @@ class Buckets:
         self._lowest = 0
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         return next(iter(self._buckets[self._lowest]), -1)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         count = self._count[replica]
         buckets = self._buckets
         del buckets[count][replica]
@@ -51,7 +51,7 @@ class Buckets:
             self._lowest += 1
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*."""
+        """Discount *request*, which has left *replica*."""
         count = self._count[replica]
         del self._buckets[count][replica]
         count -= 1
@@ -63,7 +63,7 @@ class Buckets:
             self._lowest += 1
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* comes after all others with as many requests."""
+        """Open *replica*, which comes after all others with as many requests."""
         self._lowest = min(self._lowest, outstanding) if self._count else outstanding
         while len(self._buckets) <= outstanding:
             self._buckets.append({})
@@ -71,17 +71,17 @@ class Buckets:
         self._count[replica] = outstanding
 
     def closed(self, replica: int) -> None:
-        """*replica* is not chosen until it opens again."""
+        """Close *replica* for new requests."""
         del self._buckets[self._count.pop(replica)][replica]
         while not self._buckets[self._lowest] and self._lowest < len(self._buckets) - 1:
             self._lowest += 1
 
 
 class OutstandingLoads:
-    """Outstanding requests of each replica, and the tokens of their prompts: the KV that a router can count, since
-    nobody knows how long answers become.
+    """Outstanding requests of each replica, and their prompt tokens: the KV that a router can count.
 
-    A replica that opens again still has requests of before; they count as requests, not as tokens.
+    The length of an answer is unknown before its end. A replica that opens again still has earlier requests; they count
+    as requests, not as tokens.
     """
 
     def __init__(self, replicas: int) -> None:
@@ -92,48 +92,49 @@ class OutstandingLoads:
         self._counted: list[set[Request]] = [set() for _ in range(replicas)]
 
     def least(self, among: Iterable[int] | None = None) -> int:
-        """The open replica with the fewest requests, of *among* where given; -1 if there is none."""
+        """Return the open replica with the fewest requests, of *among* where given; -1 if there is none."""
         return min(self.open if among is None else among, key=self.requests.__getitem__, default=-1)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self.requests[replica] += 1
         self.kv_tokens[replica] += request.prompt_tokens
         self._counted[replica].add(request)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*."""
+        """Discount *request*, which has left *replica*."""
         self.requests[replica] -= 1
         if request in self._counted[replica]:
             self._counted[replica].remove(request)
             self.kv_tokens[replica] -= request.prompt_tokens
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* takes new requests; it still has *outstanding* old ones."""
+        """Open *replica*, which still has *outstanding* requests."""
         self.open = dict.fromkeys(sorted([*self.open, replica]))
         self.requests[replica], self.kv_tokens[replica] = outstanding, 0
 
     def closed(self, replica: int) -> None:
-        """*replica* takes no new requests."""
+        """Close *replica* for new requests."""
         del self.open[replica]
         self._counted[replica].clear()
 
 
 class LeastKv(Spec):
-    """The fewest prompt tokens of outstanding requests, which is the KV that a router can count; a tie goes to the
-    replica with fewer requests, then to the first.
+    """Least KV: the fewest prompt tokens of outstanding requests, which is the KV that a router can count.
+
+    A tie goes to the replica with fewer requests, then to the first.
     """
 
     policy: Literal["least_kv"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RunningLeastKv":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return RunningLeastKv(len(pools))
 
 
 class RunningLeastKv(OutstandingLoads):
-    """The running policy."""
+    """Router that chooses the least KV."""
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         return min(self.open, key=lambda replica: (self.kv_tokens[replica], self.requests[replica]), default=-1)

@@ -1,7 +1,7 @@
-"""Routing by prefix caches: requests go where much of their prompt is cached already.
+"""Routing by prefix caches: requests go to replicas that have much of their prompt cached.
 
-`CacheAware` is SGLang's router, `PrefixScore` llm-d's scheduler. Both look into an index of which replicas have
-which blocks of prompts: those that the router remembers having sent, or those that the engines report.
+`CacheAware` is SGLang's router, `PrefixScore` llm-d's scheduler. Both use an index of the prompt blocks that replicas
+have: those that the router remembers having sent, or those that the engines report.
 """
 
 from collections import OrderedDict, deque
@@ -18,28 +18,29 @@ from sim.spec import Count, Fraction, NonNegative, Positive, Spec, WholeNumber
 
 
 class Approximate(Spec):
-    """The router remembers the prompts that it has sent to each replica, and forgets those not used for longest. It
-    does not know what the engine has evicted, nor the answers.
+    """Approximate index: the prompts sent to each replica, least recently used ones evicted first.
+
+    The router does not learn which blocks the engine has evicted, nor the answers.
     """
 
     kind: Literal["approximate"]
     tokens_per_replica: Count = 500_000
-    """Prompt tokens that it remembers of each replica. llm-d's default is 31,250 blocks of 16 tokens."""
+    """Prompt tokens remembered per replica. llm-d's default is 31,250 blocks of 16 tokens."""
 
     def start(self, replicas: int) -> "RememberedIndex":
-        """The index of a number of *replicas*."""
+        """Return the index of a number of *replicas*."""
         return RememberedIndex(replicas, self.tokens_per_replica)
 
 
 class Exact(Spec):
-    """The engines report each block that they store or evict, prompts and answers."""
+    """Exact index: the engines report each block that they store or evict, of prompts and answers."""
 
     kind: Literal["exact"]
     delay_s: NonNegative = 0.0
-    """From the event to the router."""
+    """Delay from the event to the router [s]."""
 
     def start(self, replicas: int) -> "ReportedIndex":
-        """The index of a number of *replicas*."""
+        """Return the index of a number of *replicas*."""
         return ReportedIndex(replicas, self.delay_s)
 
 
@@ -47,18 +48,20 @@ IndexSpec = Annotated[Approximate | Exact, Field(discriminator="kind")]
 
 
 class PrefixIndex:
-    """Ids of blocks with the replicas that have them, as bits of an integer: one dict for all replicas."""
+    """Index from block ids to the replicas that have them, as bits of an integer: one dict for all replicas."""
 
     def __init__(self, replicas: int) -> None:
         self._holders: dict[int, int] = {}
         self.blocks = [0] * replicas
-        """Of each replica."""
+        """Number of blocks of each replica in the index."""
         self._stride = 1
-        """A KV block may have room for several blocks of the trace: only the last of them is reported."""
+        """Trace blocks per KV block where a KV block holds several: only the last of them is reported."""
 
     def matches(self, request: Request, most_blocks: int | None = None) -> list[tuple[int, int]]:
-        """Which replicas have how much of the prompt of *request*: (their bits, leading tokens), the fewest tokens
-        first, each replica once; without those that have none. Only the first *most_blocks* are looked at.
+        """Return the cached prefixes of the prompt of *request* as (bits of replicas, leading tokens).
+
+        The fewest tokens come first, and each replica is in one entry; replicas without a cached prefix are left out.
+        Only the first *most_blocks* blocks are looked up.
         """
         size, stride = request.hash_block_tokens, self._stride
         count = request.prompt_tokens // size
@@ -80,7 +83,7 @@ class PrefixIndex:
         return found
 
     def _update(self, replica: int, blocks: Sequence[int], stored: bool) -> None:
-        """*replica* has *blocks* from now on, or has them no longer: a dozen and more per request."""
+        """Add *blocks* to the index of *replica*, or remove them; called a dozen times and more per request."""
         holders, bit, changed = self._holders, 1 << replica, 0
         known = holders.get
         if stored:
@@ -101,11 +104,11 @@ class PrefixIndex:
         self.blocks[replica] += changed
 
     def sent(self, request: Request, replica: int) -> None:
-        """*request* goes to *replica*."""
+        """Record that *request* goes to *replica*."""
 
 
 def replicas_of(bits: int) -> list[int]:
-    """The replicas that *bits* stand for."""
+    """Return the replicas whose bits are set in *bits*."""
     found = []
     while bits:
         lowest = bits & -bits
@@ -115,16 +118,16 @@ def replicas_of(bits: int) -> list[int]:
 
 
 class RememberedIndex(PrefixIndex):
-    """See `Approximate`."""
+    """Approximate index (see `Approximate`)."""
 
     def __init__(self, replicas: int, tokens_per_replica: int) -> None:
         super().__init__(replicas)
         self._tokens = tokens_per_replica
         self._recent: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(replicas)]
-        """Of each replica, the block not used for longest first."""
+        """Replica -> blocks in its index, least recently used first."""
 
     def sent(self, request: Request, replica: int) -> None:
-        """*request* goes to *replica*."""
+        """See `PrefixIndex.sent`."""
         recent, new = self._recent[replica], []
         for block in reversed(request.block_hashes[: request.prompt_tokens // request.hash_block_tokens]):
             if block in recent:
@@ -138,7 +141,7 @@ class RememberedIndex(PrefixIndex):
 
 
 class ReportedIndex(PrefixIndex):
-    """See `Exact`."""
+    """Exact index (see `Exact`)."""
 
     def __init__(self, replicas: int, delay_s: float) -> None:
         super().__init__(replicas)
@@ -146,16 +149,16 @@ class ReportedIndex(PrefixIndex):
         self._clock: Callable[[], float] = lambda: 0.0
         self._kv_block_tokens = 1
         self._size = 1
-        """Tokens of a block of the trace."""
+        """Tokens per block of the trace."""
         self._coming: deque[tuple[float, int, list[int], bool]] = deque()
-        """(when it is heard of, replica, blocks, whether they are stored) of what has been reported."""
+        """Queue of (delivery time [s], replica, blocks, whether they are stored) of reports on their way."""
 
     def attach(self, clock: Callable[[], float], kv_block_tokens: int) -> None:
-        """Events get their times from *clock*; a KV block of the engines has *kv_block_tokens*."""
+        """Set the *clock* for the times of reports, and the tokens of a KV block of the engines."""
         self._clock, self._kv_block_tokens = clock, kv_block_tokens
 
     def listener(self, replica: int) -> Callable[[list[object], bool], None]:
-        """What the cache of *replica* reports to: names of blocks, and whether they are stored or evicted."""
+        """Return the callback of the cache of *replica*: gets block names, and whether they are stored or evicted."""
         delay_s, hear_later = self._delay_s, self._coming.append
 
         def report(names: list[object], stored: bool) -> None:
@@ -171,7 +174,7 @@ class ReportedIndex(PrefixIndex):
         return report
 
     def matches(self, request: Request, most_blocks: int | None = None) -> list[tuple[int, int]]:
-        """See `PrefixIndex.matches`; what has been reported by now counts."""
+        """See `PrefixIndex.matches`. Reports delivered by now are included."""
         self._size = request.hash_block_tokens
         self._stride = max(1, self._kv_block_tokens // self._size)
         if self._coming:
@@ -179,7 +182,7 @@ class ReportedIndex(PrefixIndex):
         return super().matches(request, most_blocks)
 
     def _take_in(self, now: float) -> None:
-        """Adds and removes what has been reported by *now*."""
+        """Apply the reports delivered by *now*."""
         coming = self._coming
         while coming and coming[0][0] <= now:
             _, replica, blocks, stored = coming.popleft()
@@ -187,11 +190,12 @@ class ReportedIndex(PrefixIndex):
 
 
 class CacheAware(Spec):
-    """SGLang's policy with its defaults (docs.sglang.io, SGLang Model Gateway, load balancing policies).
+    """Cache-aware routing of SGLang, with its defaults (docs.sglang.io, SGLang Model Gateway, load balancing policies).
 
-    Where the busiest replica has both `balance_abs_threshold` more requests than the idlest and
-    `balance_rel_threshold` times as many, the idlest is chosen. Else the replica with the longest prefix, if that is
-    more than `cache_threshold` of the prompt; else the one of which the index knows the fewest blocks.
+    Where the most loaded replica has both `balance_abs_threshold` more requests than the least loaded and
+    `balance_rel_threshold` times as many, the least loaded is chosen. Otherwise the replica with the longest cached
+    prefix is, if the prefix is more than `cache_threshold` of the prompt; otherwise the one with the fewest blocks in
+    the index.
     """
 
     policy: Literal["cache_aware"]
@@ -199,15 +203,15 @@ class CacheAware(Spec):
     balance_abs_threshold: WholeNumber = 64
     balance_rel_threshold: Annotated[Positive, Field(ge=1)] = 1.5
     index: IndexSpec = Approximate(kind="approximate")
-    """What the router knows of the caches."""
+    """Index of the replicas' caches."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "LongestPrefix":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return LongestPrefix(self, len(pools))
 
 
 class LongestPrefix(OutstandingLoads):
-    """The running policy."""
+    """Router that chooses the longest cached prefix while loads are balanced."""
 
     def __init__(self, spec: CacheAware, replicas: int) -> None:
         super().__init__(replicas)
@@ -215,7 +219,7 @@ class LongestPrefix(OutstandingLoads):
         self.index: PrefixIndex = spec.index.start(replicas)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         chosen = self._chosen(request)
         if chosen >= 0:
             self.index.sent(request, chosen)
@@ -241,32 +245,32 @@ class LongestPrefix(OutstandingLoads):
 
 
 class PrefixScore(Spec):
-    """llm-d's scorers with the weights of its default profile (llm-d.ai, architecture of the router's scheduler): the
-    highest sum of weight x score, each score between 0 and 1; a tie goes to the fewest outstanding requests.
+    """Scorers of llm-d with the weights of its default profile: the replica with the highest sum of weight x score.
 
-    llm-d scrapes waiting requests and KV usage from the engines; here a router counts outstanding requests and the
-    tokens of their prompts, without delay.
+    Each score is between 0 and 1; a tie goes to the fewest outstanding requests. llm-d scrapes waiting requests and KV
+    usage from the engines (llm-d.ai, architecture of the router's scheduler); here a router counts outstanding requests
+    and their prompt tokens, without delay.
     """
 
     policy: Literal["prefix_score"]
     prefix_weight: NonNegative = 3.0
-    """Of the share of the prompt that the replica has."""
+    """Weight of the fraction of the prompt that the replica has cached."""
     queue_weight: NonNegative = 2.0
-    """Of how few outstanding requests it has: 1 the fewest of all replicas, 0 the most."""
+    """Weight of the outstanding-request score: 1 for the replica with the fewest requests, 0 for the most."""
     kv_weight: NonNegative = 2.0
-    """Of how few prompt tokens these have: 1 the fewest of all replicas, 0 the most."""
+    """Weight of the outstanding-prompt-token score: 1 for the replica with the fewest tokens, 0 for the most."""
     max_prefix_blocks: Count = 256
-    """Blocks of a prompt that are looked at, from its start."""
+    """Number of leading blocks of a prompt that are looked up."""
     index: IndexSpec = Approximate(kind="approximate")
-    """What the router knows of the caches."""
+    """Index of the replicas' caches."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "BestScore":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return BestScore(self, len(pools))
 
 
 class BestScore(OutstandingLoads):
-    """The running policy."""
+    """Router that chooses the highest weighted score."""
 
     def __init__(self, spec: PrefixScore, replicas: int) -> None:
         super().__init__(replicas)
@@ -274,7 +278,7 @@ class BestScore(OutstandingLoads):
         self.index: PrefixIndex = spec.index.start(replicas)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         spec = self._spec
         if not self.open:
             return -1
@@ -298,9 +302,7 @@ class BestScore(OutstandingLoads):
         return chosen
 
     def _fewness(self, counts: Sequence[int]) -> list[float]:
-        """Of each open replica, 1 for the one with the fewest, 0 for the one with the most; 1 for all where all have as
-        many.
-        """
+        """Return a score per open replica: 1 for the lowest count, 0 for the highest; 1 for all if equal."""
         if len(self.open) < len(counts):
             counts = [counts[replica] for replica in self.open]
         most, fewest = max(counts), min(counts)

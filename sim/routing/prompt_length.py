@@ -1,4 +1,4 @@
-"""Requests go to the pools that are there for prompts of their length."""
+"""Routing by prompt length: each class of lengths has pools of its own."""
 
 from collections.abc import Sequence
 from math import inf
@@ -13,19 +13,19 @@ from sim.spec import Count, Positive, Spec
 
 
 class LengthClass(Spec):
-    """Prompts longer than those of the class before."""
+    """Class of prompt lengths above the limit of the class before."""
 
     up_to_prompt_tokens: Count | None = None
-    """The longest of them; left out, in the last class: whatever is longer."""
+    """Longest prompt of the class [tokens]; left out in the last class, which has no limit."""
     pools: Annotated[dict[str, Positive], Field(min_length=1)]
     """Pool -> its share of these requests, in any unit."""
 
 
 class ByLength(Spec):
-    """Each class of prompt lengths has pools of its own; within a pool the replica with the fewest requests is next.
+    """Pools by prompt length; within a pool the replica with the fewest requests is chosen.
 
-    The length of the answer is unknown when a request arrives, so it has no part in the choice. Where a class has
-    several pools each gets its share of the requests, evenly in time. A pool without a serving replica is left out.
+    The length of the answer is unknown when a request arrives, so it is not considered. Where a class has several pools
+    each gets its share of the requests, evenly in time. A pool without a serving replica is left out.
     """
 
     policy: Literal["by_length"]
@@ -42,28 +42,28 @@ class ByLength(Spec):
         return self
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "LengthClassReplicas":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return LengthClassReplicas(self.classes, pools)
 
 
 class LengthClassReplicas:
-    """The classes with their shares, and the open replicas of each pool by their outstanding requests."""
+    """Router by prompt length: shares of the classes, and open replicas of each pool by outstanding requests."""
 
     def __init__(self, classes: Sequence[LengthClass], pools: Sequence[str]) -> None:
         self._pool = list(pools)
-        """Of each replica."""
+        """Pool of each replica."""
         members = {name: [i for i, pool in enumerate(pools) if pool == name] for name in dict.fromkeys(pools)}
         self._buckets = {pool: Buckets(replicas) for pool, replicas in members.items()}
         self._open = {pool: len(replicas) for pool, replicas in members.items()}
-        """Pool -> its open replicas."""
+        """Pool -> number of open replicas."""
         self._limits = [inf if one.up_to_prompt_tokens is None else one.up_to_prompt_tokens for one in classes]
         self._classes = [{p: share for p, share in one.pools.items() if p in members} for one in classes]
         self._shares = [dict(shares) for shares in self._classes]
-        """The same without the pools in which nothing is open."""
+        """Shares per class of the pools with an open replica."""
         self._sent: list[dict[str, float]] = [dict.fromkeys(shares, 0) for shares in self._shares]
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 while no pool of its class serves."""
+        """Return the index of the replica for *request*; -1 while no pool of its class serves."""
         tokens = request.prompt_tokens
         position = next(i for i, limit in enumerate(self._limits) if tokens <= limit)
         shares, sent = self._shares[position], self._sent[position]
@@ -74,15 +74,15 @@ class LengthClassReplicas:
         return self._buckets[pool].choose(request)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self._buckets[self._pool[replica]].joined(replica, request)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*."""
+        """Discount *request*, which has left *replica*."""
         self._buckets[self._pool[replica]].left(replica, request)
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* takes requests of its pool; a pool that comes back gets its share from now on."""
+        """Open *replica*; a pool that was closed gets its share from now on, without catching up."""
         pool = self._pool[replica]
         self._buckets[pool].opened(replica, outstanding)
         self._open[pool] += 1
@@ -94,7 +94,7 @@ class LengthClassReplicas:
                     sent[pool] = max(sent[pool], min(others) * shares[pool])
 
     def closed(self, replica: int) -> None:
-        """*replica* takes no more requests; a pool without any is left out."""
+        """Close *replica*; a pool without open replicas is left out."""
         pool = self._pool[replica]
         self._buckets[pool].closed(replica)
         self._open[pool] -= 1

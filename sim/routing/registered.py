@@ -1,4 +1,4 @@
-"""A router of a user's own."""
+"""User-defined routers."""
 
 from collections.abc import Sequence
 from operator import index
@@ -11,15 +11,21 @@ from sim.registry import Registered
 
 
 class RegisteredRouting(Registered):
-    """A class with `choose(request)`, the index of a replica. It may have parameters `pools` and `rng`."""
+    """Registered router: a class with `choose(request)`, which returns the index of a replica.
+
+    Its constructor may have parameters `pools` and `rng`.
+    """
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Chooser":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return Chooser(self.made(pools=list(pools), rng=rng), len(pools))
 
 
 class Chooser:
-    """A user's router with the methods that it does without; a choice that is closed goes to the next open replica."""
+    """Adapter around a user's router, whose optional methods may be missing.
+
+    Where the router chooses a closed replica, the request goes to the next open one.
+    """
 
     def __init__(self, router: Any, replicas: int) -> None:
         self._router = router
@@ -27,8 +33,9 @@ class Chooser:
         self._closed: set[int] = set()
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open. Raises TypeError where the user's router does not
-        answer with an index, ValueError where it names a replica that does not exist.
+        """Return the index of the replica for *request*; -1 if none is open.
+
+        Raises TypeError where the user's router does not return an index, ValueError where the replica does not exist.
         """
         answer = self._router.choose(request)
         try:
@@ -44,20 +51,20 @@ class Chooser:
         return next((replica for replica in after if replica not in self._closed), -1)
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self._tell("joined", replica)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*, which is open."""
+        """Discount *request*, which has left *replica*; the replica is open."""
         self._tell("left", replica)
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica*, closed until now, takes new requests; it still has *outstanding* old ones."""
+        """Open *replica*, which still has *outstanding* requests."""
         self._closed.discard(replica)
         self._tell("opened", replica, outstanding)
 
     def closed(self, replica: int) -> None:
-        """*replica*, open until now, takes no new requests."""
+        """Close *replica* for new requests."""
         self._closed.add(replica)
         self._tell("closed", replica)
 

@@ -1,7 +1,7 @@
 """Round robin and random choices: the next replica in turn, one drawn at random, or the better of two drawn.
 
-The better of two has fewer outstanding requests (`PowerOfTwo`) or less KV in use (`PowerOfTwoKv`). Where a draw
-hits a closed replica, `OpenReplicaDraws` draws again among the open ones.
+The better of two has fewer outstanding requests (`PowerOfTwo`) or less KV in use (`PowerOfTwoKv`). Where a draw hits a
+closed replica, `OpenReplicaDraws` draws again among the open ones.
 """
 
 from bisect import bisect_left, insort
@@ -16,25 +16,25 @@ from sim.spec import Spec
 
 
 class RoundRobin(Spec):
-    """Each replica in turn, whatever its load."""
+    """Round robin: each replica in turn, whatever its load."""
 
     policy: Literal["round_robin"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RoundRobinState":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return RoundRobinState(len(pools))
 
 
 class RoundRobinState:
-    """State of a round robin: whose turn it is among the open replicas."""
+    """State of a round robin over the open replicas."""
 
     def __init__(self, replicas: int) -> None:
         self._open = list(range(replicas))
         self._next = 0
-        """Place in `_open`."""
+        """Index into `_open` of the next replica."""
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         replicas = self._open
         if not replicas:
             return -1
@@ -43,20 +43,20 @@ class RoundRobinState:
         return replicas[place]
 
     def joined(self, replica: int, request: Request) -> None:
-        """Round robin does not look at load."""
+        """Ignore *request*: round robin does not depend on load."""
 
     def left(self, replica: int, request: Request) -> None:
-        """Round robin does not look at load."""
+        """Ignore *request*: round robin does not depend on load."""
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* takes its turn in the order of replicas; the others keep theirs."""
+        """Open *replica* at its place in the order of replicas; the others keep their turns."""
         place = bisect_left(self._open, replica)
         self._open.insert(place, replica)
         if place < self._next:
             self._next += 1
 
     def closed(self, replica: int) -> None:
-        """The turn of *replica* goes to the replica after it."""
+        """Close *replica*; its turn goes to the next replica."""
         place = bisect_left(self._open, replica)
         del self._open[place]
         if place < self._next:
@@ -66,10 +66,10 @@ class RoundRobinState:
 
 
 class OpenReplicaDraws:
-    """The open replicas, and draws from a random stream of their own.
+    """Open replicas, and draws among them from a separate random stream.
 
-    A policy draws among all replicas, open or not. Only where a draw hits a closed one it draws again here, so that a
-    replica that closes or opens changes nothing about requests that go to others; every open replica stays equally
+    A policy draws among all replicas, open or not. Only where a draw hits a closed one it draws again here, so that
+    closing or opening a replica changes nothing about requests that go to others; every open replica stays equally
     likely.
     """
 
@@ -83,21 +83,21 @@ class OpenReplicaDraws:
         self._drawn: list[float] = []
 
     def open_again(self, replica: int) -> None:
-        """*replica* may be chosen again."""
+        """Allow *replica* to be chosen again."""
         self.closed.remove(replica)
         insort(self._open, replica)
 
     def close(self, replica: int) -> None:
-        """*replica* is not chosen until it opens again."""
+        """Exclude *replica* until it opens again."""
         self.closed.add(replica)
         self._open.remove(replica)
 
     def one(self) -> int:
-        """An open replica; -1 if there is none."""
+        """Return a random open replica; -1 if there is none."""
         return self._open[int(self._uniform() * len(self._open))] if self._open else -1
 
     def two(self) -> tuple[int, int]:
-        """Two different open replicas, in either order; the only one twice, or -1 twice."""
+        """Return two different open replicas, in either order; the only one twice, or -1 twice."""
         count = len(self._open)
         if count < 2:
             only = self._open[0] if self._open else -1
@@ -115,12 +115,12 @@ class OpenReplicaDraws:
 
 
 class Random(Spec):
-    """Every replica with the same probability."""
+    """Random: every replica with the same probability."""
 
     policy: Literal["random"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "UniformDraws":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return UniformDraws(len(pools), rng)
 
 
@@ -136,39 +136,42 @@ class UniformDraws:
         self._substitutes = OpenReplicaDraws(replicas, rng)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         if not self._drawn:
             self._drawn = self._rng.integers(self._replicas, size=self.BLOCK).tolist()
         drawn = self._drawn.pop()
         return self._substitutes.one() if drawn in self._substitutes.closed else drawn
 
     def joined(self, replica: int, request: Request) -> None:
-        """A random choice does not look at load."""
+        """Ignore *request*: a random choice does not depend on load."""
 
     def left(self, replica: int, request: Request) -> None:
-        """A random choice does not look at load."""
+        """Ignore *request*: a random choice does not depend on load."""
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* may be drawn again."""
+        """Allow *replica* to be drawn again."""
         self._substitutes.open_again(replica)
 
     def closed(self, replica: int) -> None:
-        """Where *replica* is drawn another takes its place."""
+        """Close *replica*: another one is drawn in its place."""
         self._substitutes.close(replica)
 
 
 class PowerOfTwo(Spec):
-    """The better of two random choices (Mitzenmacher, IEEE TPDS 12(10), 2001); a tie goes to the first drawn."""
+    """Power of two: the less loaded of two random choices (Mitzenmacher, IEEE TPDS 12(10), 2001).
+
+    A tie goes to the first drawn.
+    """
 
     policy: Literal["power_of_two"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "RequestPairs":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return RequestPairs(len(pools), rng)
 
 
 class RequestPairs:
-    """Outstanding requests by replica, and pairs drawn in blocks."""
+    """Outstanding requests per replica, and pairs of replicas drawn in blocks."""
 
     BLOCK = 4096
 
@@ -179,7 +182,7 @@ class RequestPairs:
         self._substitutes = OpenReplicaDraws(replicas, rng)
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         closed = self._substitutes.closed
         if len(self._count) == 1:
             return -1 if closed else 0
@@ -191,24 +194,24 @@ class RequestPairs:
         return second if self._count[second] < self._count[first] else first
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self._count[replica] += 1
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*."""
+        """Discount *request*, which has left *replica*."""
         self._count[replica] -= 1
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* may be drawn again."""
+        """Allow *replica* to be drawn again."""
         self._count[replica] = outstanding
         self._substitutes.open_again(replica)
 
     def closed(self, replica: int) -> None:
-        """Where *replica* is drawn another pair takes the place of its pair."""
+        """Close *replica*: another pair is drawn in place of a pair with it."""
         self._substitutes.close(replica)
 
     def _draw(self) -> list[list[int]]:
-        """A block of pairs of different replicas."""
+        """Draw a block of pairs of different replicas."""
         replicas = len(self._count)
         first = self._rng.integers(replicas, size=self.BLOCK)
         second = (first + 1 + self._rng.integers(replicas - 1, size=self.BLOCK)) % replicas
@@ -217,19 +220,20 @@ class RequestPairs:
 
 
 class PowerOfTwoKv(Spec):
-    """The better of two random choices (Mitzenmacher, IEEE TPDS 12(10), 2001) by the prompt tokens of outstanding
-    requests; a tie goes to the first drawn.
+    """Power of two by KV: of two random choices the one with fewer prompt tokens of outstanding requests.
+
+    A tie goes to the first drawn (Mitzenmacher, IEEE TPDS 12(10), 2001).
     """
 
     policy: Literal["power_of_two_kv"]
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "TokenPairs":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return TokenPairs(len(pools), rng)
 
 
 class TokenPairs(RequestPairs):
-    """Pairs that are compared by tokens."""
+    """Pairs of replicas that are compared by prompt tokens."""
 
     def __init__(self, replicas: int, rng: np.random.Generator) -> None:
         super().__init__(replicas, rng)
@@ -237,19 +241,19 @@ class TokenPairs(RequestPairs):
         self._count = self._loads.kv_tokens
 
     def joined(self, replica: int, request: Request) -> None:
-        """One more request at *replica*."""
+        """Count *request*, which is sent to *replica*."""
         self._loads.joined(replica, request)
 
     def left(self, replica: int, request: Request) -> None:
-        """One request fewer at *replica*."""
+        """Discount *request*, which has left *replica*."""
         self._loads.left(replica, request)
 
     def opened(self, replica: int, outstanding: int) -> None:
-        """*replica* may be drawn again; what it still computes is not known."""
+        """Allow *replica* to be drawn again; the tokens of its earlier requests are unknown."""
         self._loads.opened(replica, outstanding)
         self._substitutes.open_again(replica)
 
     def closed(self, replica: int) -> None:
-        """Where *replica* is drawn another pair takes the place of its pair."""
+        """Close *replica*: another pair is drawn in place of a pair with it."""
         self._loads.closed(replica)
         super().closed(replica)

@@ -1,11 +1,11 @@
-"""Requests go to data-parallel ranks as vLLM's own client sends them (`v1/engine/core_client.py`, `DPLBAsyncMPClient`).
+"""Load balancing of vLLM's client over data-parallel ranks (`v1/engine/core_client.py`, `DPLBAsyncMPClient`).
 
-The lowest score is chosen: the requests that the client has in flight at a rank, or those that wait and run there if
-that is more, and a penalty for each that waits where the KV cache is more than half full. Before July 2026 it was four
-times the requests that wait and those that run. Waiting, running and KV usage are statistics that the ranks'
-coordinator publishes at intervals (`v1/engine/coordinator.py`: 100 ms); in between the client adds each request that it
-has sent to those that wait, and of equal scores takes the first, from a rank that moves on with each request. A new
-statistic takes the place of what the client has added.
+The rank with the lowest score is chosen. The score is the larger of the requests that the client has in flight at a
+rank and those that wait and run there, plus a penalty for each waiting request where the KV cache is more than half
+full. Before July 2026 it was four times the waiting requests plus the running ones. Waiting, running and KV usage are
+statistics that the ranks' coordinator publishes at intervals (`v1/engine/coordinator.py`: 100 ms); in between the
+client adds each request that it has sent to the waiting ones. Of equal scores the first rank is chosen, starting from a
+rank that advances with each request. A new statistic replaces what the client has added.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,30 +19,31 @@ from sim.routing.least_loaded import OutstandingLoads
 from sim.spec import NonNegative, Spec
 
 WAITING = 4
-"""Weight of a waiting request against a running one, as it was before July 2026."""
+"""Weight of a waiting request relative to a running one in the score `queue`."""
 PRESSURE, PRESSED_FROM = 6.0, 0.5
-"""What a waiting request weighs more for each share of the KV blocks in use beyond `PRESSED_FROM`."""
+"""Additional weight of a waiting request per fraction of KV blocks in use beyond `PRESSED_FROM`."""
 
 
 class VllmLoadBalancer(Spec):
-    """vLLM's choice among data-parallel ranks: fewest requests in flight, or waiting and running, by statistics of a
-    certain age.
+    """Load balancer of vLLM over data-parallel ranks, by statistics that are published at intervals.
+
+    The rank with the fewest requests in flight, or waiting and running, is chosen.
     """
 
     policy: Literal["vllm_load_balancer"]
     score: Literal["in_flight", "queue"] = "in_flight"
-    """in_flight: the larger of the requests in flight and those that wait and run, and 6 x waiting x (KV usage - 0.5)
-    where more than half of the KV blocks are in use. queue: 4 x waiting + running, as vLLM had it before July 2026."""
+    """in_flight: the larger of the requests in flight and those that wait and run, plus 6 x waiting x (KV usage - 0.5)
+    where more than half of the KV blocks are in use. queue: 4 x waiting + running, as in vLLM before July 2026."""
     statistics_interval_s: NonNegative = 0.1
-    """Between two statistics of the ranks [s]; 0: always those of the moment."""
+    """Interval between two statistics of the ranks [s]; 0: statistics are always current."""
 
     def start(self, pools: Sequence[str], rng: np.random.Generator) -> "Balancer":
-        """The running router over replicas of these *pools*, one name a replica."""
+        """Return the running router over replicas of these *pools*, one name per replica."""
         return Balancer(len(pools), self.statistics_interval_s, self.score == "in_flight")
 
 
 class Balancer(OutstandingLoads):
-    """The running policy."""
+    """Router with vLLM's scores and published statistics."""
 
     def __init__(self, replicas: int, interval_s: float, counts_in_flight: bool = True) -> None:
         super().__init__(replicas)
@@ -52,20 +53,23 @@ class Balancer(OutstandingLoads):
         self._waits: list[Callable[[], int]] = [lambda: 0] * replicas
         self._uses: list[Callable[[float], float]] = [lambda now: 0.0] * replicas
         self._waiting, self._running, self._kv_usage = [0] * replicas, [0] * replicas, [0.0] * replicas
-        """The statistics: requests, those sent since among the waiting ones, and the share of KV blocks in use."""
+        """Published statistics per replica: waiting requests, including those sent since; running requests; share of KV
+        blocks in use."""
         self._published_s = -inf
         self._first = 0
 
     def attach(
         self, clock: Callable[[], float], waits: list[Callable[[], int]], uses: list[Callable[[float], float]]
     ) -> None:
-        """Statistics are those of times of *clock*: *waits* has the requests that wait at each replica, *uses* the
-        share of its KV blocks in use.
+        """Set the sources of the statistics.
+
+        *clock* returns the time, *waits* the waiting requests of each replica, *uses* the fraction of its KV blocks in
+        use.
         """
         self._clock, self._waits, self._uses = clock, waits, uses
 
     def choose(self, request: Request) -> int:
-        """Index of the replica for *request*; -1 if none is open."""
+        """Return the index of the replica for *request*; -1 if none is open."""
         now = self._clock()
         if now - self._published_s >= self._interval_s:
             self._publish(now)
