@@ -1,6 +1,6 @@
-"""Sourced data on hardware, models, engines and prices, and how they are looked up.
+"""Sourced data on hardware, models, engines and prices, and the look-up of its entries.
 
-Each entry is a YAML file below data/, read when it is first asked for. Modules in reading order:
+Each entry is a YAML file below data/, read at its first look-up. Modules in reading order:
 
     value           a number with its source and the kind of statement it is
     gpu, link, server, failure_rate, market
@@ -10,6 +10,6 @@ Each entry is a YAML file below data/, read when it is first asked for. Modules 
                     weight formats, matrix kernels, acceptance rates of drafted tokens
     engine          serving engines by version: overheads, memory, limits, offloading
     hf_config/      a model's dimensions from its Hugging Face config.json
-    data_folder     where data/ is, and the errors of a look-up
+    data_folder     the location of data/, and the errors of a look-up
     catalog         the look-up by id, alias or path: `load_catalog().gpu("h100-80gb-sxm")`
 """

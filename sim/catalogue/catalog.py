@@ -1,4 +1,4 @@
-"""Looking things up in data/: one file a thing, read when it is first asked for."""
+"""Look-up of catalogue entries in data/ by id, alias or path; each entry is a file, read at its first look-up."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from sim import yamlio
 from sim.catalogue.data_folder import CatalogError, UnknownId, data_root
 from sim.catalogue.drafter import Drafter
-from sim.catalogue.engine import Engine, at_version, family_of, outside, version_of
+from sim.catalogue.engine import Engine, at_version, family_of, version_distance, version_of
 from sim.catalogue.failure_rate import FailureRate
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.load import is_config, model_from_config
@@ -41,26 +41,27 @@ _SINGULAR = {
     "failures": "failure rate",
 }
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
-"""What the catalogue holds: the folders of data/."""
+"""Names of the catalogue's folders, one per kind of entry."""
 _ANY_MODEL: TypeAdapter[Model | OtherModel] = TypeAdapter(AnyModel)
 _LONGEST_ID = 100
-LEAST_PART = 3
-"""Characters of a name or word that is looked for inside of others."""
-ALMOST = 0.9
-"""Likeness of two names of which one is a slip of the other."""
-MOST_OFFERED = 4
-"""Ids in place of an unknown one."""
+MIN_MATCH_LENGTH = 3
+"""Minimum length of a name or word that is searched for inside other names [characters]."""
+MISSPELLING_SIMILARITY = 0.9
+"""Similarity from which a name counts as a misspelling of another, from 0 to 1."""
+MAX_SUGGESTIONS = 4
+"""Maximum number of ids suggested in place of an unknown one."""
 _RELEASE = re.compile(r"(.*?)[\s_=:@-]*v?(\d+(?:\.\d+)+[a-z0-9.+-]*)")
-"""An engine's name and a release of it."""
+"""Pattern of an engine's name followed by a release number."""
 _AS_OF = re.compile(r"\bas_of: (\d{4}-\d{2}-\d{2})\b")
 _NAME = re.compile(r"^name: (.+)$", re.MULTILINE)
 _ALIASES = re.compile(r"^aliases:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def load_catalog(root: Path | None = None) -> "Catalog":
-    """The catalogue under *root*. Reads nothing yet.
+    """Return the catalogue under the folder *root*; no file is read yet.
 
-    Without *root*, the one that came with the program: one per process, so that each of its files is read once.
+    Without *root*, return the catalogue shipped with the program, which is shared by the whole process so that each of
+    its files is read once.
     """
     return _shipped() if root is None else Catalog(root)
 
@@ -71,9 +72,9 @@ def _shipped() -> "Catalog":
 
 
 class Catalog:
-    """Things by id or alias (case does not matter), each file read once and only when it is asked for.
+    """Catalogue entries by id or alias, ignoring case; each file is read once, at its first look-up.
 
-    Look-ups raise UnknownId for a name that is not there, CatalogError and YamlError for a file that is wrong.
+    Look-ups raise UnknownId for an unknown name, and CatalogError or YamlError for a file with errors.
     """
 
     def __init__(self, root: Path) -> None:
@@ -84,13 +85,19 @@ class Catalog:
         self._sources: dict[str, Source] | None = None
 
     def gpu(self, name: str) -> Gpu:
-        """A GPU: data/gpus."""
+        """Return the GPU *name* from data/gpus."""
         return self._lookup("gpus", name, Gpu.model_validate)
 
     def model(self, name: str) -> Model:
-        """A language model: data/models, or a path to a Hugging Face config.json (or to the folder that holds one).
+        """Return the language model *name* from data/models, or from the path of a config.json or its folder.
 
-        Raises ConfigError for a config that cannot be read, UnknownId also for a network that is no language model.
+        Raises
+        ------
+        ConfigError
+            The config.json cannot be read as a language model.
+        UnknownId
+            The name is unknown, or names a network that is not a language model.
+
         """
         model = self.any_model(name)
         if isinstance(model, OtherModel):
@@ -98,25 +105,33 @@ class Catalog:
         return model
 
     def any_model(self, name: str) -> Model | OtherModel:
-        """A language model (by id, or by the path of its config.json) or another network: data/models.
+        """Return the language model or one-pass network *name* from data/models, or the model of a config.json.
 
-        Raises ConfigError for a config that cannot be read, UnknownId.
+        Raises
+        ------
+        ConfigError
+            The config.json cannot be read as a language model.
+        UnknownId
+            The name is unknown.
+
         """
         if name.endswith(".json") or is_config(Path(name)):
             return model_from_config(Path(name))
         return self._lookup("models", name, _ANY_MODEL.validate_python)
 
     def quantization(self, name: str) -> Quantization:
-        """A weight format: data/quantizations."""
+        """Return the weight format *name* from data/quantizations."""
         return self._lookup("quantizations", name, Quantization.model_validate)
 
     def kernel(self, name: str) -> Kernel:
-        """A matrix kernel: data/kernels."""
+        """Return the matrix kernel *name* from data/kernels."""
         return self._lookup("kernels", name, Kernel.model_validate)
 
     def engine(self, name: str) -> Engine:
-        """A serving engine: data/engines. With a release in its name ("vllm-0.17.1") it is the entry that stands for
-        that, with its defaults.
+        """Return the serving engine *name* from data/engines.
+
+        A name with a release ("vllm-0.17.1") returns the entry whose versions contain that release, with the defaults
+        of that release. Raises UnknownId if there is no such entry.
         """
         try:
             return self._lookup("engines", name, Engine.model_validate)
@@ -128,13 +143,13 @@ class Catalog:
             if not eras:
                 raise
             version = version_of(released[2])
-            era = min(eras, key=lambda one: outside(one.versions, version))
-            if any(outside(era.versions, version)):
+            era = min(eras, key=lambda one: version_distance(one.versions, version))
+            if any(version_distance(era.versions, version)):
                 raise UnknownId("engine", name, (era.id,)) from None
             return at_version(era, version)
 
     def _eras(self, name: str) -> list[Engine]:
-        """Entries of the engine that *name* without a release stands for; none if there is no such engine."""
+        """Return the entries of all versions of engine *name* (given without a release); empty if unknown."""
         known = {family_of(one): family_of(one) for one in self.ids("engines")}
         known |= {alias: family_of(one) for alias, one in self._alias_index("engines").items()}
         family = known.get(name)
@@ -142,36 +157,36 @@ class Catalog:
         return [self._lookup("engines", one, Engine.model_validate) for one in found]
 
     def server(self, name: str) -> Server:
-        """A chassis: data/servers."""
+        """Return the server chassis *name* from data/servers."""
         return self._lookup("servers", name, Server.model_validate)
 
     def link(self, name: str) -> Link:
-        """A link between GPUs: data/links."""
+        """Return the link between GPUs *name* from data/links."""
         return self._lookup("links", name, Link.model_validate)
 
     def grid(self, name: str) -> Grid:
-        """An electricity grid: data/grids."""
+        """Return the electricity grid *name* from data/grids."""
         return self._lookup("grids", name, Grid.model_validate)
 
     def drafter(self, name: str) -> Drafter:
-        """How much of what is drafted holds: data/drafters."""
+        """Return the measured acceptance of drafted tokens *name* from data/drafters."""
         return self._lookup("drafters", name, Drafter.model_validate)
 
     def accepted(self, name: str) -> tuple[Drafter, str]:
-        """A drafter and one of its tasks by `drafter/task`. Raises UnknownId."""
+        """Return the drafter and the task named by `drafter/task`. Raises UnknownId."""
         item, _, task = name.partition("/")
         drafter = self.drafter(item)
         if task not in drafter.accepted_per_step:
             near = _nearest(task, drafter.accepted_per_step) or tuple(drafter.accepted_per_step)
-            raise UnknownId("task", name, tuple(f"{drafter.id}/{one}" for one in near[:MOST_OFFERED]))
+            raise UnknownId("task", name, tuple(f"{drafter.id}/{one}" for one in near[:MAX_SUGGESTIONS]))
         return drafter, task
 
     def failure_rate(self, name: str) -> FailureRate:
-        """A published failure rate: data/failures."""
+        """Return the published failure rate *name* from data/failures."""
         return self._lookup("failures", name, FailureRate.model_validate)
 
     def prices(self, item: str) -> PriceList | None:
-        """The offers for *item*; None where nobody has asked for a price yet (the file would be `price_file(item)`)."""
+        """Return the price offers for *item*; None if it has no price file (see `price_file`)."""
         key = item.strip().lower()
         return (
             self._lookup("prices", key, PriceList.model_validate)
@@ -180,46 +195,46 @@ class Catalog:
         )
 
     def price_list(self, item: str) -> PriceList:
-        """The offers for *item*. Raises UnknownId where there are none."""
+        """Return the price offers for *item*. Raises UnknownId if it has none."""
         prices = self.prices(item)
         if prices is None:
-            raise UnknownId("price list", item, _nearest(item, self.ids("prices"))[:MOST_OFFERED])
+            raise UnknownId("price list", item, _nearest(item, self.ids("prices"))[:MAX_SUGGESTIONS])
         return prices
 
     def price_file(self, item: str) -> Path:
-        """Where the offers for *item* stand or would have to stand."""
+        """Return the path of the price file of *item*, whether or not it exists."""
         return self._path("prices", item.strip().lower())
 
     def newest_price(self) -> date:
-        """The latest day on which a price of data/prices was asked; its files are not read as entries."""
+        """Return the latest `as_of` date in data/prices, found by pattern search without parsing the files."""
         texts = (path.read_text(encoding="utf-8") for path in (self.root / "prices").glob("*.yaml"))
         return max(date.fromisoformat(day) for text in texts for day in _AS_OF.findall(text))
 
     def offer(self, name: str) -> Offer:
-        """One offer by `item/offer`. Raises UnknownId."""
+        """Return the offer named by `item/offer`. Raises UnknownId."""
         item, _, key = name.partition("/")
         offers = self._lookup("prices", item, PriceList.model_validate).offers
         if key not in offers:
-            raise UnknownId("offer", name, tuple(f"{item}/{near}" for near in _nearest(key, offers)[:MOST_OFFERED]))
+            raise UnknownId("offer", name, tuple(f"{item}/{near}" for near in _nearest(key, offers)[:MAX_SUGGESTIONS]))
         return offers[key]
 
     def ids(self, kind: str) -> list[str]:
-        """All ids of one kind ("gpus", "models", ...), sorted. Raises UnknownId."""
+        """Return all ids of one kind ("gpus", "models", ...), sorted. Raises UnknownId for an unknown kind."""
         if kind not in _SINGULAR:
-            raise UnknownId("kind", kind, _nearest(kind, KINDS)[:MOST_OFFERED])
+            raise UnknownId("kind", kind, _nearest(kind, KINDS)[:MAX_SUGGESTIONS])
         if kind not in self._ids:
             self._ids[kind] = sorted(path.stem for path in (self.root / kind).glob("*.yaml"))
         return list(self._ids[kind])
 
     def source(self, key: str) -> Source:
-        """The source that values cite as *key*. Raises UnknownId."""
+        """Return the source that values cite as *key*. Raises UnknownId."""
         sources = self.sources()
         if key not in sources:
-            raise UnknownId("source", key, _nearest(key, sources)[:MOST_OFFERED])
+            raise UnknownId("source", key, _nearest(key, sources)[:MAX_SUGGESTIONS])
         return sources[key]
 
     def sources(self) -> dict[str, Source]:
-        """All sources by key."""
+        """Return all sources by key."""
         if self._sources is None:
             document = yamlio.read(self.root / "sources.yaml")
             if not isinstance(document.data, dict):
@@ -236,7 +251,7 @@ class Catalog:
         if not key:
             known = [*self.ids(kind), *self._alias_index(kind)]
             near = (self._alias_index(kind).get(match, match) for match in _nearest(name, known))
-            raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near))[:MOST_OFFERED])
+            raise UnknownId(_SINGULAR[kind], name, tuple(dict.fromkeys(near))[:MAX_SUGGESTIONS])
         if (kind, key) not in self._entries:
             document = yamlio.read(self._path(kind, key))
             entry = _validated(document, read, document.data, ())
@@ -247,7 +262,7 @@ class Catalog:
         return found
 
     def _alias_index(self, kind: str) -> dict[str, str]:
-        """Alias, or name as lists show it, in lower case -> id. Only these parts of each file are parsed."""
+        """Return the map from alias or display name, in lower case, to id. Only these parts of each file are parsed."""
         if kind not in self._aliases:
             index: dict[str, str] = {}
             names: dict[str, str] = {}
@@ -266,12 +281,15 @@ class Catalog:
 
 
 def _is_id(key: str) -> bool:
-    """Whether *key* can be a file name of the catalogue; keeps paths such as ../x out of it."""
+    """Return whether *key* is a valid file name of an entry; paths such as ../x are not."""
     return len(key) <= _LONGEST_ID and re.fullmatch(r"[a-z0-9][a-z0-9._-]*", key) is not None
 
 
 def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """What *name* may stand for, likeliest first: names that hold it, with the same numbers, almost the same, alike.
+    """Return the ids that *name* may mean, likeliest first.
+
+    Order: ids that contain *name*, ids with the same numbers or nearly the same spelling, other similar ids.
+
 
     >>> _nearest("a100", ["a10", "h100-sxm", "a100-80gb-sxm", "a100-40gb-pcie"])
     ('a100-40gb-pcie', 'a100-80gb-sxm', 'a10')
@@ -285,27 +303,27 @@ def _nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     ('kimi-k2',)
     """
     wanted, names = re.sub(r"[\s_]+", "-", name.strip().lower()[:_LONGEST_ID]), sorted(known)
-    holding = [one for one in names if len(wanted) >= LEAST_PART and wanted in one.lower()]
+    holding = [one for one in names if len(wanted) >= MIN_MATCH_LENGTH and wanted in one.lower()]
     holding.sort(key=lambda one: (one.lower().find(wanted) > 0, one))
     shared = {one: len(_numbers(wanted) & _numbers(one)) for one in names}
     most = max(shared.values(), default=0)
     sharing = [one for one in names if most and shared[one] == most]
-    almost, alike = (get_close_matches(wanted, names, n=3, cutoff=cutoff) for cutoff in (ALMOST, 0.6))
+    almost, alike = (get_close_matches(wanted, names, n=3, cutoff=cutoff) for cutoff in (MISSPELLING_SIMILARITY, 0.6))
     near = sorted({*almost, *sharing}, key=lambda one: SequenceMatcher(None, wanted, one.lower()).ratio(), reverse=True)
     near.sort(key=lambda one: shared[one], reverse=True)
     return tuple(dict.fromkeys([*holding, *near, *alike]))
 
 
 def _numbers(text: str) -> set[str]:
-    """Words with a digit, which distinguish products."""
+    """Return the words of *text* that contain a digit; they distinguish products."""
     words = re.split(r"[^a-z0-9.]+", text.lower())
-    return {word for word in words if len(word) >= LEAST_PART and any(map(str.isdecimal, word))}
+    return {word for word in words if len(word) >= MIN_MATCH_LENGTH and any(map(str.isdecimal, word))}
 
 
 def _validated(
     document: yamlio.Document, read: Callable[[Any], Entry], data: Any, place: tuple[str | int, ...]
 ) -> Entry:
-    """What *read* makes of *data*, which stands at *place* in *document*. Raises CatalogError with every error."""
+    """Return *data*, found at *place* in *document*, validated by *read*. Raises CatalogError listing all errors."""
     try:
         return read(data)
     except ValidationError as error:

@@ -1,14 +1,14 @@
-"""The folder of the catalogue's data files, and the errors of looking something up in it."""
+"""Location of the catalogue's data files, and the errors of a look-up in them."""
 
 from pathlib import Path
 from typing import Any
 
 SHOWN = 60
-"""Characters of a name in a message."""
+"""Maximum length of a name shown in a message [characters]."""
 
 
 class UnknownId(ValueError, KeyError):
-    """A name that the catalogue does not know; `suggestions` are the ids that come nearest."""
+    """Unknown catalogue name; `suggestions` lists the most similar ids."""
 
     def __init__(self, kind: str, name: str, suggestions: tuple[str, ...]) -> None:
         self.kind, self.name, self.suggestions = kind, name, suggestions
@@ -24,11 +24,11 @@ class UnknownId(ValueError, KeyError):
 
 
 class CatalogError(ValueError):
-    """A data file that does not say what it should: one line an error, `file:line: path: message`."""
+    """Invalid data file; the message has one line `file:line: path: message` per error."""
 
 
 def data_root() -> Path:
-    """Folder of the catalogue: inside the installed package, else at the repository root. Raises FileNotFoundError."""
+    """Return the catalogue's folder: in the installed package, else in the repository. Raises FileNotFoundError."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "data", package.parent / "data"):
         if (folder / "sources.yaml").is_file():

@@ -1,4 +1,4 @@
-"""How much of what is drafted holds, by task: data/drafters/<id>.yaml."""
+"""Measured acceptance of drafted tokens in speculative decoding, by task: data/drafters/<id>.yaml."""
 
 from typing import Literal
 
@@ -8,11 +8,12 @@ from sim.spec import Spec
 HALVINGS = 60
 
 DraftMethod = Literal["ngram", "eagle", "mtp", "draft_model"]
-"""Who drafts: a look-up in the text, heads on the model's last layer, or a model of its own."""
+"""Source of draft tokens: n-gram look-up in the text, EAGLE or MTP heads on the model's last layer, or a draft model.
+"""
 
 
 class Drafter(Spec):
-    """A way of drafting for one model, as measured."""
+    """Drafting method for one target model, with its measured acceptance."""
 
     id: str
     name: str
@@ -20,16 +21,20 @@ class Drafter(Spec):
     note: str = ""
     method: DraftMethod
     target: str
-    """The model whose tokens are drafted."""
+    """Model whose tokens are drafted."""
     num_speculative_tokens: Value
-    """Drafts in a step of the measurement."""
+    """Drafted tokens per step in the measurement."""
     accepted_per_step: dict[str, Value]
-    """By task: drafts that hold in a step, in the mean."""
+    """Mean number of accepted drafts per step, by task."""
 
     def acceptance(self, task: str) -> float:
-        """Probability that a draft holds where those before it do, the same in every place. Raises KeyError.
+        """Return the probability that a draft is accepted, given that all drafts before it were. Raises KeyError.
 
-        It solves p + p^2 + ... + p^k = drafts that hold in a step of k.
+        Notes
+        -----
+        The probability p is taken as equal at every position. It solves p + p^2 + ... + p^k = a for the mean number a
+        of accepted drafts in a step of k drafts.
+
         """
         accepted, drafts = self.accepted_per_step[task].value, round(self.num_speculative_tokens.value)
         low, high = 0.0, 1.0

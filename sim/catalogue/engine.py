@@ -1,7 +1,7 @@
-"""A serving engine and its version: data/engines/<id>.yaml.
+"""Serving engines by version: data/engines/<id>.yaml.
 
-That includes what the engine does with weights that stay in the host's memory (`EngineOffload`), and which of a
-model's weights those are (`HostWeights`).
+Includes the engine's handling of weights that stay in host memory (`EngineOffload`) and the selection of those weights
+(`HostWeights`).
 """
 
 import re
@@ -19,40 +19,42 @@ OffloadOption = Literal["cpu_offload_gb", "n_gpu_layers", "n_cpu_moe"]
 
 
 class EngineOffload(Sourced):
-    """How an engine works with weights in host memory; source and `where` are those of its rules."""
+    """Rules by which an engine offloads weights to host memory; the source and `where` are those of the rules."""
 
     options: tuple[OffloadOption, ...]
-    """What its operator may set."""
+    """Offload options that the operator may set."""
     experts_in_host: bool = False
-    """All routed experts lie in host memory where the operator says nothing."""
+    """True if all routed experts lie in host memory by default."""
     streaming: Literal["copied", "in_place", "none"]
-    """How the GPU gets at them: copied before they are used, read over the link by its kernels, or never."""
+    """GPU access to offloaded weights. copied: copied to the GPU before use; in_place: read over the link by the GPU's
+    kernels; none: never, the CPU computes with them."""
     stream_from_tokens: Value | None = None
-    """Smallest step whose weights go to the GPU; smaller ones are multiplied by the CPU. Absent: all steps."""
+    """Minimum tokens of a step for which weights are streamed to the GPU; for smaller steps the CPU multiplies them.
+    None: all steps stream."""
     micro_batch_tokens: Value | None = None
-    """Tokens that share one pass over the weights; absent: those of the step."""
+    """Tokens that share one pass over the weights; None: all tokens of the step."""
     link_efficiency: Value | None = None
-    """Share of the link's rate that weights stream at."""
+    """Fraction of the link's rate achieved when weights are streamed."""
     memory_efficiency: Value | None = None
-    """Share of the host memory's rate that the CPU reads weights at."""
+    """Fraction of the host memory's rate achieved when the CPU reads weights."""
     expert_memory_efficiency: Value | None = None
-    """The same share for routed experts, which are read in pieces."""
+    """Fraction of the host memory's rate achieved when the CPU reads routed experts, which are read in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What an operator leaves in host memory, under the engines' own names."""
+    """Weights that an operator leaves in host memory, under the engines' own option names."""
 
     cpu_offload_gb: float | None = None
-    """Weights of the layers, per GPU [GiB]."""
+    """Layer weights in host memory, per GPU [GiB]."""
     n_gpu_layers: int | None = None
-    """Layers on the GPU, the last ones; the LM head counts as one more, before all others."""
+    """Number of layers on the GPU, counted from the last; the LM head counts as one more and is placed first."""
     n_cpu_moe: int | None = None
-    """Leading layers whose routed experts stay in host memory."""
+    """Number of leading layers whose routed experts stay in host memory."""
 
     @property
     def given(self) -> dict[OffloadOption, float]:
-        """The options that are set."""
+        """Options that are set, by name."""
         found: dict[OffloadOption, float | None] = {
             "cpu_offload_gb": self.cpu_offload_gb,
             "n_gpu_layers": self.n_gpu_layers,
@@ -63,28 +65,29 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class HostWeights:
-    """Which of a model's weights lie in host memory."""
+    """Weights of a model that lie in host memory."""
 
     layer_share: float = 0.0
-    """Of every layer's weights: an even share stands for the leading layers of a model whose layers are alike."""
+    """Fraction of every layer's weights in host memory; an even share stands for the leading layers of a model with
+    equal layers."""
     layers: int = 0
-    """Leading layers, all of their weights and their part of the KV cache."""
+    """Number of leading layers in host memory, with all their weights and their part of the KV cache."""
     expert_layers: int = 0
-    """Leading layers whose routed experts lie there."""
+    """Number of leading layers whose routed experts lie in host memory."""
     head: bool = False
-    """The LM head, too."""
+    """True if the LM head lies in host memory."""
     embedding: bool = False
-    """The table that token ids are looked up in, unless it is the LM head as well."""
+    """True if the token embedding lies in host memory, unless it is tied to the LM head."""
 
     def share(self, matrix: Matrix, model: Model) -> float:
-        """Share of the copies of *matrix* that lie in host memory."""
+        """Return the fraction of the copies of *matrix* that lie in host memory."""
         if matrix.last_layer == 0:
             return float(self._outside(matrix, model))
         layers = max(self.layers, self.expert_layers if matrix.role == "expert" else 0)
         if model.linear_attention is not None and matrix.role == "attention":
             return max(self.layer_share, layers / model.layers)  # both kinds of layers alternate
-        held = max(0, min(layers, matrix.last_layer) - matrix.first_layer)
-        return max(self.layer_share, held / (matrix.last_layer - matrix.first_layer))
+        in_host = max(0, min(layers, matrix.last_layer) - matrix.first_layer)
+        return max(self.layer_share, in_host / (matrix.last_layer - matrix.first_layer))
 
     def _outside(self, matrix: Matrix, model: Model) -> bool:
         if matrix.role == "embedding" and not (model.tie_embeddings and matrix.split == "vocab"):
@@ -93,9 +96,10 @@ class HostWeights:
 
     @classmethod
     def of(cls, offload: Offload, model: Model, layer_bytes: float) -> "HostWeights":
-        """Where *offload* puts the weights of *model*, whose layers take *layer_bytes* on one GPU.
+        """Return the placement that *offload* gives the weights of *model*.
 
-        llama.cpp deals the LM head to the GPU first, then the layers from the last one on.
+        *layer_bytes* is the size of all layers on one GPU. llama.cpp assigns the LM head to the GPU first, then the
+        layers from the last one on.
         """
         if offload.cpu_offload_gb is not None:
             return cls(layer_share=min(1.0, offload.cpu_offload_gb * 2**30 / layer_bytes))
@@ -109,186 +113,186 @@ class HostWeights:
 
 
 class SlowCards(Spec):
-    """Cards whose memory the engine's kernels keep less busy than others'."""
+    """Cards on which the engine's kernels reach a lower memory rate than on others."""
 
     gpus: tuple[str, ...]
-    """Beginnings of GPU ids."""
+    """Prefixes of the GPU ids."""
     factor: Value
-    """On the time to read weights."""
+    """Factor on the time to read weights."""
 
     def holds(self, gpu: Gpu) -> bool:
-        """Whether *gpu* is one of them."""
+        """Return whether *gpu* is one of these cards."""
         return gpu.id.startswith(self.gpus)
 
 
 class SlowWeights(Spec):
-    """A format whose dense weights the engine's kernels read more slowly on graphics cards of the Blackwell family."""
+    """Format whose dense weights the engine's kernels read more slowly on graphics cards of the Blackwell family."""
 
     kernel: str
-    """Its id in data/kernels."""
+    """Id of the format's kernel, in data/kernels."""
     factor: Value
-    """On the time to read weights."""
+    """Factor on the time to read weights."""
 
 
 class SlowProducts(Spec):
-    """A format in which the engine's dense products take longer on B200, B300 and their kin than elsewhere."""
+    """Format whose dense products take longer in this engine on B200, B300 and related cards than on other GPUs."""
 
     kernel: str
-    """Its id in data/kernels."""
+    """Id of the format's kernel, in data/kernels."""
     factor: Value
-    """On the time of their arithmetic."""
+    """Factor on the time of the products' arithmetic."""
 
 
 class FastExperts(Spec):
-    """Grouped products that the engine runs with faster kernels on B200, B300 and their kin than it has for others."""
+    """Format whose grouped products the engine runs with faster kernels on B200, B300 and related cards."""
 
     kernel: str
-    """Their id in data/kernels."""
+    """Id of the format's kernel, in data/kernels."""
     versions: str
-    """Releases that do."""
+    """Releases with the faster kernels."""
     factor: Value
-    """On the time of their arithmetic."""
+    """Factor on the time of the products' arithmetic."""
 
 
 class TunedTiles(Spec):
-    """Shapes of grouped products that an engine's release carries tuned tiles for."""
+    """Shapes of grouped products for which an engine's release contains tuned tile sizes."""
 
     experts: int
-    """On a GPU."""
+    """Number of experts on a GPU."""
     widths: tuple[int, ...] = ()
-    """Inner widths of an expert on a GPU; none: all."""
+    """Inner widths of an expert on a GPU; empty: all widths."""
     gpus: tuple[str, ...]
-    """Beginnings of GPU ids."""
+    """Prefixes of the GPU ids."""
 
     def holds(self, gpu: Gpu, experts: int, width: float) -> bool:
-        """Whether *experts* of that *width* on *gpu* are among them."""
+        """Return whether a product of *experts* experts of inner *width* on *gpu* has tuned tiles."""
         return experts == self.experts and gpu.id.startswith(self.gpus) and (not self.widths or width in self.widths)
 
 
 class DefaultTiles(Spec):
-    """Grouped products over experts whose shape nobody tuned for the card: the tiles are small for any shape."""
+    """Slowdown of grouped expert products whose shape has no tuned tiles for the card; default tiles are small."""
 
     kernel: str
-    """The experts' format, by its id in data/kernels."""
+    """Id of the kernel of the experts' format, in data/kernels."""
     architectures: tuple[str, ...]
-    """`Gpu.architecture`, on which that was measured to matter."""
+    """Values of `Gpu.architecture` for which the slowdown was measured."""
     factor: Value
-    """On the time of their arithmetic, against tuned tiles."""
+    """Factor on the time of the products' arithmetic, relative to tuned tiles."""
     tuned: tuple[TunedTiles, ...]
-    """Which do not have them."""
+    """Shapes that are tuned and therefore exempt."""
 
 
 class Overheads(Spec):
-    """Host time that adds to the GPU's time."""
+    """Host time of an engine, and factors on its kernels' times."""
 
     per_layer_s: Value
     per_step_s: Value
-    """Behind an API server and called as a library (offline)."""
+    """Host time per step, behind an API server as well as when called as a library (offline) [s]."""
     per_sequence_s: Value
-    """Sampling, detokenising and streaming of one sequence in one step, behind an API server."""
+    """Host time to sample, detokenise and stream one sequence in one step, behind an API server [s]."""
     per_sequence_in_process_s: Value
     per_request_s: Value
-    """API-server time before a request's first token; it does not hold the engine."""
+    """API-server time before a request's first token, which does not block the engine [s]."""
     request_turn_s: Value | None = None
-    """API-server time by which requests that come together reach the engine apart; None: 0."""
+    """API-server time between the arrivals at the engine of requests that arrive together [s]; None: 0."""
     chat_template_s: Value | None = None
-    """API-server time in which it reads a model's chat template anew for each request, one after another; None: the
-    template is read once."""
+    """API-server time to parse the model's chat template for each request, one request at a time [s]; None: the
+    template is parsed once."""
     moe_layer_factor: Value
     mla_layer_factor: Value
     blackwell_layer_factor: Value
     hopper_layer_factor: Value
     ada_layer_factor: Value | None = None
-    """On cards of Ada Lovelace, whose clocks are 1.8 times an A100's; None: 1."""
+    """Factor on Ada Lovelace cards, whose clocks are 1.8 times an A100's; None: 1."""
     cdna_layer_factor: Value | None = None
-    """On AMD's Instinct cards; None: 1. It and the five before multiply `per_layer_s`, it `launch_layer_s` as well."""
+    """Factor on AMD Instinct cards; None: 1. The six layer factors multiply `per_layer_s`, and this one
+    `launch_layer_s` as well."""
     recent_host_factor: Value
-    """Multiplies the time per step and per sequence."""
+    """Factor on the time per step and per sequence."""
     tp_request_factor: Value
-    """Multiplies `per_request_s` when tensor_parallel_size > 1."""
+    """Factor on `per_request_s` when tensor_parallel_size > 1."""
     hopper_request_factor: Value | None = None
-    """Multiplies `per_request_s` in servers of H100, H200 and their kin; None: 1."""
+    """Factor on `per_request_s` in servers with H100, H200 and related cards; None: 1."""
     moe_request_factor: Value
     kv_read_time_factor: Value
-    """Decode attention's time to read the cache, against weights."""
+    """Time for decode attention to read a byte of the KV cache, relative to a byte of weights."""
     kv_8bit_read_time_factor: Value | None = None
-    """Time to read a byte of an 8-bit cache against one of a 16-bit cache; None: the same."""
+    """Time to read a byte of an 8-bit KV cache, relative to a byte of a 16-bit cache; None: 1."""
     slow_cards: SlowCards | None = None
-    """Cards on which the engine reads weights more slowly than others do; None: none."""
+    """Cards on which the engine reads weights more slowly than on others; None: none."""
     moe_gemm_time_factor: Value
-    """Arithmetic of grouped matrix products over experts; weights are read as in any engine."""
+    """Factor on the arithmetic time of grouped matrix products over experts; reading weights is not affected."""
     slow_weights: tuple[SlowWeights, ...] = ()
     slow_products: tuple[SlowProducts, ...] = ()
     fast_experts: tuple[FastExperts, ...] = ()
     default_tiles: DefaultTiles | None = None
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)
-    """By a format's kernel: arithmetic of grouped products over experts, against the usual; others: 1. Weights are read
-    as in any kernel: measured ones differ in arithmetic (benchmarks/fit/releases.py)."""
+    """Factor on the arithmetic time of grouped products over experts, by the kernel of the weight format; other
+    formats: 1. Reading weights is not affected: measured kernels differ in arithmetic (benchmarks/fit/releases.py)."""
     per_prompt_token_s: Value | None = None
-    """Behind an API server: of a step, for each prompt token in it, whatever the model and the GPUs; None: 0."""
+    """Host time of a step behind an API server, per prompt token in it, independent of model and GPUs [s]; None: 0."""
     per_boundary_s: Value | None = None
-    """Host time to pass a step from one stage's cards to the next's; None: 0."""
+    """Host time to pass a step from one pipeline stage's GPUs to the next's [s]; None: 0."""
     launch_layer_s: Value | None = None
-    """Host time to launch the kernels of a dense layer one by one, in a step with prompts that no CUDA graph covers; it
-    is hidden where the GPU works for longer. None: it always is."""
+    """Host time to launch the kernels of a dense layer one by one, in a step with prompts that no CUDA graph covers
+    [s]; hidden where the GPU works longer. None: always hidden."""
     launch_linear_factor: Value | None = None
-    """Multiplies `launch_layer_s` in layers with linear attention; None: 1. Experts and latent attention have as many
-    kernels more as `moe_layer_factor` and `mla_layer_factor` say."""
+    """Factor on `launch_layer_s` for layers with linear attention; None: 1. For experts and latent attention,
+    `moe_layer_factor` and `mla_layer_factor` apply."""
     draft_layer_s: Value | None = None
-    """Host time to launch a layer of a model that drafts for another one, beside the GPU's work on it; None: its layers
-    take `per_layer_s` as those of any model."""
+    """Host time to launch a layer of a draft model, in parallel with the GPU's work on it [s]; None: `per_layer_s`."""
 
 
 class EngineMemory(Spec):
-    """What an engine keeps on each GPU beside weights and KV cache."""
+    """Memory that an engine reserves on each GPU besides weights and KV cache."""
 
     gpu_memory_utilization: Value
-    """The default share."""
+    """Default `gpu_memory_utilization` (fraction of the memory that `share` describes)."""
     share: Literal["everything", "weights_and_kv", "rest"]
-    """everything: the share of the device holds weights, activations, libraries and cache (vLLM);
-    weights_and_kv: the share of what is free before the weights load holds them and the cache (SGLang);
-    rest: the cache takes the share of what all else leaves (TensorRT-LLM)."""
+    """Memory that the fraction covers. everything: weights, activations, libraries and cache, out of the device's
+    memory (vLLM); weights_and_kv: weights and cache, out of the memory free before loading (SGLang); rest: the cache,
+    out of the memory left by everything else (TensorRT-LLM)."""
     driver_reserved_bytes: Value
-    """Of the memory that nvidia-smi reports, what no process is given."""
+    """Part of the memory reported by nvidia-smi that no process can allocate [bytes]."""
     context_bytes: Value
-    """CUDA context of one process; outside the share."""
+    """Size of a process's CUDA context, which is outside the share [bytes]."""
     library_bytes: Value
-    """What libraries take at the first step, outside the framework's allocator."""
+    """Memory that libraries allocate at the first step, outside the framework's allocator [bytes]."""
     comms_bytes: Value
-    """Communication buffers when more than one GPU serves a replica, on boards with NVLink or its like."""
+    """Communication buffers of a replica on several GPUs with NVLink or a similar link [bytes]."""
     comms_bytes_pcie: Value
-    """Communication buffers on PCIe cards, which have no multicast buffers and mostly no custom all-reduce."""
+    """Communication buffers on PCIe cards, which have no multicast buffers and mostly no custom all-reduce [bytes]."""
     forward_hidden_rows: Value
-    """Live tensors as wide as `hidden`, for each token of the step's budget, at the forward pass's peak."""
+    """Number of live tensors of width `hidden` per token of the step's budget at the peak of the forward pass."""
     expert_chunk_tokens: Value | None = None
-    """Tokens that go through routed experts at once; None: all of a step."""
+    """Maximum tokens processed by routed experts at once; None: all tokens of a step."""
     sampling_bytes_per_logit: Value
-    """Per sequence and vocabulary entry while tokens are sampled: logits, their sort and sums."""
+    """Bytes per sequence and vocabulary entry while tokens are sampled: logits, their sort and sums."""
     sampling_hidden_rows: Value
-    """Live tensors as wide as `hidden`, for each token of the budget, during sampling."""
+    """Number of live tensors of width `hidden` per token of the budget during sampling."""
     graph_bytes_per_layer: Value
-    """Captured CUDA graphs."""
+    """Size of captured CUDA graphs per layer [bytes]."""
     graphs_in_share: bool
-    """Whether the graphs come out of the share or out of the rest of the device."""
+    """True if CUDA graphs count towards the share, rather than the rest of the device."""
 
 
 class OwnAllReduce(Sourced):
-    """Kernels of the engine's own for all-reduces inside one server, in one or two steps; NCCL does the others."""
+    """All-reduce kernels of the engine itself, in one or two steps, inside one server; NCCL runs the others."""
 
     max_bytes: dict[int, Positive]
-    """Largest message by number of GPUs; NCCL does it for others."""
+    """Maximum message size by number of GPUs [bytes]; NCCL runs larger messages and other numbers of GPUs."""
     pcie_pairs: bool
-    """Whether it serves two GPUs that reach each other over PCIe; more than two need NVLink or its like."""
+    """True if the kernels run between two GPUs connected over PCIe; more than two need NVLink or a similar link."""
 
     def largest(self, ranks: int, over_pcie: bool) -> float:
-        """Bytes of the largest message between *ranks* GPUs; 0: none."""
+        """Return the maximum message size between *ranks* GPUs [bytes]; 0 if the kernels do not apply."""
         if over_pcie and (ranks > 2 or not self.pcie_pairs):
             return 0.0
         return self.max_bytes.get(ranks, 0.0)
 
 
 class LargerGpus(Spec):
-    """What is otherwise on GPUs with at least so much memory."""
+    """Default limits on GPUs with at least `from_bytes` of memory."""
 
     from_bytes: Value
     max_num_seqs: Value | None = None
@@ -296,114 +300,119 @@ class LargerGpus(Spec):
     chunked_prefill_size: Value | None = None
     kept_free_bytes: Value | None = None
     gpus_except: tuple[str, ...] = ()
-    """Ids of GPUs that keep the smaller limits in spite of their memory."""
+    """Ids of GPUs that keep the smaller limits despite their memory."""
 
 
 class EngineLimits(Spec):
-    """Default scheduler limits, and others on GPUs with more memory."""
+    """Default scheduler limits, and the limits on GPUs with more memory."""
 
     max_num_seqs: Value
     max_num_batched_tokens: Value
     chunked_prefill_size: Value | None = None
-    """Prompt tokens in a step of an engine that computes prompts first; None: prompts are computed whole."""
+    """Maximum prompt tokens per step in an engine that computes prompts first; None: prompts are computed whole."""
     max_model_len: Value | None = None
-    """The context of a slot where the operator sets none."""
+    """Default context length of a slot."""
     whole_prompts_up_to: Value | None = None
-    """Where max_model_len is at most this, the token budget left open is at least max_model_len."""
+    """Bound on `max_model_len` below which the default token budget is at least `max_model_len`."""
     enable_prefix_caching: Value | None = None
-    """1: on where the operator leaves it open; 0 or None: off."""
+    """Default of prefix caching: 1: on; 0 or None: off."""
     async_scheduling: Value | None = None
-    """1: the next step is formed while one runs, where the operator leaves it open; 0 or None: after it."""
+    """Default of asynchronous scheduling: 1: the next step is formed while a step runs; 0 or None: after it."""
     hybrid_kv_cache_manager: Value | None = None
-    """1: layers with a sliding window and those that keep all tokens have KV blocks of their own out of one pool; 0 or
-    None: they do not."""
+    """Default of the hybrid KV cache manager: 1: layers with a sliding window and layers that keep all tokens have
+    separate KV blocks from one pool; 0 or None: common blocks."""
     scheduler_reserve_full_isl: Value | None = None
-    """0: a request joins once the KV blocks of its first chunk are free; 1 or None: of all its tokens."""
+    """Default of full reservation at admission: 0: a request is admitted once the KV blocks of its first chunk are
+    free; 1 or None: once those of all its tokens are."""
     async_drafts: Value | None = None
-    """1: `async_scheduling` is also on with drafts of an EAGLE head or of multi-token prediction; 0 or None: not."""
+    """Default of `async_scheduling` with EAGLE or multi-token-prediction drafts: 1: on; 0 or None: off."""
     overlap_schedule: Value | None = None
-    """1: as `async_scheduling`, for an engine that computes prompts first."""
+    """Default of `async_scheduling` in an engine that computes prompts first (SGLang's name)."""
     overlap_scheduler: Value | None = None
-    """1: the host works beside the GPU in an engine that reserves KV blocks; 0 or None: before and after it."""
+    """Default of host and GPU overlap in an engine that reserves KV blocks: 1: the host works in parallel with the GPU;
+    0 or None: before and after it."""
     schedule_conservativeness: Value | None = None
-    """SGLang's; None: an engine that computes prompts first leaves a watermark of the KV blocks free."""
+    """SGLang's schedule_conservativeness; None: an engine that computes prompts first leaves a watermark of KV blocks
+    free."""
     graph_tokens: Value | None = None
-    """Steps with prompts of at most so many tokens run from CUDA graphs, on NVIDIA's GPUs; None: none does."""
+    """Maximum tokens of a step with prompts that runs from CUDA graphs on NVIDIA GPUs; None: no such step does."""
     hopper_tile_tokens: Value | None = None
-    """Dense matrix products on Hopper cards compute whole tiles of so many tokens; None: a tile costs nothing."""
+    """Tokens per tile of dense matrix products on Hopper cards; partial tiles cost whole ones. None: no rounding."""
     padded_tokens: Value | None = None
-    """Ranks that step together are padded to the fullest one in steps of at most so many tokens, and of at most twice
-    max_num_seqs; 0: in all steps; None: in steps without prompts."""
+    """Token bound up to which data-parallel ranks that step together are padded to the fullest rank, in steps of at
+    most twice max_num_seqs; 0: all steps are padded; None: steps without prompts only."""
     mamba_full_memory_ratio: Value | None = None
-    """Memory of recurrent states over that of the KV cache, where they have a cache of their own (SGLang); None: they
-    have none."""
+    """Memory of the recurrent-state cache divided by that of the KV cache, for engines with a separate state cache
+    (SGLang); None: no separate cache."""
     state_bits: Value | None = None
-    """Of a number in a recurrent state, where the operator sets none; None: as the model has it."""
+    """Default bits of a number in a recurrent state; None: the model's own."""
     states_per_request: Value | None = None
-    """Places of that cache that a running request counts for, where prefixes are cached; elsewhere one."""
+    """State-cache slots per running request with prefix caching; without it, 1."""
     states_ahead: Value | None = None
-    """So many more where the next step is formed while one runs."""
+    """Additional state-cache slots per running request where the next step is formed while a step runs."""
     overlap_with_states: Value | None = None
-    """0: `overlap_schedule` is off where the prefix cache holds states; 1 or None: it is as for other models."""
+    """Default of `overlap_schedule` where the prefix cache holds states: 0: off; 1 or None: as for other models."""
     kept_free_bytes: Value | None = None
-    """Of a GPU's memory: the rest is the default share (SGLang); None: the share is `gpu_memory_utilization`."""
+    """Memory of a GPU left free, which determines the default share (SGLang) [bytes]; None: the share is
+    `gpu_memory_utilization`."""
     larger_gpus: tuple[LargerGpus, ...] = ()
-    """From the smallest on; the last that a GPU is large enough for and that states a limit counts."""
+    """Limits for GPUs with more memory, in ascending order; the last entry that fits the GPU and states a limit
+    applies."""
 
 
 class ReleaseDefaults(Spec):
-    """Defaults that some of the releases have otherwise, by the names of their fields."""
+    """Defaults that differ in some of the engine's releases, by field name."""
 
     versions: str
-    """Which releases."""
+    """Releases that the changes apply to."""
     limits: dict[str, Value] = Field(default={})
     larger_gpus: tuple[LargerGpus, ...] | None = None
-    """None: as in the entry."""
+    """Changed entries for larger GPUs; None: as in the engine's entry."""
     memory: dict[str, Value | bool] = Field(default={})
     slow_weights: tuple[SlowWeights, ...] = ()
-    """Beside those of the entry."""
+    """Slow weight formats in addition to those of the engine's entry."""
     default_tiles: DefaultTiles | None = None
-    """None: as in the entry."""
+    """Changed default tiles; None: as in the engine's entry."""
 
     @model_validator(mode="after")
     def _names_fields(self) -> Self:
-        for said, spec in ((self.limits, EngineLimits), (self.memory, EngineMemory)):
-            if unknown := set(said) - set(spec.model_fields):
+        for changes, spec in ((self.limits, EngineLimits), (self.memory, EngineMemory)):
+            if unknown := set(changes) - set(spec.model_fields):
                 raise ValueError(f"there is no {min(unknown)}")
         return self
 
 
 class Engine(Spec):
-    """An engine. Without measurements of its overheads it holds facts only, and `note` says so."""
+    """Serving engine; without measured overheads it holds facts only, as `note` explains."""
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
     versions: str = ""
-    """Which releases these figures stand for."""
+    """Releases that the figures apply to."""
     changed: tuple[ReleaseDefaults, ...] = ()
-    """What the limits and the memory of some of these releases are instead."""
+    """Limits and memory figures that differ in some of these releases."""
     note: str = ""
     vendors: tuple[Vendor, ...] = ()
-    """Whose GPUs it runs on; empty: anybody's."""
+    """Vendors whose GPUs the engine supports; empty: all vendors."""
     batching: Literal["vllm", "prefill_first", "reserve", "slots", "static"]
-    """The policy in sim/batching that a pool runs on where it names none."""
+    """Default scheduling policy of a pool (a policy in sim/batching)."""
     prefill: Literal["chunked", "whole", "unknown"]
-    """chunked: prompts share steps with decodes; whole: a prompt runs by itself and decodes wait."""
+    """Prefill handling. chunked: prompts share steps with decodes; whole: a prompt runs alone while decodes wait."""
     overheads: Overheads | None = None
     memory: EngineMemory | None = None
     limits: EngineLimits | None = None
     own_all_reduce: OwnAllReduce | None = None
-    """None: all collectives are NCCL's."""
+    """All-reduce kernels of the engine itself; None: NCCL runs all collectives."""
     offload: EngineOffload | None = None
-    """What it does with weights in host memory; absent: all weights lie on the GPUs."""
+    """Rules of weight offloading; None: all weights lie on the GPUs."""
 
 
 Version = tuple[int, ...]
 
 
 def family_of(engine: str) -> str:
-    """The engine's id without its version.
+    """Return the engine's id without its version.
 
     >>> family_of("tensorrt-llm-1.0"), family_of("llama.cpp")
     ('tensorrt-llm', 'llama.cpp')
@@ -412,7 +421,7 @@ def family_of(engine: str) -> str:
 
 
 def version_of(text: str) -> Version:
-    """The first version in *text*, empty if there is none.
+    """Return the first version number in *text*; empty if there is none.
 
     >>> version_of("v0.17.1rc2"), version_of("latest")
     ((0, 17, 1), ())
@@ -421,13 +430,17 @@ def version_of(text: str) -> Version:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
-def outside(versions: str, wanted: Version) -> tuple[int, ...]:
-    """How far *wanted* lies outside of *versions* ("0.14 to 0.18"), major versions before minor ones; (0, 0): inside.
-    As exactly as *versions* are written: 0.17.1 is in "0.14 to 0.17", and not in "0.14.0 to 0.17.0".
+def version_distance(versions: str, wanted: Version) -> tuple[int, ...]:
+    """Return the distance of *wanted* from the range *versions*, per version part; (0, 0) if inside.
 
-    >>> outside("0.14 to 0.18", (0, 17, 1)), outside("0.5", (0, 4)), outside("1.0 to 1.3", (0, 20))
-    ((0, 0), (0, 1), (1, 20))
-    >>> outside("0.5.3 to 0.5.18", (0, 5, 2)), outside("0.5.3 to 0.5.18", (0, 5, 9, 2))
+    *versions* is a range such as "0.14 to 0.18" or a single version. The comparison is as exact as *versions* is
+    written: 0.17.1 is in "0.14 to 0.17", but not in "0.14.0 to 0.17.0". Results sort by major, then minor versions.
+
+    >>> version_distance("0.14 to 0.18", (0, 17, 1)), version_distance("0.5", (0, 4))
+    ((0, 0), (0, 1))
+    >>> version_distance("1.0 to 1.3", (0, 20))
+    (1, 20)
+    >>> version_distance("0.5.3 to 0.5.18", (0, 5, 2)), version_distance("0.5.3 to 0.5.18", (0, 5, 9, 2))
     ((0, 0, 1), (0, 0, 0))
     """
     ends = [version_of(part) for part in versions.split(" to ")]
@@ -442,15 +455,15 @@ def _padded(version: Version, parts: int) -> Version:
 
 
 def at_version(engine: Engine, version: Version) -> Engine:
-    """*engine* with the defaults of that release, where *version* tells it apart from others."""
-    said = [one for one in engine.changed if len(version) >= len(version_of(one.versions))]
-    changes = [one for one in said if not any(outside(one.versions, version))]
+    """Return *engine* with the defaults of release *version*, where *version* is specific enough to distinguish it."""
+    specific = [one for one in engine.changed if len(version) >= len(version_of(one.versions))]
+    changes = [one for one in specific if not any(version_distance(one.versions, version))]
     limits: dict[str, Value | tuple[LargerGpus, ...]] = {}
     for one in changes:
         limits |= one.limits | ({} if one.larger_gpus is None else {"larger_gpus": one.larger_gpus})
     memory = {name: value for one in changes for name, value in one.memory.items()}
     own = engine.overheads
-    fast = tuple(one for one in own.fast_experts if not any(outside(one.versions, version))) if own else ()
+    fast = tuple(one for one in own.fast_experts if not any(version_distance(one.versions, version))) if own else ()
     slow = (*own.slow_weights, *(weights for one in changes for weights in one.slow_weights)) if own else ()
     kernels: dict[str, object] = {"fast_experts": fast, "slow_weights": slow}
     for one in changes:
@@ -465,7 +478,7 @@ def at_version(engine: Engine, version: Version) -> Engine:
 
 
 def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
-    """The engine's own limit of that *name* on *gpu*, of a small one where None; None where it is unknown."""
+    """Return the engine's default of limit *name* on *gpu*; None if unknown. Without *gpu*, a small GPU is assumed."""
     limits = engine.limits
     if limits is None:
         return None
@@ -477,6 +490,6 @@ def default_limit(engine: Engine, gpu: Gpu | None, name: str) -> Value | None:
 
 
 def default_share(engine: Engine, memory: EngineMemory, gpu: Gpu) -> float:
-    """Share of the memory of *gpu* that *engine* uses where the operator leaves it open."""
+    """Return the default fraction of the memory of *gpu* that *engine* uses."""
     free = default_limit(engine, gpu, "kept_free_bytes")
     return memory.gpu_memory_utilization.value if free is None else 1 - free.value / gpu.memory_bytes.value

@@ -1,4 +1,4 @@
-"""A published failure rate."""
+"""Published failure rates: data/failures/<id>.yaml."""
 
 from typing import Literal
 
@@ -9,12 +9,12 @@ FailingComponent = Literal["replica", "gpu", "server", "nic", "psu", "rack", "si
 
 
 class FailureRate(Spec):
-    """How often one component of a kind failed in a published fleet."""
+    """Failure rate of one kind of component in a published fleet."""
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
     component: FailingComponent
-    """What the rate counts, and what it may stand for in a pool's `failures`."""
+    """Component whose failures are counted; a pool's `failures` may use the rate for this component."""
     mtbf_h: Value
-    """Time that all of them ran over their failures [h of one component]."""
+    """Mean time between failures: running time of all components over their failures [h]."""

@@ -1,7 +1,7 @@
-"""A GPU (or another accelerator with its own memory), whole or cut into MIG slices: data/gpus/<id>.yaml.
+"""GPUs and other accelerators with their own memory, whole or divided into MIG slices: data/gpus/<id>.yaml.
 
-Multi-Instance GPU divides a card into hardware slices. A slice is a small GPU of its own: it has its part of the
-card's rates, memory and power limit.
+Multi-Instance GPU (MIG) divides a card into hardware slices. A slice acts as a smaller GPU with its part of the card's
+rates, memory and power limit.
 """
 
 from collections.abc import Mapping
@@ -14,48 +14,51 @@ from sim.spec import Count, Spec, WholeNumber
 
 
 class MigProfile(Spec):
-    """One kind of slice, named as nvidia-smi names it: 1g.10gb."""
+    """MIG profile: one kind of slice, named as nvidia-smi names it (1g.10gb)."""
 
     compute_slices: Count
     memory_slices: Count
-    """How many of the card's memory slices it owns, with their share of L2 and bandwidth."""
+    """Memory slices of the card that the profile owns, with their share of L2 and bandwidth."""
     starts: tuple[WholeNumber, ...]
-    """Memory slices at which the driver may place it."""
+    """Memory slices at which the driver may place an instance."""
     copy_engines: Count
     sms: Count | None = None
-    """Streaming multiprocessors; absent: those of its compute slices."""
+    """Streaming multiprocessors; None: those of its compute slices."""
     memory_bytes: Value | None = None
-    """What the driver reports as total; absent: its memory slices' part of the card's."""
+    """Total memory reported by the driver [bytes]; None: the memory slices' share of the card's memory."""
 
     @property
     def instances(self) -> int:
-        """Slices of this profile alone on one card."""
+        """Maximum number of instances of this profile on one card without other profiles."""
         return len(self.starts)
 
 
 class Mig(Sourced):
-    """The slices of one card."""
+    """Division of one card into MIG slices."""
 
     compute_slices: Count
-    """Slices of streaming multiprocessors; a card of 7 loses what is left of its SMs when it is cut."""
+    """Number of compute slices; a card divided into 7 loses the remaining streaming multiprocessors."""
     memory_slices: Count
     sms_per_slice: Count
     """Streaming multiprocessors of one compute slice."""
     profiles: dict[str, MigProfile]
 
     def sms(self, profile: str) -> int:
-        """Streaming multiprocessors of a slice. Raises KeyError for an unknown profile."""
+        """Return the streaming multiprocessors of a slice. Raises KeyError for an unknown profile."""
         one = self.profiles[profile]
         return one.compute_slices * self.sms_per_slice if one.sms is None else one.sms
 
     def fits(self, wanted: tuple[str, ...]) -> bool:
-        """Whether the driver can place the profiles *wanted* on one card together, in some order."""
+        """Return whether the driver can place all profiles in *wanted* on one card, in some order."""
         largest_first = sorted(wanted, key=lambda name: -self.profiles[name].memory_slices)
         compute = sum(self.profiles[name].compute_slices for name in wanted)
         return compute <= self.compute_slices and self._placed(largest_first, frozenset())
 
     def cards(self, wanted: Mapping[str, int]) -> int:
-        """Number of cards that these slices of each profile take: the largest first, each on the first card with room.
+        """Return the number of cards needed for these numbers of slices, by profile.
+
+        First fit decreasing: the largest profiles first, each on the first card with room.
+
 
         >>> some = MigProfile(compute_slices=1, memory_slices=1, starts=range(7), copy_engines=1)
         >>> origin = {"source": "mig_guide", "kind": "quoted"}
@@ -78,10 +81,10 @@ class Mig(Sourced):
         return len(cards)
 
     def weight(self, profile: str, alone: bool) -> Fraction:
-        """The part of a card that one slice stands for where costs are divided.
+        """Return the fraction of a card's cost that is allocated to one slice.
 
-        Where a card is cut into this profile *alone*, each of those that fit has an equal part; where profiles are
-        mixed, a slice has that of its compute slices.
+        If the card is divided into this profile *alone*, each instance has an equal part; with mixed profiles, a slice
+        has its share of the compute slices.
         """
         one = self.profiles[profile]
         return Fraction(1, one.instances) if alone else Fraction(one.compute_slices, self.compute_slices)
@@ -101,41 +104,41 @@ Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "huawei"]
 
 
 class Gpu(Spec):
-    """Datasheet and driver facts of one device.
+    """Datasheet and driver facts of one accelerator.
 
-    FLOPS and int8 operations are dense; sparse figures have their own fields.
+    Rates in FLOP/s and int8 operations/s are dense; sparse rates have their own fields.
     """
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
-    """Other names under which benchmarks and articles know it."""
+    """Alternative names in benchmarks and articles."""
     vendor: Vendor
     architecture: str
     form_factor: str = ""
     release_date: date | None = None
     geforce: bool = False
-    """A consumer card: no peer-to-peer over PCIe, fp16 with fp32 accumulate at half rate."""
+    """Consumer card: no peer-to-peer over PCIe, fp16 with fp32 accumulation at half rate."""
     link: str
-    """Id in data/links of the link between such GPUs when no server says otherwise."""
+    """Id in data/links of the link between GPUs of this type where the server specifies none."""
     memory_bytes: Value
-    """What the driver reports as total, before the CUDA context."""
+    """Total memory reported by the driver, before the CUDA context [bytes]."""
     memory_nominal_gib: Value
     memory_bytes_per_s: Value
-    """Datasheet bandwidth of the device memory."""
+    """Datasheet bandwidth of the device memory [B/s]."""
     tdp_w: Value | None = None
     idle_w: Value | None = None
-    """Card powered, no work, nothing loaded."""
+    """Power of the idle card with nothing loaded [W]."""
     loaded_idle_w: Value | None = None
-    """Weights resident, no work."""
+    """Power of the idle card with weights in memory [W]."""
     fp16_flops: Value
-    """Dense fp16/bf16 tensor rate with fp32 accumulate."""
+    """Dense fp16/bf16 tensor rate with fp32 accumulation [FLOP/s]."""
     fp16_fp16acc_flops: Value | None = None
     fp32_flops: Value | None = None
     fp64_flops: Value | None = None
     tf32_flops: Value | None = None
     fp8_flops: Value | None = None
-    """Dense fp8 with fp32 accumulate; absent where the tensor cores have no fp8."""
+    """Dense fp8 tensor rate with fp32 accumulation [FLOP/s]; None: the tensor cores have no fp8."""
     fp8_fp16acc_flops: Value | None = None
     int8_ops_per_s: Value | None = None
     fp4_flops: Value | None = None
@@ -146,63 +149,62 @@ class Gpu(Spec):
     int8_sparse_ops_per_s: Value | None = None
     fp4_sparse_flops: Value | None = None
     sm_count: Value | None = None
-    """Streaming multiprocessors; on Apple, GPU cores; elsewhere what the maker counts as cores."""
+    """Streaming multiprocessors; GPU cores on Apple, the maker's core count on other vendors' devices."""
     cuda_cores: Value | None = None
-    """CUDA cores; on AMD, stream processors."""
+    """CUDA cores; stream processors on AMD."""
     boost_clock_hz: Value | None = None
     l2_bytes: Value | None = None
     pcie_gen: Value | None = None
     pcie_lanes: Value | None = None
     nvlink_total_bytes_per_s: Value | None = None
-    """Both directions together, as vendors print it; absent: no NVLink."""
+    """NVLink bandwidth of both directions together, as vendors print it [B/s]; None: no NVLink."""
     slots: Value | None = None
     usable_memory_fraction: Value | None = None
-    """Unified memory only: the share that the GPU may use."""
+    """Fraction of unified memory that the GPU may use; only for devices with unified memory."""
     mig: Mig | None = None
-    """Into which slices the driver can cut it; absent: it cannot, or nobody has written down how."""
+    """MIG profiles; None: not supported, or not in the catalogue."""
 
     @property
     def pcie_card(self) -> bool:
-        """A card in a slot, with or without a bridge, rather than a module on a board with NVLink or its like."""
+        """True if the GPU is a card in a PCIe slot, bridged or not, rather than a module on an NVLink board."""
         return self.form_factor == "PCIe card"
 
     @property
     def hopper(self) -> bool:
-        """H100, H200 and their kin."""
+        """True if the GPU is of the Hopper family (H100, H200 and related cards)."""
         return self.architecture.startswith("Hopper")
 
     @property
     def ada(self) -> bool:
-        """L4, L40S, RTX 4090 and their kin."""
+        """True if the GPU is of the Ada Lovelace family (L4, L40S, RTX 4090 and related cards)."""
         return self.architecture.startswith("Ada")
 
     @property
     def blackwell(self) -> bool:
-        """Any chip of the family: B200, B300 and the GB20x cards."""
+        """True if the GPU is of the Blackwell family: B200, B300 and the GB20x cards."""
         return self.architecture.lower().startswith("blackwell")
 
     @property
     def cdna(self) -> bool:
-        """AMD's Instinct cards."""
+        """True if the GPU is an AMD Instinct card."""
         return self.architecture.startswith("CDNA")
 
     @property
     def is_host(self) -> bool:
-        """A system on chip: its price and its power are those of the whole machine."""
+        """True if the GPU is a system on chip; its price and power are those of the whole machine."""
         return self.form_factor == "system on chip"
 
 
 BY_SMS = ("cuda_cores", "tdp_w")
-"""Beside the arithmetic rates, what goes with the streaming multiprocessors."""
+"""Fields that, like the arithmetic rates, scale with a slice's share of the streaming multiprocessors."""
 BY_MEMORY = ("memory_bytes", "memory_bytes_per_s", "l2_bytes")
 
 
 def sliced(gpu: Gpu, profile: str) -> Gpu:
-    """The part of *gpu* that a slice of *profile* owns, under the card's id.
+    """Return the part of *gpu* that a slice of *profile* owns, under the card's id. Raises KeyError for other profiles.
 
-    Arithmetic goes with its streaming multiprocessors (a card of 7 slices loses the rest), bandwidth, L2 and memory
-    with its memory slices; the driver reports a little less memory where that is known. Raises KeyError for a profile
-    that *gpu* does not have.
+    Arithmetic rates scale with the slice's streaming multiprocessors (a card of 7 slices loses the rest); bandwidth, L2
+    and memory with its memory slices, except memory that the profile states.
     """
     if gpu.mig is None or profile not in gpu.mig.profiles:
         raise KeyError(profile)
@@ -222,7 +224,7 @@ def sliced(gpu: Gpu, profile: str) -> Gpu:
 
 
 def sms_share(gpu: Gpu, profile: str) -> float:
-    """Streaming multiprocessors of a slice over those of the whole card. Raises KeyError as `sliced` does."""
+    """Return a slice's share of the card's streaming multiprocessors. Raises KeyError for other profiles."""
     if gpu.mig is None or profile not in gpu.mig.profiles:
         raise KeyError(profile)
     whole = gpu.mig.sms_per_slice * gpu.mig.compute_slices if gpu.sm_count is None else gpu.sm_count.value

@@ -5,9 +5,10 @@ from sim.spec import Spec
 
 
 class Kernel(Spec):
-    """How far a kernel is from the ideal: compute time is FLOP / peak, weight time is stored bytes / bandwidth.
+    """Deviation of a matrix kernel from the ideal times: FLOP / peak rate, and stored bytes / bandwidth.
 
-    The factors multiply times that already carry the GPU's own efficiency: 1 is as good as its dense 16-bit kernels.
+    The factors multiply times that already include the GPU's own efficiency; 1 means as efficient as the GPU's dense
+    16-bit kernels.
     """
 
     id: str
@@ -15,11 +16,11 @@ class Kernel(Spec):
     aliases: tuple[str, ...] = ()
     compute_time_factor: Value
     graphics_compute_time_factor: Value | None = None
-    """Arithmetic on graphics cards of the Blackwell family, where it is not that of its server cards."""
+    """Factor on arithmetic time on graphics cards of the Blackwell family; None: `compute_time_factor`."""
     server_blackwell_compute_factor: Value | None = None
-    """Multiplies `compute_time_factor` of dense products on B200, B300 and their kin; None: 1."""
+    """Factor on top of `compute_time_factor` for dense products on B200, B300 and related cards; None: 1."""
     weight_time_factor: Value
     moe_compute_time_factor: Value
-    """Grouped matrix products over experts, on top of `compute_time_factor`."""
+    """Factor on top of `compute_time_factor` for grouped matrix products over experts."""
     moe_weight_time_factor: Value
-    """Reading expert weights, on top of `weight_time_factor`."""
+    """Factor on top of `weight_time_factor` for reading expert weights."""

@@ -1,4 +1,4 @@
-"""The link between the GPUs of one server (or between servers): data/links/<id>.yaml."""
+"""Links between the GPUs of one server or between servers: data/links/<id>.yaml."""
 
 from bisect import bisect_right
 from math import log
@@ -8,16 +8,17 @@ from sim.spec import Spec
 
 
 class AllReduceTable(Sourced):
-    """Measured times of a collective for one number of GPUs: the curve of one link, host and library."""
+    """Measured times of a collective for one number of GPUs on one combination of link, host and library."""
 
     gpus: int
     bytes: tuple[float, ...]
-    """Message size per GPU, rising."""
+    """Message sizes per GPU, ascending [bytes]."""
     time_s: tuple[float, ...]
 
     def at(self, size: float) -> float:
-        """Seconds of a message of *size* bytes: log-log between points, flat before the first, in proportion after the
-        last.
+        """Return the time of a message of *size* bytes [s].
+
+        Interpolated log-log between points, constant below the first point, proportional to size above the last.
         """
         after = bisect_right(self.bytes, size)
         if after in (0, len(self.bytes)):
@@ -26,45 +27,54 @@ class AllReduceTable(Sourced):
         return low * float((high / low) ** (log(size / left) / log(right / left)))
 
     def no_faster_than(self, other: "AllReduceTable") -> "AllReduceTable":
-        """The slower of both at every point of either: what goes further takes no less, whatever host was measured."""
+        """Return a table with the larger of both times at every message size of either table.
+
+        Used for longer paths: they cannot be faster than shorter ones, even if the measured hosts differ.
+        """
         sizes = tuple(sorted({*self.bytes, *other.bytes}))
         times = tuple(max(self.at(size), other.at(size)) for size in sizes)
         return self.model_copy(update={"bytes": sizes, "time_s": times})
 
 
 class Link(Spec):
-    """How GPUs talk to each other.
+    """Link between GPUs, with its transfer rates and collective times.
 
-    All-reduce time is interpolated (log-log) in the tables where there are any, else it is
-    latency + 2(n-1)/n * bytes / bus bandwidth. A gather and a scatter move as much as an all-reduce, in two calls.
+    Notes
+    -----
+    All-reduce time is interpolated log-log in the tables; without tables it is latency + 2 (n-1)/n * bytes / bus
+    bandwidth for n GPUs. A gather and a scatter together move as many bytes as an all-reduce, in two calls.
+
     """
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
     peer_to_peer: bool
-    """False: traffic is staged through host memory."""
+    """True if GPUs copy to each other directly; if not, traffic is staged through host memory."""
     theoretical_bytes_per_s: Value
-    """Per direction."""
+    """Theoretical rate per direction [B/s]."""
     measured_bytes_per_s: Value | None = None
-    """Point to point, per direction."""
+    """Measured point-to-point rate per direction [B/s]."""
     transfer_bytes_per_s: Value | None = None
-    """Bulk transfers of memory between servers over one port, per direction. None: as measured point to point, else the
-    theoretical rate."""
+    """Rate of bulk memory transfers between servers over one port, per direction [B/s]. None: the measured
+    point-to-point rate, else the theoretical rate."""
     allreduce_latency_s: dict[int, Value]
-    """By number of GPUs: time of a very small all-reduce."""
+    """Time of a very small all-reduce, by number of GPUs [s]."""
     allreduce_bus_bytes_per_s: dict[int, Value]
-    """By number of GPUs: bus bandwidth of a very large all-reduce."""
+    """Bus bandwidth of a very large all-reduce, by number of GPUs [B/s]."""
     allreduce_tables: tuple[AllReduceTable, ...] = ()
     nccl_tables: tuple[AllReduceTable, ...] = ()
-    """All-reduces of NCCL alone, where `allreduce_tables` are the least of it and of the engines' own kernels."""
+    """All-reduce times of NCCL alone; `allreduce_tables` holds the minimum over NCCL and the engines' own kernels."""
     exchange_tables: tuple[AllReduceTable, ...] = ()
-    """All-gather and reduce-scatter one after the other, by the bytes of all GPUs together."""
+    """Times of an all-gather followed by a reduce-scatter, by the total bytes of all GPUs."""
     socket_tables: tuple[AllReduceTable, ...] = ()
-    """All-reduces of NCCL between GPUs that hang on two CPUs, half of them on each."""
+    """NCCL all-reduce times between GPUs attached to two CPUs, half to each."""
 
     def across_sockets(self) -> "Link":
-        """The link between GPUs on two CPUs: never faster than on one, and as on one where nobody measured."""
+        """Return the link between GPUs attached to two CPUs.
+
+        Its times are never below those on one CPU, and equal them for numbers of GPUs without a measurement.
+        """
         crossed = {table.gpus: table for table in self.socket_tables}
         changed = {
             name: tuple(crossed.get(table.gpus, table).no_faster_than(table) for table in getattr(self, name))
@@ -74,10 +84,10 @@ class Link(Spec):
 
     @property
     def bulk_bytes_per_s(self) -> Value:
-        """Rate of bulk transfers over one port, each way."""
+        """Rate of bulk transfers over one port, per direction [B/s]."""
         return self.transfer_bytes_per_s or self.measured_bytes_per_s or self.theoretical_bytes_per_s
 
     @property
     def over_pcie(self) -> bool:
-        """Whether the lanes of a server's slots carry it."""
+        """True if traffic runs over the PCIe lanes of the server's slots."""
         return self.id.startswith("pcie")

@@ -1,4 +1,4 @@
-"""The markets that a site buys from: dated price offers by item, and electricity grids with their carbon intensity.
+"""Markets that a site buys from: dated price offers per item, and electricity grids with their carbon intensity.
 
 data/prices/<item>.yaml holds the offers for one item, data/grids/<country>.yaml the grid of one country.
 """
@@ -38,9 +38,9 @@ _CODES = """
     TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST XAF XCD XCG XDR XOF XPF XSU XUA YER ZAR ZMW ZWG
 """
 ISO_4217 = frozenset(_CODES.split())
-"""Codes of ISO 4217, list one (SIX Group, 2026-01), without metals and codes for tests."""
+"""Currency codes of ISO 4217, list one (SIX Group, 2026-01), without metals and test codes."""
 SYNONYMS = {"RMB": "CNY", "CNH": "CNY", "NTD": "TWD", "NIS": "ILS", "STG": "GBP"}
-"""Code in use -> code of ISO 4217."""
+"""Common unofficial currency code -> code of ISO 4217."""
 
 
 def iso_code(code: str) -> str:
@@ -71,19 +71,19 @@ USD = "USD"
 
 
 class Offer(Spec):
-    """One price, by one seller, at one date, in its own currency."""
+    """Price asked by a seller at one date, in its own currency."""
 
     what: Literal["purchase", "rental", "electricity", "colocation", "api", "discount", "surcharge"]
     price: Value
-    """In `currency` per `unit`. A quoted span is carried as its midpoint with `range`."""
+    """Price in `currency` per `unit`; a quoted span is stored as its midpoint with `range`."""
     currency: CurrencyCode = "USD"
     unit: Unit
     terms: str = ""
-    """new, used, on demand, spot, reserved 1 year, ..."""
+    """Terms of the offer: new, used, on demand, spot, reserved 1 year, ..."""
     provider: str = ""
     region: str = ""
     includes_gpus: int | None = None
-    """Purchase of a server: number of GPUs in the price (0: bare)."""
+    """Number of GPUs included in the price of a server (0: bare chassis)."""
 
     @model_validator(mode="after")
     def _price_is_dated(self) -> Self:
@@ -93,9 +93,9 @@ class Offer(Spec):
 
 
 class PriceList(Spec):
-    """The offers for one item.
+    """Price offers for one item.
 
-    A scenario names an offer as `<item>/<offer>`; buying without a quote takes `default_purchase`.
+    A scenario names an offer as `<item>/<offer>`; a purchase without a named offer uses `default_purchase`.
     """
 
     id: str
@@ -112,11 +112,11 @@ class PriceList(Spec):
 
 
 class Grid(Spec):
-    """How much greenhouse gas its electricity stands for."""
+    """Electricity grid of one country, with its carbon intensity."""
 
     id: str
     """ISO 3166 code of the country, lower case."""
     name: str
     aliases: tuple[str, ...] = ()
     g_per_kwh: Value
-    """Mean over a year [g CO2e/kWh]."""
+    """Annual mean carbon intensity [g CO2e/kWh]."""

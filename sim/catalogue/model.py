@@ -1,7 +1,7 @@
-"""Models: language models, and networks that answer in one pass per sample (`kind: other`).
+"""Language models, and networks that process each sample in one pass (`kind: other`).
 
-Dimensions are in data/models/<id>.yaml, or in a Hugging Face config.json. Parameters, bytes and arithmetic all follow
-from the list of weight matrices that `matrices` draws up.
+Dimensions are in data/models/<id>.yaml or in a Hugging Face config.json. Parameters, bytes and arithmetic are all
+derived from the list of weight matrices that `matrices` returns.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from sim.units import BITS_PER_BYTE
 
 
 class Heads(Spec):
-    """Query heads that share keys and values in groups."""
+    """Grouped-query attention heads: query heads that share keys and values in groups."""
 
     heads: Count
     kv_heads: Count
     head_dim: Count
     value_head_dim: Count | None = None
-    """None: as wide as keys."""
+    """Width of a head's value; None: as wide as its key."""
     keys_are_values: bool = False
-    """Keys and values are one projection, normed apart: both stand in the cache (Gemma 4)."""
+    """True if keys and values are one projection with separate norms; both are stored in the cache (Gemma 4)."""
 
     @property
     def value_dim(self) -> int:
@@ -33,7 +33,7 @@ class Heads(Spec):
 
 
 class Mla(Spec):
-    """Multi-head latent attention (DeepSeek)."""
+    """Dimensions of multi-head latent attention (DeepSeek)."""
 
     q_lora_rank: Count | None
     kv_lora_rank: Count
@@ -43,82 +43,90 @@ class Mla(Spec):
 
 
 class LinearAttention(Spec):
-    """A state per value head instead of a cache."""
+    """Dimensions of linear attention: a state per value head instead of a KV cache."""
 
     rule: Literal["gated_delta", "kda", "mamba2"] = "gated_delta"
-    """Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), Kimi Delta Attention with a gate per channel (2510.26692), or
-    Mamba-2 (2405.21060): its groups are the key heads, its states' size is that of a key.
-    """
+    """Update rule: Gated DeltaNet (Qwen3-Next, arXiv 2412.06464), Kimi Delta Attention with a gate per channel (arXiv
+    2510.26692), or Mamba-2 (arXiv 2405.21060; its groups are the key heads, its state size is the key width)."""
     key_heads: Count
     value_heads: Count
     key_head_dim: Count
     value_head_dim: Count
     low_rank_gate: bool = False
-    """KDA's output gate goes through the size of a key, as its decay does (Kimi-Linear)."""
+    """True if KDA's output gate is a low-rank product of the width of a key, like its decay (Kimi-Linear)."""
     whole_decay: bool = False
-    """KDA's decay does not (Ling 3)."""
+    """True if KDA's decay has a full-rank projection (Ling 3)."""
     state_bits: Literal[16, 32] = 32
-    """Of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
+    """Bits of a number in the state: `mamba_ssm_dtype` of the config, else the model's own dtype."""
     beside_heads: bool = False
-    """The same layers have heads and a cache, too (Falcon-H1)."""
+    """True if the same layers also have attention heads and a KV cache (Falcon-H1)."""
 
 
 class CompressedAttention(Spec):
-    """One KV head whose entries stand for several tokens, and a window of single ones (DeepSeek-V4's CSA and HCA)."""
+    """Compressed attention of DeepSeek-V4 (CSA and HCA).
+
+    One KV head stores entries that each stand for several tokens; a window of recent tokens is stored uncompressed.
+    """
 
     q_lora_rank: Count
     o_lora_rank: Count
     o_groups: Count
-    """Groups of heads that are projected down apart, to `o_lora_rank` each."""
+    """Groups of heads with separate down-projections to `o_lora_rank` each."""
     window: Count
-    """Last tokens that every layer attends to one by one."""
+    """Window of most recent tokens that every layer attends to uncompressed."""
     rope_head_dim: Count = 64
-    """Numbers of an entry that carry its position; they stay at 16 bit where the others are stored in 8."""
+    """Numbers of an entry that encode its position; they stay at 16 bits where the others are stored in 8."""
     fine_layers: WholeNumber
-    """Layers with an entry for `fine_ratio` tokens, of which the indexer chooses (CSA)."""
+    """Number of layers with an entry per `fine_ratio` tokens, from which the indexer selects (CSA)."""
     coarse_layers: WholeNumber
-    """Layers with an entry for `coarse_ratio` tokens, all of which are read (HCA); those left have the window only."""
+    """Number of layers with an entry per `coarse_ratio` tokens, all of which are read (HCA); remaining layers have the
+    window only."""
     fine_ratio: Count = 4
     coarse_ratio: Count = 128
     streams: Count = 1
-    """Copies of the residual that hyper-connections mix around each block."""
+    """Copies of the residual stream that hyper-connections mix around each block."""
 
 
 class Indexer(Spec):
-    """Scores all tokens before attention reads the best of them: DeepSeek Sparse Attention, MiniMax M3."""
+    """Indexer of sparse attention: scores all tokens, of which attention reads the best.
+
+    Used by DeepSeek Sparse Attention and MiniMax M3.
+    """
 
     heads: Count
     head_dim: Count
     best_tokens: Count
-    """That a query attends to."""
+    """Number of tokens that a query attends to."""
     sparse_layers: Count
-    """Layers that attend to the best tokens only; the others attend to all."""
+    """Number of layers that attend to the best tokens only; the others attend to all tokens."""
     indexing_layers: Count
-    """Of those, layers that score tokens; each other one takes what a layer before it has chosen (GLM-5.2)."""
+    """Number of sparse layers that score tokens; the others reuse the selection of a preceding layer (GLM-5.2)."""
     of_latents: bool = False
-    """Queries come from the latent of MLA's queries, and every rank scores for all heads; else heads are split."""
+    """True if queries come from the latent of MLA's queries and every rank scores for all heads; else heads are split.
+    """
     key_bits: Literal[8, 16] = 8
-    """Of a number in the cache of keys; with 8 bits each key has a 32-bit scale."""
+    """Bits of a number in the cache of index keys; 8-bit keys have a 32-bit scale each."""
     tokens_per_key: Count = 1
-    """Tokens that share a key, where they share an entry of the cache (DeepSeek-V4)."""
+    """Number of tokens that share a key because they share a cache entry (DeepSeek-V4)."""
     block_tokens: Count = 1
-    """Tokens that are chosen together, by the best score among them."""
+    """Number of tokens selected together, by the best score among them."""
 
 
 class Moe(Spec):
-    """Mixture of experts."""
+    """Dimensions of a mixture of experts."""
 
     experts: Count
     experts_per_token: Count
     moe_intermediate: Count
     shared_experts: WholeNumber = 0
-    """Experts that see every token; together one feed-forward block of `shared_experts * moe_intermediate`."""
+    """Number of experts that process every token; together one feed-forward block of `shared_experts *
+    moe_intermediate`."""
     shared_expert_gate: bool = False
-    """A gate on what the shared experts answer: one column beside the router (Qwen2-MoE and later)."""
+    """True if the output of the shared experts has a gate: one column next to the router (Qwen2-MoE and later)."""
     latent: WholeNumber = 0
-    """Width that routed experts read and write, between a projection down and one up; 0: the model's own (Kimi-K3)."""
+    """Width that routed experts read and write, between a down- and an up-projection (Kimi-K3); 0: the model's own."""
     dense_layers: WholeNumber = 0
-    """Leading layers, of those with a feed-forward block, where it is an ordinary one."""
+    """Number of leading feed-forward layers with an ordinary block instead of experts."""
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
@@ -128,7 +136,7 @@ class Moe(Spec):
 
 
 class Model(Spec):
-    """A language model. Dimensions as in its config; parameters are counted from them."""
+    """Language model, with the dimensions of its config, from which parameters are counted."""
 
     kind: Literal["language"] = "language"
     id: str
@@ -136,9 +144,9 @@ class Model(Spec):
     aliases: tuple[str, ...] = ()
     hf_id: str = ""
     family: str = ""
-    """Groups sizes and tunings that share an architecture (validation groups by it)."""
+    """Architecture family: groups sizes and tunings of one architecture (used to group validation results)."""
     dimensions: Sourced
-    """Where the figures below come from."""
+    """Source of the dimensions below."""
     layers: Count
     hidden: Count
     intermediate: Count
@@ -146,25 +154,25 @@ class Model(Spec):
     kv_heads: Count
     head_dim: Count
     value_head_dim: Count | None = None
-    """Of values, where they are not as wide as keys (MiMo-V2); without latents."""
+    """Width of a head's value if it differs from the key's (MiMo-V2); not used with latent attention."""
     vocab: Count
     max_context: Count
     native_dtype: Literal["bfloat16", "float16", "float8", "mxfp4"] = "bfloat16"
     native_quantization: str = ""
-    """Id of the format that the published weights have, where `native_dtype` does not tell it; empty: it does."""
+    """Id of the published weights' format if `native_dtype` does not determine it; empty: it does."""
     published_nvfp4: str = ""
-    """Id of the format that the published checkpoint called NVFP4 has, which tables of runs mean; empty: nvfp4 in all
-    linear layers."""
+    """Id of the format of the published NVFP4 checkpoint, as used in benchmark tables; empty: nvfp4 in all linear
+    layers."""
     gated_mlp: bool = True
-    """SwiGLU-like: three matrices instead of two."""
+    """True if the feed-forward block is gated (SwiGLU and similar): three matrices instead of two."""
     tie_embeddings: bool = False
     qkv_bias: bool = False
     qk_norm: bool = False
-    """A norm over each query and key head."""
+    """True if each query and key head has a norm."""
     linear_bias: bool = False
-    """Every linear layer has a bias, not only query, key and value."""
+    """True if every linear layer has a bias, not only query, key and value."""
     norm_bias: bool = False
-    """LayerNorm with a shift instead of RMSNorm."""
+    """True if norms are LayerNorm with a shift instead of RMSNorm."""
     norms_per_layer: Count = 2
     learned_positions: WholeNumber = 0
     """Rows of a learned position embedding (OPT, GPT-3)."""
@@ -172,22 +180,24 @@ class Model(Spec):
     mla: Mla | None = None
     sliding_window: Count | None = None
     sliding_window_layers: WholeNumber = 0
-    """Layers that see only the last `sliding_window` tokens."""
+    """Number of layers that attend to the last `sliding_window` tokens only."""
     whole_heads: Heads | None = None
-    """Heads of the layers that see all tokens, where those with a window have others (Gemma 4); None: the same."""
+    """Heads of the layers that attend to all tokens, if they differ from layers with a window (Gemma 4); None: equal.
+    """
     linear_attention_layers: WholeNumber = 0
-    """Layers whose state does not grow with the context."""
+    """Number of layers whose state does not grow with the context."""
     linear_attention: LinearAttention | None = None
-    """Dimensions of those layers; left out: taken as those of the others."""
+    """Dimensions of the linear attention layers; None: treated like the other layers."""
     layers_without_feed_forward: WholeNumber = 0
-    """Of stacks of single blocks (Nemotron-H): there `layers` are those that attend or have a state."""
+    """Number of layers without a feed-forward block, in stacks of single blocks (Nemotron-H); `layers` then counts
+    attention and state layers only."""
     compressed: CompressedAttention | None = None
     indexer: Indexer | None = None
-    """Chooses the tokens that sparse attention reads."""
+    """Indexer that selects the tokens that sparse attention reads."""
     attention_sinks: bool = False
-    """Every head has a learned score that no token gets (gpt-oss)."""
+    """True if every head has a learned attention sink, a score that belongs to no token (gpt-oss)."""
     attention_output_gate: bool = False
-    """A gate as wide as the queries on the output of (full) attention."""
+    """True if the output of full attention has a gate as wide as the queries."""
     params_quoted: Value | None = None
     params_active_quoted: Value | None = None
 
@@ -203,22 +213,25 @@ class Model(Spec):
 
     @property
     def cached_layers(self) -> int:
-        """Layers with heads, which keep a cache."""
+        """Number of layers with attention heads, which keep a KV cache."""
         beside = self.linear_attention is not None and self.linear_attention.beside_heads
         return self.layers if beside else self.layers - self.linear_attention_layers
 
     @property
     def expert_layers(self) -> int:
-        """Layers with routed experts."""
+        """Number of layers with routed experts."""
         return 0 if self.moe is None else self.feed_forward_layers - self.moe.dense_layers
 
     @property
     def feed_forward_layers(self) -> int:
-        """Layers with a feed-forward block."""
+        """Number of layers with a feed-forward block."""
         return self.layers - self.layers_without_feed_forward
 
     def attends_by(self, whole: bool = False) -> Heads:
-        """Heads of a layer that sees all tokens (*whole*), or of one with a window where those have others."""
+        """Return the heads of a layer that attends to all tokens (*whole*), or of a layer with a window.
+
+        Both are equal unless the model sets `whole_heads`.
+        """
         if whole and self.whole_heads is not None:
             return self.whole_heads
         return Heads(
@@ -227,27 +240,36 @@ class Model(Spec):
 
 
 CONVOLUTION_ROWS, CONVOLUTION_BYTES = 3, 2
-"""Last inputs that a convolution of width 4 before a linear layer keeps, and the bytes of a number."""
+"""Number of last inputs kept by the convolution of width 4 before a linear layer, and bytes per number."""
 INDEX_SCALE_BYTES = 4
-"""One 32-bit scale for an indexer's key in 8 bits."""
+"""Size of the 32-bit scale of an 8-bit indexer key [bytes]."""
 
 
 class QuantizationScale(NamedTuple):
-    """A factor that so many numbers in 8 bit share."""
+    """Scale of *bytes* bytes shared by *numbers* numbers stored in 8 bits."""
 
     numbers: int
     bytes: int
 
 
 LATENT_SCALE = QuantizationScale(128, 4)
-"""Of DeepSeek-V3.2's latents."""
+"""Scale of DeepSeek-V3.2's latents."""
 ENTRY_SCALE = QuantizationScale(64, 1)
-"""Of DeepSeek-V4's entries: 7 for 448 numbers, and a byte that fills the eighth place."""
+"""Scale of DeepSeek-V4's entries: 7 scales for 448 numbers, padded to 8 bytes."""
 
 
 def kv_elements_per_token_layer(model: Model, whole: bool = False) -> int:
-    """Numbers that one token leaves in one attention layer's cache: all KV heads, MLA's latent and rope key, or an
-    entry that is key and value at once. *whole*: in a layer that sees all tokens, where those have heads of their own.
+    """Return the numbers that one token stores in one attention layer's cache.
+
+    Counted are all KV heads; or MLA's latent and rope key; or an entry that is key and value at once.
+
+    Parameters
+    ----------
+    model
+        The language model.
+    whole
+        Whether the layer attends to all tokens, in models where these layers have different heads.
+
     """
     if model.mla is not None:
         return model.mla.kv_lora_rank + model.mla.qk_rope_head_dim
@@ -258,8 +280,11 @@ def kv_elements_per_token_layer(model: Model, whole: bool = False) -> int:
 
 
 def kv_bytes_per_token_layer(model: Model, element_bytes: float = 2, whole: bool = False) -> float:
-    """Bytes of those numbers. Sparse attention stores latents and entries in 8 bit with their scales and leaves what
-    carries the position at 16 bit: 656 bytes a token of DeepSeek-V3.2, 584 an entry of V4 (vLLM's fp8_ds_mla).
+    """Return the bytes that one token stores in one attention layer's cache.
+
+    With 8-bit elements, sparse attention stores latents and entries in 8 bits with their scales and the rope part at 16
+    bits: 656 bytes per token of DeepSeek-V3.2, 584 per entry of V4 (vLLM's fp8_ds_mla). *whole*: see
+    `kv_elements_per_token_layer`.
     """
     if element_bytes == 1 and model.indexer is not None and model.indexer.of_latents:
         if model.mla is not None:
@@ -272,20 +297,23 @@ def kv_bytes_per_token_layer(model: Model, element_bytes: float = 2, whole: bool
 
 
 def kv_share(model: Model, tensor_parallel_size: int, whole: bool = False) -> float:
-    """Part of a layer's cache that a rank holds: latents whole, KV heads split as far as there are any."""
+    """Return the fraction of a layer's cache that one rank stores.
+
+    KV heads are split over the ranks up to their number; latents are replicated on every rank.
+    """
     kv_heads = model.attends_by(whole).kv_heads
     return 1.0 if model.mla is not None else max(1, kv_heads // tensor_parallel_size) / kv_heads
 
 
 def entries_per_token(model: Model) -> float:
-    """Entries in the caches of all layers for one token of a long context, windows beside compressed entries aside."""
+    """Return the cache entries of all layers per token of a long context, without compressed attention's windows."""
     if (compressed := model.compressed) is not None:
         return compressed.fine_layers / compressed.fine_ratio + compressed.coarse_layers / compressed.coarse_ratio
     return model.cached_layers
 
 
 def index_key_bytes(model: Model) -> float:
-    """Bytes that one token leaves in the keys of one indexer, whole on every rank; 0 without indexers."""
+    """Return the bytes per token of one indexer's keys, which every rank stores whole; 0 without an indexer."""
     indexer = model.indexer
     if indexer is None:
         return 0.0
@@ -294,7 +322,7 @@ def index_key_bytes(model: Model) -> float:
 
 
 def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
-    """Bytes that one token leaves in the cache of a single GPU, all layers whose cache grows or slides [bytes]."""
+    """Return the bytes per token in the cache of a single GPU, over all layers whose cache grows or slides."""
     cached = kv_bytes_per_token_layer(model, element_bytes) * entries_per_token(model)
     if model.whole_heads is not None:
         layers = model.cached_layers - model.sliding_window_layers
@@ -304,7 +332,7 @@ def kv_bytes_per_token(model: Model, element_bytes: float = 2) -> float:
 
 
 def state_bytes(model: Model) -> int:
-    """State and convolution of one layer for one sequence, all heads; 0 without such layers [bytes]."""
+    """Return the bytes of state and convolution of one layer for one sequence, all heads; 0 without such layers."""
     linear = model.linear_attention
     if linear is None:
         return 0
@@ -321,16 +349,16 @@ Split = Literal["outputs", "inputs", "kv_heads", "vocab", "none"]
 
 
 COMPRESSOR_WIDTHS = 4
-"""Widths of an entry that a compressor with overlap computes for each token."""
+"""Multiple of an entry's width that a compressor with overlap computes for each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """Equal weight matrices of a model, `inputs` x `outputs` parameters each.
 
-    A layer from `first_layer` up to, not including, `last_layer` holds `per_layer` of them; outside the layers
-    (embedding, LM head) both are 0. `split` says how tensor parallelism cuts them: along outputs (column parallel),
-    inputs (row parallel), by KV heads (replicated beyond their number), along the vocabulary, or not at all.
+    Each layer from `first_layer` up to, but excluding, `last_layer` has `per_layer` of them; both are 0 for matrices
+    outside the layers (embedding, LM head). `split` is the dimension that tensor parallelism divides: outputs (column
+    parallel), inputs (row parallel), KV heads (replicated beyond their number), the vocabulary, or none.
     """
 
     name: str
@@ -342,22 +370,22 @@ class Matrix:
     last_layer: int = 0
     per_layer: int = 1
     kv_heads: int = 0
-    """Parts of a split by KV heads; 0: as many as the model has."""
+    """Number of parts of a split by KV heads; 0: the model's number of KV heads."""
 
     @property
     def count(self) -> int:
-        """How many there are in the whole model."""
+        """Number of such matrices in the whole model."""
         return self.per_layer * max(1, self.last_layer - self.first_layer)
 
     @property
     def params(self) -> int:
-        """Parameters of all of them."""
+        """Parameters of all such matrices together."""
         return self.inputs * self.outputs * self.count
 
 
 @lru_cache(maxsize=64)
 def matrices(model: Model) -> tuple[Matrix, ...]:
-    """All weights of *model*, alike ones together. Biases and norms are `vector` rows."""
+    """Return all weights of *model* as matrices, equal ones grouped; biases and norms are `vector` rows."""
     found = [Matrix("embed_tokens", "embedding", model.vocab, model.hidden, "vocab"), *_attention(model)]
     if model.learned_positions:
         found.append(Matrix("embed_positions", "embedding", model.learned_positions, model.hidden, "none"))
@@ -397,7 +425,11 @@ def _attention(model: Model) -> list[Matrix]:
 
 
 def _span_of_heads(model: Model) -> tuple[int, int]:
-    """Layers with heads. Both kinds of layers alternate; only their numbers matter, so those with states come first."""
+    """Return the range of layers with heads.
+
+    Layers with states and layers with heads alternate; only their numbers matter, so those with states are placed
+    first.
+    """
     return (model.layers - model.cached_layers if model.linear_attention is not None else 0, model.layers)
 
 
@@ -429,8 +461,11 @@ def _grouped_heads(model: Model, by: Heads, span: tuple[int, int]) -> list[Matri
 
 
 def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
-    """Queries, keys, values, output gate; two scalars per value head (arXiv 2412.06464), one (Mamba-2, 2405.21060), or
-    a decay per channel of keys through their size and one scalar per head (2510.26692).
+    """Return the matrices of linear attention layers.
+
+    Gated DeltaNet (arXiv 2412.06464): queries, keys, values, output gate, two scalars per value head. Mamba-2
+    (arXiv 2405.21060): one scalar. Kimi Delta Attention (arXiv 2510.26692): one scalar per head, and a decay per key
+    channel, by default through a low-rank product of the width of a key.
     """
     keys, values = linear.key_heads * linear.key_head_dim, linear.value_heads * linear.value_head_dim
     span = (0, model.linear_attention_layers)
@@ -454,7 +489,10 @@ def _linear_attention(model: Model, linear: LinearAttention) -> list[Matrix]:
 
 
 def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
-    """Queries, one key, and of DeepSeek's a weight per head (DeepSeek-V3.2 report; arXiv 2606.13392)."""
+    """Return the matrices of an indexer: queries, one key, and for DeepSeek a weight per head.
+
+    DeepSeek-V3.2 report; MiniMax, arXiv 2606.13392.
+    """
     span = (model.layers - indexer.indexing_layers, model.layers)
     width = indexer.heads * indexer.head_dim
     latents = model.mla or model.compressed
@@ -470,7 +508,7 @@ def _indexer(model: Model, indexer: Indexer) -> list[Matrix]:
 
 
 def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
-    """Queries and KV through low-rank latents; every rank holds the down-projections (arXiv 2405.04434, 2.1)."""
+    """Return the matrices of latent attention; every rank stores the down-projections (arXiv 2405.04434, 2.1)."""
     head, span = mla.qk_nope_head_dim + mla.qk_rope_head_dim, _span_of_heads(model)
     found = []
     if model.attention_output_gate:
@@ -493,9 +531,10 @@ def _latent_attention(model: Model, mla: Mla) -> list[Matrix]:
 
 
 def _compressed_attention(model: Model, compressed: CompressedAttention) -> list[Matrix]:
-    """Queries through a latent, one entry a token, compressors, outputs by groups (config and code of DeepSeek-V4).
+    """Return the matrices of DeepSeek-V4's compressed attention (its config and code).
 
-    A compressor has a value and a weight for each number of an entry; where entries overlap, both twice.
+    Queries through a latent, one entry per token, compressors, outputs by groups. A compressor has a value and a weight
+    for each number of an entry; with overlapping entries, both twice.
     """
     span, fine, coarse = (0, model.layers), (0, compressed.fine_layers), (0, compressed.coarse_layers)
     queries, groups = model.heads * model.head_dim, compressed.o_groups
@@ -534,12 +573,12 @@ def _feed_forward(
 
 
 def params_total(model: Model) -> int:
-    """All parameters, embeddings, biases and norms included, a multi-token-prediction layer excluded."""
+    """Return the number of parameters, with embeddings, biases and norms, without multi-token-prediction layers."""
     return sum(matrix.params for matrix in matrices(model))
 
 
 def params_active(model: Model) -> int:
-    """Parameters that one token passes through, the whole input embedding included."""
+    """Return the number of parameters that one token uses, including the whole input embedding."""
     if model.moe is None:
         return params_total(model)
     idle = 1 - model.moe.experts_per_token / model.moe.experts
@@ -548,7 +587,7 @@ def params_active(model: Model) -> int:
 
 
 def activations_per_token(model: Model) -> float:
-    """Numbers that go into and come out of the matrix products of all layers for one token; the LM head is left out."""
+    """Return the numbers read and written by the matrix products of all layers per token, without the LM head."""
     passed = 0.0
     for matrix in matrices(model):
         if matrix.role in ("attention", "mlp", "shared_expert", "expert"):
@@ -558,24 +597,24 @@ def activations_per_token(model: Model) -> float:
 
 
 class ImageGenerator(Spec):
-    """How the work of a diffusion model follows from steps and resolution."""
+    """Dependence of a diffusion model's work on denoiser steps and resolution."""
 
     resolution: Count
     """Width and height for which the model's figures hold [pixels]."""
     steps: Count
-    """Denoiser steps of an image where nothing is said."""
+    """Default number of denoiser steps per image."""
     calls_per_step: Count
-    """Denoiser calls of one step, in one batch: 2 with classifier-free guidance."""
+    """Denoiser calls per step, in one batch: 2 with classifier-free guidance."""
     attention_flops_per_call: Value
-    """The part of a call's arithmetic that grows with the square of the pixels [FLOP]."""
+    """Part of a call's arithmetic that grows with the square of the number of pixels [FLOP]."""
     decoder_flops: Value
-    """Latents to pixels, once an image [FLOP]."""
+    """Arithmetic to decode the latents of one image to pixels [FLOP]."""
     decoder_traffic_elements: Value
-    """Numbers that the decoder moves per image besides its weights."""
+    """Numbers that the decoder reads and writes per image besides its weights."""
 
 
 class OtherModel(Spec):
-    """A network that answers in one pass per sample: an image classifier, an encoder, an image generator."""
+    """Network that processes each sample in one pass: an image classifier, an encoder, an image generator."""
 
     kind: Literal["other"]
     id: str
@@ -583,23 +622,24 @@ class OtherModel(Spec):
     aliases: tuple[str, ...] = ()
     family: str
     input: str
-    """What one sample is."""
+    """Description of one sample."""
     sample_unit: str
-    """Noun for one sample in a report: image, sequence, volume, ..."""
+    """Noun for one sample in reports: image, sequence, volume, ..."""
     params: Value | None = None
-    """Weights that one pass reads."""
+    """Number of weights that one pass reads."""
     flops_per_sample: Value | None = None
-    """Arithmetic of one inference pass [FLOP], two per multiply-add; of an image generator: of one denoiser call."""
+    """Arithmetic of one inference pass, two operations per multiply-add [FLOP]; for an image generator, of one denoiser
+    call."""
     traffic_elements_per_sample: Value | None = None
-    """Numbers that one pass reads and writes per sample besides the weights, each layer by itself."""
+    """Numbers that one pass reads and writes per sample besides the weights, summed over layers."""
     widest_elements_per_sample: Value | None = None
-    """Numbers that the layer with the most of them reads and writes per sample: they are in memory together."""
+    """Numbers read and written per sample by the layer with the most of them, which are in memory at the same time."""
     table_elements: Value | None = None
-    """Numbers in embedding tables, of which a sample reads a few; absent: it has none."""
+    """Numbers in embedding tables, of which a sample reads a few; None: no tables."""
     kernels: Value | None = None
-    """Kernel launches of one pass."""
+    """Number of kernel launches per pass."""
     passes_per_sample: Value | None = None
-    """Passes that one sample takes one after the other; absent: 1."""
+    """Number of sequential passes per sample; None: 1."""
     generator: ImageGenerator | None = None
 
 

@@ -1,4 +1,4 @@
-"""How weights are stored: data/quantizations/<id>.yaml."""
+"""Weight formats: data/quantizations/<id>.yaml."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -14,58 +14,60 @@ KvCacheDtype = Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5
 
 
 FEED_FORWARD = ("mlp", "shared_expert")
-"""Roles of matrices of blocks that every token passes."""
+"""Roles of the feed-forward matrices that every token passes."""
 BESIDE = ("attention", *FEED_FORWARD)
 
 
 class Quantization(Spec):
-    """One weight format: bits with scales, which tensors it covers, and the arithmetic it runs in."""
+    """Weight format: bits per weight with scales, the tensors it covers, and the arithmetic it runs in."""
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
-    """Other names under which benchmarks and engines know it."""
+    """Alternative names in benchmarks and engines."""
     weight_dtype: str
     """Storage type of a quantised weight."""
     bits_per_weight: Value
-    """Of a quantised matrix: scales and zero points included [bits]."""
+    """Stored bits per weight of a quantised matrix, including scales and zero points [bits]."""
     applies_to: Literal["linear", "feed_forward", "experts", "all"] = "linear"
-    """linear: attention and feed-forward matrices; feed_forward: without attention; experts: routed experts alone;
-    all: embeddings and LM head too. Routers, norms and biases stay at 16 bit, as does all that is not covered."""
+    """Matrices that are quantised. linear: attention and feed-forward; feed_forward: feed-forward only; experts: routed
+    experts only; all: embeddings and LM head too. Routers, norms, biases and all other matrices stay at 16 bits."""
     beside_bits_per_weight: Value | None = None
-    """With `experts` or `feed_forward`: bits of attention and the blocks beside them, in fp8 arithmetic; None: 16."""
+    """Stored bits per weight of attention and of feed-forward blocks that are not covered, computed in fp8; only with
+    `experts` or `feed_forward`. None: 16 bits."""
     embedding_bits_per_weight: Value | None = None
-    """With `all`: the embedding's own bits."""
+    """Stored bits per weight of the embedding, with `applies_to: all`; None: `bits_per_weight`."""
     lm_head_bits_per_weight: Value | None = None
-    """With `all`: the LM head's own bits; a tied embedding is stored once, at these."""
+    """Stored bits per weight of the LM head, with `applies_to: all`; also applies to a tied embedding."""
     group_size: Count | None = None
-    """Weights along the input dimension that share a scale; None: one per channel or tensor."""
+    """Weights along the input dimension that share a scale; None: one scale per channel or tensor."""
     whole_groups_per_rank: bool = False
-    """Tensor parallelism may not cut through a group."""
+    """True if a group must lie on one rank, so that tensor parallelism may not divide it."""
     pad_odd_groups_to: Count | None = None
-    """Checkpoints whose intermediate size is an odd number of groups come padded to a multiple of as many groups."""
+    """Multiple to which checkpoints pad the number of groups along the intermediate size if that number is odd."""
     input_row_bytes: float = 0.0
-    """Extra bytes per input row of a matrix (GPTQ's g_idx)."""
+    """Additional bytes per input row of a matrix (GPTQ's g_idx)."""
     compute: ComputeType = "fp16"
-    """The tensor rate it uses where the GPU has it; fp16 elsewhere."""
+    """Arithmetic used on GPUs that support it; other GPUs compute in fp16."""
     kernel: str
-    """Id in data/kernels of the usual kernel."""
+    """Id of the usual kernel, in data/kernels."""
     weight_only_kernel: str | None = None
-    """That of cards without the rate of `compute`, which unpack the weights to 16 bit; None: the same."""
+    """Id of the kernel on cards without `compute` arithmetic, which unpack the weights to 16 bits; None: `kernel`."""
     native: dict[str, str] = Field(default={})
-    """By the model's own dtype: the quantisation that its weights already have. Only `none` has it."""
+    """Format of the published weights, by the model's `native_dtype`; set only for the format `none`."""
 
 
 def kv_element_bytes(dtype: KvCacheDtype) -> int:
-    """Bytes of one number in the KV cache; `auto` is the activations' 16 bit."""
+    """Return the bytes of one number in the KV cache; `auto` means 16 bits, as for activations."""
     return 2 if dtype in ("auto", "bfloat16", "float16") else 1
 
 
 def native_quantization(
     quantization: Quantization, model: Model, lookup: Callable[[str], Quantization]
 ) -> Quantization:
-    """What `none` means for *model*: DeepSeek-V3 ships in fp8, gpt-oss in mxfp4, Kimi-K2.6 with experts in int4, most
-    others at 16 bit.
+    """Return the weight format that *quantization* means for *model*; `none` means the published checkpoint's format.
+
+    DeepSeek-V3 is published in fp8, gpt-oss in mxfp4, Kimi-K2.6 with experts in int4, most others at 16 bits.
     """
     native = quantization.native.get(model.native_dtype)
     if quantization.native and model.native_quantization:
@@ -74,7 +76,7 @@ def native_quantization(
 
 
 def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
-    """Stored bits per parameter of *matrix*, scales included. *tied*: the embedding is the LM head as well."""
+    """Return the stored bits per parameter of *matrix*, including scales; *tied*: the embedding is also the LM head."""
     if quantization.applies_to == "all" and matrix.role in ("embedding", "lm_head"):
         head = tied or matrix.role == "lm_head"
         own = quantization.lm_head_bits_per_weight if head else quantization.embedding_bits_per_weight
@@ -87,7 +89,7 @@ def bits(quantization: Quantization, matrix: Matrix, tied: bool) -> float:
 
 
 def arithmetic(quantization: Quantization, matrix: Matrix) -> ComputeType:
-    """The tensor rate that *matrix* uses where the GPU has it."""
+    """Return the arithmetic in which *matrix* is computed on GPUs that support it."""
     if covers(quantization, matrix):
         return quantization.compute
     beside = quantization.beside_bits_per_weight
@@ -95,7 +97,7 @@ def arithmetic(quantization: Quantization, matrix: Matrix) -> ComputeType:
 
 
 def covers(quantization: Quantization, matrix: Matrix) -> bool:
-    """Whether *matrix* is stored in the quantised format."""
+    """Return whether *matrix* is stored in the quantised format."""
     if matrix.role == "expert":
         return True
     if matrix.role in FEED_FORWARD:
@@ -106,11 +108,11 @@ def covers(quantization: Quantization, matrix: Matrix) -> bool:
 
 
 def padded(quantization: Quantization, model: Model) -> Model:
-    """*model* with the intermediate size that the quantised checkpoint really has.
+    """Return *model* with the intermediate size of its quantised checkpoint.
 
-    Groups run along the intermediate size. With an odd number of them the matrix cannot be split over even two GPUs, so
-    publishers pad to a multiple of eight groups: Qwen2-72B, 29568 = 231 x 128 -> 29696 = 232 x 128 (Qwen documentation,
-    GPTQ page).
+    Groups run along the intermediate size. An odd number of groups cannot be split over even two GPUs, so publishers
+    pad to a multiple of eight groups: Qwen2-72B, 29568 = 231 x 128 -> 29696 = 232 x 128 (Qwen documentation, page on
+    GPTQ).
     """
     group, multiple = quantization.group_size, quantization.pad_odd_groups_to
     if group is None or multiple is None or model.moe is not None or model.intermediate % (2 * group) == 0:

@@ -1,51 +1,52 @@
-"""A server chassis: data/servers/<id>.yaml."""
+"""Server chassis: data/servers/<id>.yaml."""
 
 from sim.catalogue.value import Sourced, Value
 from sim.spec import Spec
 
 
 class PcieSlots(Sourced):
-    """Slots of one kind on one CPU, or behind one switch."""
+    """PCIe slots of one kind, attached to one CPU or to one PCIe switch."""
 
     cpu: int = 0
     generation: int
     lanes: int
-    """Of each slot."""
+    """PCIe lanes per slot."""
     slots: int
-    """One GPU each."""
+    """Number of slots; each takes one GPU."""
     uplink_lanes: int | None = None
-    """Lanes between the CPU and a PCIe switch that these slots share; None: they are the CPU's own."""
+    """Lanes between the CPU and the PCIe switch that these slots share; None: the slots use the CPU's own lanes."""
 
 
 class Server(Spec):
-    """Slots, the link between its GPUs, base power, rack units. Its price is in data/prices/<id>.yaml."""
+    """Server chassis: GPU slots, link between its GPUs, base power, rack units. Prices are in data/prices/<id>.yaml."""
 
     id: str
     name: str
     aliases: tuple[str, ...] = ()
     gpu: str | None = None
-    """The GPU it is built for (id), None: any."""
+    """Id of the GPU that the chassis is built for; None: any GPU."""
     gpu_slots: Value
     link: str
-    """Id in data/links."""
+    """Id of the link between the GPUs, in data/links."""
     pcie: tuple[PcieSlots, ...] = ()
-    """Where its GPUs sit, in their order; empty: not known."""
+    """PCIe slots of the GPUs, in the order of the GPUs; empty: unknown."""
     socket_bytes_per_s: Value | None = None
-    """Between two CPUs, each way. None: not known, no limit."""
+    """Bandwidth between the two CPUs, per direction [B/s]; None: unknown, no limit applied."""
     linked_gpus: Value | None = None
-    """GPUs that its link joins, those of other servers included; None: its own."""
+    """Number of GPUs joined by the link, including GPUs of other servers; None: the server's own."""
     nics: Value | None = None
-    """Network ports for the traffic of its GPUs; None: not known, each replica is taken to have one."""
+    """Network ports for GPU traffic; None: unknown, each replica is assumed to have one."""
     base_power_w: Value | None = None
-    """Host without GPUs, drawn from the supply's output whenever the server is on. None: not known."""
+    """Power of the host without GPUs at the power supply's output, drawn whenever the server is on [W]; None: unknown.
+    """
     max_power_w: Value | None = None
-    """Nameplate at the wall with all GPUs, where the maker states it."""
+    """Maker's rated power at the wall with all GPUs [W]."""
     idle_power_w: Value | None = None
-    """At the wall with all GPUs and no work, where someone read it."""
+    """Measured power at the wall with all GPUs and no work [W]."""
     psu_efficiency: Value
     rack_units: Value | None = None
     host_memory_bytes: Value | None = None
     host_memory_bytes_per_s: Value | None = None
-    """Rate of all memory channels of all sockets together, as their modules are rated."""
+    """Rated memory bandwidth of all channels of all sockets together [B/s]."""
     host_flops: Value | None = None
-    """What its CPUs reach in matrix products of 4-bit weights [FLOP/s]."""
+    """Arithmetic rate of the CPUs in matrix products with 4-bit weights [FLOP/s]."""

@@ -1,6 +1,6 @@
-"""A number and where it comes from: its source, the place in the source, and the kind of statement it is.
+"""Numbers with their provenance: the source, the place in the source, and the kind of statement.
 
-data/sources.yaml holds each source once; values cite it by its key.
+data/sources.yaml lists each source; values cite it by its key.
 """
 
 from datetime import date
@@ -15,24 +15,24 @@ WEAK_KINDS: frozenset[str] = frozenset({"assumed", "recalled"})
 
 
 class Sourced(Spec):
-    """Provenance: which source, where in it, and what kind of statement it is."""
+    """Provenance of a number: the source, the place in the source, and the kind of statement."""
 
     source: str
-    """A key of data/sources.yaml."""
+    """Key of the source in data/sources.yaml."""
     where: str = ""
     """Page, table, file or rule within the source."""
     kind: Kind
     as_of: date | None = None
-    """Date of the statement; prices must have one."""
+    """Date of the statement; required for prices."""
     note: str = ""
 
 
 class Value(Sourced):
-    """A sourced number in the unit that its field's name ends in."""
+    """Sourced number; its unit is the suffix of its field's name."""
 
     value: Annotated[float, Field(allow_inf_nan=False)]
     range: tuple[float, float] | None = None
-    """Plausible lowest and highest value; `assumed` must have it."""
+    """Plausible lowest and highest value; required where `kind` is `assumed`."""
 
     @model_validator(mode="after")
     def _range_holds_value(self) -> Self:
@@ -44,25 +44,26 @@ class Value(Sourced):
 
     @property
     def weak(self) -> bool:
-        """Whether a report that rests on it must say so."""
+        """True if reports must flag results that use this value (assumed or recalled)."""
         return self.kind in WEAK_KINDS
 
 
 PartialDate = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d)?)?$")]
-"""A year, a month or a day, as far as it is known."""
+"""Date given as a year, a month or a day."""
 
 
 class Source(Spec):
-    """A datasheet, page, file or measurement that values cite by its key."""
+    """Datasheet, page, file or measurement that values cite by its key."""
 
     title: str
     author: str = ""
     url: str = ""
     version: str = ""
-    """Release, edition or commit that was read."""
+    """Release, edition or commit of the source that was used."""
     published: PartialDate | None = None
     accessed: PartialDate
-    """When it was read."""
+    """Date of access."""
     trust: Literal["high", "good", "fair", "weak"]
-    """high: the maker's own statement or a measurement with raw files; weak: one voice."""
+    """Reliability: high is the maker's own statement or a measurement with raw files, weak a single unconfirmed report.
+    """
     note: str = ""

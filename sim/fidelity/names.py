@@ -12,7 +12,7 @@ from sim.benchdata.campaigns import Campaigns
 from sim.benchdata.row import BenchRow
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
-from sim.catalogue.engine import Engine, Version, at_version, family_of, outside, version_of
+from sim.catalogue.engine import Engine, Version, at_version, family_of, version_distance, version_of
 from sim.catalogue.gpu import Gpu
 from sim.catalogue.hf_config.config import ConfigError
 from sim.catalogue.model import Model
@@ -162,7 +162,7 @@ def engine_of(name: str, version: str, catalog: Catalog, campaigns: Campaigns) -
     if not wanted:
         return newest
     eras = [catalog.engine(one) for one in catalog.ids("engines") if family_of(one) == family_of(newest.id)]
-    return at_version(min(eras, key=lambda era: outside(era.versions, wanted)), wanted)
+    return at_version(min(eras, key=lambda era: version_distance(era.versions, wanted)), wanted)
 
 
 def released(engine: Engine, version: str, campaigns: Campaigns) -> str:
@@ -170,7 +170,7 @@ def released(engine: Engine, version: str, campaigns: Campaigns) -> str:
     version is unknown or outside of what it stands for.
     """
     wanted = _release(engine, version, campaigns)
-    inside = wanted and not any(outside(engine.versions, wanted))
+    inside = wanted and not any(version_distance(engine.versions, wanted))
     return f"{family_of(engine.id)}-{'.'.join(map(str, wanted))}" if inside else engine.id
 
 

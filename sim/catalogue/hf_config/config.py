@@ -1,6 +1,6 @@
-"""The keys of one config.json under their published names, each checked as a reader asks for it.
+"""Keys of one config.json under their published names, each checked when a reader reads it.
 
-`as_published` gives configs that transformers 5 has saved the keys and layer names of the published ones. Read in
+`as_published` gives configs saved by transformers 5 the keys and layer names of the published ones. Based on
 transformers 5.23: `_LEGACY_LAYER_TYPE_REMAP` in configuration_utils.py, `attribute_map` and `__post_init__` of the
 models' configuration files.
 """
@@ -14,12 +14,12 @@ Fields = dict[str, Any]
 Kind = TypeVar("Kind", bool, str, dict[str, Any], list[Any])
 
 LARGEST = 1_000_000_000
-"""Of all counts and sizes; more is no model's."""
+"""Upper limit of all counts and sizes; larger values are rejected as errors."""
 _NEEDED: dict[type[Any], str] = {bool: "true or false", str: "text", dict: "a mapping", list: "a list"}
 
 
 class ConfigError(ValueError):
-    """A config.json that cannot be read as a language model: file, key, what is wrong."""
+    """A config.json that cannot be read as a language model; the message gives file, key and reason."""
 
     def __init__(self, path: Path, key: str, message: str) -> None:
         self.path, self.key, self.message = path, key, message
@@ -30,14 +30,14 @@ class ConfigError(ValueError):
 
 
 class Config:
-    """The keys of one file."""
+    """Keys of one config.json, with checked access."""
 
     def __init__(self, path: Path, keys: Fields) -> None:
         self.path = path
         self.keys = keys
 
     def get(self, key: str, kind: type[Kind], default: Kind) -> Kind:
-        """The key's value, of that *kind*; *default* where it is missing or null."""
+        """Return the value of *key*, checked to be of type *kind*; *default* if missing or null. Raises ConfigError."""
         value = self.keys.get(key)
         if value is None:
             return default
@@ -46,15 +46,15 @@ class Config:
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Whether it is true; *default* where it is missing or null."""
+        """Return the boolean value of *key*; *default* if missing or null. Raises ConfigError."""
         return self.get(key, bool, default)
 
     def whole(self, key: str, default: int) -> int:
-        """A whole number from 0; *default* where it is missing or null."""
+        """Return the value of *key*, a whole number from 0; *default* if missing or null. Raises ConfigError."""
         return default if self.keys.get(key) is None else _checked(self.path, key, self.keys[key], 0)
 
     def count(self, *names: str) -> int:
-        """The first of *names* that is there, a positive whole number."""
+        """Return the value of the first key of *names* that is present, a positive whole number. Raises ConfigError."""
         for name in names:
             value = self.keys.get(name)
             if value is not None:
@@ -62,12 +62,12 @@ class Config:
         raise ConfigError(self.path, " or ".join(names), "missing")
 
     def check_divides(self, key: str, part: int, whole: int) -> None:
-        """Raises ConfigError unless *whole* is cut evenly by *part*, the value of *key*."""
+        """Raise ConfigError unless *part*, the value of *key*, divides *whole* evenly."""
         if whole % part:
             raise ConfigError(self.path, key, f"{part} does not divide {whole}")
 
     def no_step_time(self, key: str, what: str) -> "ConfigError":
-        """The refusal of a model for the part that *key* asks for."""
+        """Return the error for a model with a part, requested by *key*, for which no step time is known."""
         return ConfigError(self.path, key, f"{what} cannot be costed: no step time is known for it here")
 
 
@@ -81,7 +81,7 @@ def _checked(path: Path, key: str, value: Any, least: int) -> int:
 
 
 def shown(value: Any) -> str:
-    """The beginning of it: no more of a hostile value is formatted."""
+    """Return *value* for a message, shortened so that hostile values are not formatted in full."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) > LARGEST**2:
@@ -94,27 +94,27 @@ RENAMED = {
     "num_experts_per_tok": "num_experts_per_token",
     "max_position_embeddings": "model_max_length",
 }
-"""Published key -> the key that stands in its place."""
+"""Published key -> key that replaces it in transformers 5."""
 STATES = {"linear_attention": "mamba", "full_attention": "attention"}
-"""What layers of Mamba-2 stacks are called now -> in published configs."""
+"""Layer type of Mamba-2 stacks in transformers 5 -> in published configs."""
 ENTRIES = ("compressed_sparse_attention", "heavily_compressed_attention")
-"""DeepSeek-V4's layers with compressed entries; the others see a window."""
+"""Types of DeepSeek-V4's layers with compressed entries; other layers have a window only."""
 SPARSE = {
     "sparse_block_size": "index_block_size",
     "sparse_topk_blocks": "index_topk_blocks",
     "sparse_num_index_heads": "index_n_heads",
     "sparse_index_dim": "index_head_dim",
 }
-"""Of MiniMax-M3."""
+"""Published key -> transformers 5 key of MiniMax-M3's sparse attention."""
 
 
 def as_published(keys: Fields) -> Fields:
-    """*keys*, and under their published names those that are told in another way."""
+    """Return *keys* completed with the published names of keys that transformers 5 stores differently."""
     found = {ours: keys[theirs] for ours, theirs in RENAMED.items() if theirs in keys}
     if blocks := _listed(keys, "mlp_layer_types"):
         found["first_k_dense_replace"] = len(list(takewhile(lambda one: one == "dense", blocks)))
-    told = OF_KINDS.get(str(keys.get("model_type")))
-    found |= told(keys) if told else {}
+    restore = RESTORED_BY_MODEL_TYPE.get(str(keys.get("model_type")))
+    found |= restore(keys) if restore else {}
     renamed = {name: found[name] for name in ("layer_types", "layers_block_type", "head_dim") if name in found}
     return found | keys | renamed
 
@@ -145,7 +145,7 @@ def _kimi_linear(keys: Fields) -> Fields:
 
 
 def _bailing_hybrid(keys: Fields) -> Fields:
-    """Its `head_dim` has become that of the rotary part."""
+    """Return the published `head_dim`; the saved key of that name is the width of the rotary part."""
     return {"head_dim": keys["linear_head_dim"]} if "linear_head_dim" in keys else {}
 
 
@@ -173,11 +173,11 @@ def _step(keys: Fields) -> Fields:
 
 
 def _solar_open(keys: Fields) -> Fields:
-    """No layer is dense, and the width of such a one has gone."""
+    """Return the published `intermediate_size`; no layer is dense, so the saved config omits it."""
     return {"intermediate_size": keys.get("moe_intermediate_size")}
 
 
-OF_KINDS: dict[str, Callable[[Fields], Fields]] = {
+RESTORED_BY_MODEL_TYPE: dict[str, Callable[[Fields], Fields]] = {
     "bailing_hybrid": _bailing_hybrid,
     "deepseek_v4": _deepseek_v4,
     "granitemoehybrid": _mamba2,
@@ -189,4 +189,4 @@ OF_KINDS: dict[str, Callable[[Fields], Fields]] = {
     "step3p5": _step,
     "step3p7": _step,
 }
-"""By `model_type`."""
+"""Functions that restore published keys, by `model_type`."""

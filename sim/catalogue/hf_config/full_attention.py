@@ -1,7 +1,7 @@
-"""Readers of architectures whose layers all attend to their tokens alike, to the whole context or to a window.
+"""Readers of architectures whose layers all attend alike, to the whole context or to a window.
 
 Most differ from Llama in a few facts that the config leaves to the code (biases, norms, sliding layers). Models of
-2025 and 2026 whose configs have keys of their own, or list their windowed layers by such keys, follow behind.
+2025 and 2026 with config keys of their own, including for windowed layers, come last.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,10 @@ from sim.catalogue.hf_config.config import Config, Fields
 
 
 def llama(config: Config, tied: bool = False) -> Fields:
-    """Grouped-query attention and a gated feed-forward block; *tied* is what a missing `tie_word_embeddings` means."""
+    """Return the fields of grouped-query attention with a gated feed-forward block.
+
+    *tied* is the default of a missing `tie_word_embeddings`.
+    """
     heads, hidden = config.count("num_attention_heads"), config.count("hidden_size")
     kv_heads = config.whole("num_key_value_heads", heads)
     config.check_divides("num_key_value_heads", kv_heads or 1, heads)
@@ -31,7 +34,10 @@ def llama(config: Config, tied: bool = False) -> Fields:
 
 
 def sliding(config: Config, every: Callable[[int], int]) -> Fields:
-    """Window facts: counted in `layer_types` where it is there, else by the architecture's rule."""
+    """Return the window fields, counted in `layer_types` if present, else by *every*.
+
+    *every* is the architecture's rule: number of layers -> number of layers with a window.
+    """
     window, kinds = config.whole("sliding_window", 0), config.get("layer_types", list, [])
     if not window:
         return {}
@@ -40,7 +46,7 @@ def sliding(config: Config, every: Callable[[int], int]) -> Fields:
 
 
 def mistral(config: Config) -> Fields:
-    """As Llama, with a window in every layer where the config has one."""
+    """Return the fields of Llama, with a window in every layer if the config has one."""
     return llama(config) | sliding(config, lambda layers: layers)
 
 
@@ -50,12 +56,16 @@ def _qwen2(config: Config) -> Fields:
 
 
 def qwen3(config: Config) -> Fields:
-    """As Llama, with a norm over each query and key head."""
+    """Return the fields of Llama, with a norm over each query and key head."""
     return llama(config) | {"qk_norm": True}
 
 
 def moe(config: Config, experts: str, inner: str, tokens: str = "num_experts_per_tok", **more: int) -> Fields:
-    """Routed experts; *experts*, *inner* and *tokens* are the keys of their number, width and number per token."""
+    """Return the fields of routed experts.
+
+    *experts*, *inner* and *tokens* are the config keys of their number, their width and their number per token; *more*
+    are further fields of `Moe`.
+    """
     return {
         "moe": {
             "experts": config.count(experts),
@@ -67,14 +77,17 @@ def moe(config: Config, experts: str, inner: str, tokens: str = "num_experts_per
 
 
 def gated_moe(config: Config) -> Fields:
-    """Routed experts and one shared block behind a gate of its own (Qwen2-MoE, Qwen3-Next, Qwen3.5)."""
+    """Return the fields of routed experts and one gated shared block (Qwen2-MoE, Qwen3-Next, Qwen3.5)."""
     shared = config.whole("shared_expert_intermediate_size", 0) // config.count("moe_intermediate_size")
     sizes = {"shared_experts": shared, "shared_expert_gate": shared > 0, "dense_layers": _dense_between(config)}
     return moe(config, "num_experts", "moe_intermediate_size", "num_experts_per_tok", **sizes)
 
 
 def _dense_between(config: Config) -> int:
-    """Layers of Qwen's mixtures without experts: those that are listed, and all but every so many."""
+    """Return the number of layers without experts in Qwen's mixtures.
+
+    Layers without experts are the listed ones, and all but every `decoder_sparse_step`-th.
+    """
     layers, step = config.count("num_hidden_layers"), config.whole("decoder_sparse_step", 1) or 1
     listed = {one for one in config.get("mlp_only_layers", list, []) if isinstance(one, int) and 0 <= one < layers}
     return layers - layers // step + sum((one + 1) % step == 0 for one in listed)
@@ -85,7 +98,7 @@ def _qwen2_moe(config: Config) -> Fields:
 
 
 def qwen3_moe(config: Config) -> Fields:
-    """Qwen3 with routed experts."""
+    """Return the fields of Qwen3 with routed experts."""
     return qwen3(config) | moe(config, "num_experts", "moe_intermediate_size", dense_layers=_dense_between(config))
 
 
@@ -94,7 +107,7 @@ def _mixtral(config: Config) -> Fields:
 
 
 def latent_heads(config: Config) -> Fields:
-    """Multi-head latent attention."""
+    """Return the fields of multi-head latent attention."""
     nope, rope = config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim")
     mla = {
         "q_lora_rank": config.whole("q_lora_rank", 0) or None,
@@ -107,12 +120,15 @@ def latent_heads(config: Config) -> Fields:
 
 
 def deepseek(config: Config) -> Fields:
-    """Multi-head latent attention, routed and shared experts."""
+    """Return the fields of multi-head latent attention with routed and shared experts."""
     return latent_heads(config) | shared_moe(config)
 
 
 def shared_moe(config: Config) -> Fields:
-    """Routed and shared experts behind leading dense layers, in every so many of the others."""
+    """Return the fields of routed and shared experts that follow leading dense layers.
+
+    Experts are in every `moe_layer_freq`-th of the layers after the dense ones.
+    """
     shared, dense = config.whole("n_shared_experts", 0), config.whole("first_k_dense_replace", 0)
     step = config.whole("moe_layer_freq", 1) if isinstance(config.keys.get("moe_layer_freq"), int) else 1
     step, layers = step or 1, config.count("num_hidden_layers")
@@ -156,7 +172,7 @@ def _glm4_moe(config: Config) -> Fields:
 
 
 def _plain_mlp(config: Config) -> Fields:
-    """GPT-NeoX and its like: two-matrix feed-forward, biases everywhere, LayerNorm."""
+    """Return the fields of GPT-NeoX and similar models: ungated feed-forward, biases everywhere, LayerNorm."""
     return llama(config) | {"gated_mlp": False, "linear_bias": True, "qkv_bias": False, "norm_bias": True}
 
 
@@ -254,26 +270,33 @@ PLAIN: dict[str, Callable[[Config], Fields]] = {
     "qwen3_vl_text": qwen3,
     "starcoder2": _starcoder2,
 }
-"""By `model_type`."""
+"""Readers by `model_type`."""
 
 
 LETTERS = "sliding_window_pattern"
-"""Of EXAONE: a letter a layer, L with a window and G without, over and over; or every how many layers have none."""
+"""Config key of EXAONE's window pattern.
+
+The value is a string with a letter per layer, L with a window and G without, repeated over the layers; or a number
+n, where every n-th layer has no window.
+"""
 PATTERNS = (("", 4), ("prefix_dense_", 1))
-"""Of Command A+: behind the dense layers, and of these: every how many layers see all tokens, where none says."""
+"""Key prefixes and defaults of Command A+'s window period, after the dense layers and among them.
+
+Every n-th layer attends to all tokens.
+"""
 CHUNKED = 4
-"""Of Llama 4: every fourth layer sees all tokens, the others those of their chunk."""
+"""Period of Llama 4's layers that attend to all tokens; the others attend to their chunk."""
 
 
 def _cohere2(config: Config) -> Fields:
-    """Attention and feed-forward block beside each other behind one norm (Command R7B, Command A)."""
+    """Return the fields of Command R7B and Command A: attention and feed-forward in parallel, after one norm."""
     every = config.whole("sliding_window_pattern", 4) or 4
     window = sliding(config, lambda layers: layers - layers // every)
     return llama(config, tied=True) | {"norms_per_layer": 1, "qk_norm": config.flag("use_qk_norm")} | window
 
 
 def _cohere2_moe(config: Config) -> Fields:
-    """Command A+, North: as wide as the dense models' blocks are here the experts, routed and shared."""
+    """Return the fields of Command A+ and North; their `intermediate_size` is the width of the experts."""
     inner, leading = config.count("intermediate_size"), config.whole("first_k_dense_replace", 0)
     dense = config.whole("prefix_dense_intermediate_size", inner) or inner
     sizes = {"shared_experts": config.whole("num_shared_experts", 0), "dense_layers": leading}
@@ -302,7 +325,7 @@ def _exaone_moe(config: Config) -> Fields:
 
 
 def _olmo(config: Config) -> Fields:
-    """Norms behind the blocks, and one over all queries and all keys."""
+    """Return the fields of OLMo 3: norms after the blocks, and one norm over all queries and all keys."""
     return qwen3(config) | sliding(config, lambda layers: layers - layers // 4)
 
 
@@ -315,7 +338,7 @@ def _seed_oss(config: Config) -> Fields:
 
 
 def _squared_relu(config: Config) -> Fields:
-    """Feed-forward blocks of two matrices (Nemotron-4, Apertus, Arcee)."""
+    """Return the fields of Nemotron-4, Apertus and Arcee, whose feed-forward blocks have two matrices."""
     return llama(config) | {"gated_mlp": False}
 
 
@@ -340,7 +363,7 @@ def _hunyuan(config: Config) -> Fields:
 
 
 def _hunyuan_moe(config: Config) -> Fields:
-    """Each size is a number, or a list with one for each layer, all alike so far."""
+    """Return the fields of Hunyuan-MoE, whose sizes are numbers or lists with one equal number per layer."""
     sizes = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")
     alike = {key: value[0] for key in sizes if isinstance(value := config.keys.get(key), list) and value}
     flat = Config(config.path, config.keys | alike)
@@ -351,7 +374,7 @@ def _hunyuan_moe(config: Config) -> Fields:
 
 
 def _dots(config: Config) -> Fields:
-    """Grouped heads with norms, routed and shared experts."""
+    """Return the fields of dots.llm1: grouped heads with norms, routed and shared experts."""
     return qwen3(config) | shared_moe(config)
 
 
@@ -360,7 +383,7 @@ def _plain_shared_moe(config: Config) -> Fields:
 
 
 def _bailing(config: Config) -> Fields:
-    """Ling: all shared experts together may have a width of their own."""
+    """Return the fields of Ling, where all shared experts together may have a width of their own."""
     inner, several = config.count("moe_intermediate_size"), config.whole("num_shared_experts", 0)
     shared = max(1, config.whole("moe_shared_expert_intermediate_size", inner) // inner) * several
     sizes = {"shared_experts": shared, "dense_layers": config.whole("first_k_dense_replace", 0)}
@@ -376,7 +399,7 @@ def _hy_v3(config: Config) -> Fields:
 
 
 def _mellum(config: Config) -> Fields:
-    """Qwen3 with experts, and a window in most layers."""
+    """Return the fields of Mellum: Qwen3 with experts, and a window in most layers."""
     return qwen3_moe(config) | sliding(config, lambda _: 0)
 
 
@@ -385,7 +408,10 @@ def _phimoe(config: Config) -> Fields:
 
 
 def _llama4(config: Config) -> Fields:
-    """Every so many layers have experts beside a shared one; the others a wider block. Chunks are taken as a window."""
+    """Return the fields of Llama 4, with attention chunks taken as a window.
+
+    Every `interleave_moe_layer_step`-th layer has routed experts and a shared one; other layers have a wider block.
+    """
     layers, step = config.count("num_hidden_layers"), config.whole("interleave_moe_layer_step", 1) or 1
     dense = Config(config.path, config.keys | {"intermediate_size": config.count("intermediate_size_mlp")})
     kinds = config.get("layer_types", list, [])
@@ -397,8 +423,11 @@ def _llama4(config: Config) -> Fields:
 
 
 def _longcat(config: Config) -> Fields:
-    """Each of its layers is two with latents and a dense block, the first beside experts: the block stands as shared
-    experts. Some of the chosen experts compute nothing; as many as chance has it are taken away.
+    """Return the fields of LongCat-Flash.
+
+    Each of its layers counts as two layers with latents and a dense block, the first of them in parallel with experts;
+    the dense block is taken as shared experts. Some of the chosen experts compute nothing: their expected number is
+    subtracted.
     """
     pairs, inner = config.count("num_layers", "num_hidden_layers"), config.count("expert_ffn_hidden_size")
     block, idle = config.count("ffn_hidden_size"), config.whole("zero_expert_num", 0)
@@ -416,7 +445,7 @@ def _longcat(config: Config) -> Fields:
 
 
 def _sarvam_mla(config: Config) -> Fields:
-    """Latent attention, with Ling's names of the experts' numbers."""
+    """Return the fields of Sarvam: latent attention, with Ling's names of the experts' numbers."""
     names = {"n_routed_experts": config.count("num_experts"), "n_shared_experts": config.whole("num_shared_experts", 1)}
     return deepseek(Config(config.path, config.keys | names))
 
@@ -454,14 +483,14 @@ RECENT: dict[str, Callable[[Config], Fields]] = {
     "spark2_5": mistral,
     "telechat3": llama,
 }
-"""By `model_type`."""
+"""Readers by `model_type`."""
 
 
 IQUEST_BLOCK = ["full_attention", *["sliding_attention"] * 3]
 
 
 def _step(config: Config) -> Fields:
-    """Step 3.5 and 3.7: layers with a window have more query heads than those that see all tokens."""
+    """Return the fields of Step 3.5 and 3.7, whose layers with a window have more query heads than the others."""
     layers, kv_heads = config.count("num_hidden_layers"), config.count("num_attention_groups", "num_key_value_heads")
     other = Config(config.path, config.get("attention_other_setting", dict, {}))
     kinds = config.get("layer_types", list, [])[:layers]
@@ -490,7 +519,7 @@ def _step(config: Config) -> Fields:
 
 
 def _mimo_v2(config: Config) -> Fields:
-    """Layers with a window have KV heads of their own, and values are narrower than keys."""
+    """Return the fields of MiMo-V2: layers with a window have KV heads of their own, values are narrower than keys."""
     kinds, where = config.get("hybrid_layer_pattern", list, []), config.get("moe_layer_freq", list, [])
     whole = {"heads": config.count("num_attention_heads"), "kv_heads": config.count("num_key_value_heads")}
     whole |= {"head_dim": config.count("head_dim"), "value_head_dim": config.count("v_head_dim")}
@@ -508,7 +537,10 @@ def _mimo_v2(config: Config) -> Fields:
 
 
 def _iquest(config: Config) -> Fields:
-    """IQuest-Q1 and M1: a few layers, a block of layers over and over, a few more; the first feed-forward is dense."""
+    """Return the fields of IQuest-Q1 and M1: first layers, a repeated block of layers, last layers.
+
+    The feed-forward block of the first layer is dense.
+    """
     if config.flag("use_over_encoding"):
         raise config.no_step_time("use_over_encoding", "embeddings of n-grams")
     if config.whole("shared_kv_num_layers", 0):
@@ -531,4 +563,4 @@ WINDOWED: dict[str, Callable[[Config], Fields]] = {
     "step3p5": _step,
     "step3p7": _step,
 }
-"""By `model_type`."""
+"""Readers by `model_type`."""

@@ -1,9 +1,9 @@
-"""A model's dimensions and stored number formats from its Hugging Face `config.json`.
+"""Reading of a model's dimensions and stored number formats from its Hugging Face `config.json`.
 
-`model_from_config` chooses a reader by the `model_type`. Most readers differ from that of Llama in a few facts that
-the config leaves to the code (biases, norms, sliding layers). Keys that transformers has defaults for may be missing;
-any other missing key is an error naming it. Architectures with a part that has no step time are refused with the
-part named. `stored` says in which formats a quantised checkpoint stores its tensors.
+`model_from_config` chooses a reader by `model_type`. Most readers differ from that of Llama in a few facts that the
+config leaves to the code (biases, norms, sliding layers). Keys with a default in transformers may be missing; any other
+missing key is an error naming it. Architectures with a part that has no step time are refused, naming the part.
+`stored` returns the formats in which a quantised checkpoint stores its tensors.
 """
 
 import json
@@ -21,7 +21,7 @@ from sim.infile import opened
 MXFP4_PACKED = "mxfp4-pack-quantized"
 """Format of compressed-tensors whose weights are mxfp4 (experts of Kimi-K3)."""
 CHANNEL = -1
-"""The group that stands for a whole channel."""
+"""Group size that means one group per channel."""
 INTEGERS = {
     (4, 128): "gptq-int4",
     (4, 32): "int4-g32",
@@ -29,18 +29,18 @@ INTEGERS = {
     (8, 128): "gptq-int8",
     (8, CHANNEL): "int8-w8a16",
 }
-"""By bits and group: formats of weights that are computed at 16 bit."""
+"""Formats of integer weights computed at 16 bits, by bits and group size."""
 MLX = {("affine", 4, 64): "mlx-4bit", ("affine", 8, 64): "mlx-8bit"}
-"""By mode, bits and group."""
+"""Formats of MLX, by mode, bits and group size."""
 MLX_WIDER = ("gate", "router")
-"""Parts of the names of small matrices to which MLX gives more bits than to the rest."""
+"""Parts of the names of small matrices that MLX stores with more bits than the rest."""
 UNNAMED = "a quantization_config without quant_method"
 EIGHT_BITS = {("float", True): "fp8", ("float", False): "fp8", ("int", True): "int8-w8a8", ("int", False): "int8-w8a16"}
-"""By type, and whether activations are quantised: formats with a scale for a channel or tensor."""
+"""Formats with a scale per channel or tensor, by number type and whether activations are quantised."""
 
 
 def stored(config: Config) -> Fields:
-    """`native_dtype`, and `native_quantization` where that does not tell the format."""
+    """Return `native_dtype`, and `native_quantization` where the former does not determine the format."""
     keys = Config(config.path, config.get("quantization_config", dict, {}) or config.get("quantization", dict, {}))
     method = keys.get("quant_method", str, UNNAMED if keys.keys else "")
     dtype = config.get("torch_dtype", str, config.get("dtype", str, "bfloat16"))
@@ -80,7 +80,7 @@ def _format(keys: Config, method: str, mixture: bool) -> str:
 
 
 def _of_mlx(keys: Config) -> str:
-    """MLX names no method; matrices with other bits stand beside, by name."""
+    """Return the format of an MLX checkpoint, which names no method; matrices with other bits are listed by name."""
     width, group = keys.whole("bits", 4), keys.whole("group_size", 64)
     mode = keys.get("mode", str, "affine")
     others = [
@@ -94,7 +94,7 @@ def _of_mlx(keys: Config) -> str:
 
 
 def _of_quark(keys: Config, mixture: bool) -> str:
-    """AMD's: one format for all linear layers but those that are left out."""
+    """Return the format of an AMD Quark checkpoint with one format for all linear layers that are not excluded."""
     whole = Config(keys.path, keys.get("global_quant_config", dict, {}))
     if keys.keys.get("layer_quant_config"):
         return ""
@@ -108,8 +108,9 @@ def _of_quark(keys: Config, mixture: bool) -> str:
 
 
 def _of_layers(keys: Config, mixture: bool) -> str:
-    """Model Optimizer's mixtures, by layer: feed-forward blocks or experts in nvfp4, what stands beside them in 8-bit
-    floats.
+    """Return the format of a Model Optimizer checkpoint with several formats, listed per layer.
+
+    Recognised are feed-forward blocks or experts in nvfp4, with all other layers in 8-bit floats.
     """
     layers = keys.get("quantized_layers", dict, {})
     formats: dict[bool, set[str]] = {True: set(), False: set()}
@@ -153,7 +154,7 @@ def _of_groups(keys: Config, spared: str) -> str:
 
 
 def _spared(keys: Config, mixture: bool) -> str:
-    """What is added to a format's name where attention is left at 16 bit."""
+    """Return the suffix of the format's name for checkpoints whose attention is left at 16 bits."""
     left_out = [name for key in ("ignore", "exclude_modules", "exclude") for name in keys.get(key, list, [])]
     attention = any(isinstance(name, str) and "attn" in name for name in left_out)
     return "" if not attention else "-experts" if mixture else "-mlp"
@@ -197,11 +198,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     "zamba2": ("layers_block_type", "attention that layers share"),
     "zaya": ("cca", "attention in a convolved latent"),
 }
-"""By `model_type`: the key that asks for a part without a step time, and the part."""
+"""Refused architectures by `model_type`: the config key of the part without a step time, and the part's name."""
 
 
 READERS = {**PLAIN, **MIXED, **RECENT, **HYBRID, **GATED, **WINDOWED}
-"""By `model_type`."""
+"""Readers by `model_type`."""
 
 KINDS = (
     *("full_attention", "attention", "sliding_attention", "chunked_attention"),
@@ -209,22 +210,22 @@ KINDS = (
     *("compressed_sparse_attention", "heavily_compressed_attention"),
 )
 STATES = ("linear_attention", "mamba")
-"""Of layers, by `layer_types`."""
+"""Layer types with recurrent states, in `layer_types`."""
 MOST_BYTES = 8_000_000
 LONGEST_NAME = 200
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where models that see and hear keep the keys of their language model."""
+"""Keys under which multimodal models store the config of their language model."""
 QUANTIZED = "hf_quant_config.json"
-"""Where Model Optimizer writes the format of the weights, if not into config.json itself."""
+"""File in which Model Optimizer writes the weights' format, if it is not in config.json."""
 
 
 def _printable(text: str) -> str:
-    """*text* as a name for tables and pages."""
+    """Return *text* cleaned for use as a name in tables and pages."""
     return "".join(one if one.isprintable() else "?" for one in text[:LONGEST_NAME]) or "model"
 
 
 def is_config(path: Path) -> bool:
-    """Whether *path* is a folder that holds a config.json."""
+    """Return whether *path* is a folder that contains a config.json."""
     try:
         return (path / "config.json").is_file()
     except OSError:  # too long for a name, not to be entered
@@ -232,9 +233,13 @@ def is_config(path: Path) -> bool:
 
 
 def model_from_config(path: Path) -> Model:
-    """The model that *path* (a config.json, or a folder with one) describes; its id is the folder's name.
+    """Return the model described by *path*, a config.json or its folder; its id is the folder's name.
 
-    Raises ConfigError for a file that is not there or not JSON, an unknown architecture, a missing or senseless key.
+    Raises
+    ------
+    ConfigError
+        The file is missing or not JSON, the architecture is unknown, or a key is missing or invalid.
+
     """
     file = path / "config.json" if is_config(path) else path
     keys = _read(file)
@@ -276,7 +281,7 @@ def model_from_config(path: Path) -> Model:
 
 
 def _check_layers(config: Config, with_states: bool) -> None:
-    """Raises ConfigError where `layer_types` names what no reader knows; *with_states*: its reader knows states."""
+    """Raise ConfigError if `layer_types` contains an unknown type; *with_states*: the reader supports states."""
     kinds = config.get("layer_types", list, [])
     layers = config.keys.get("num_hidden_layers")
     unknown = [one for one in kinds if one not in KINDS and not (with_states and one in STATES)]
@@ -287,10 +292,10 @@ def _check_layers(config: Config, with_states: bool) -> None:
 
 
 def _read(file: Path) -> Fields:
-    """The keys of *file*. Raises ConfigError."""
+    """Return the keys of the JSON object in *file*. Raises ConfigError."""
     try:
-        with opened(file) as held:
-            text = held.read(MOST_BYTES + 1)
+        with opened(file) as stream:
+            text = stream.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise ConfigError(file, "", f"larger than {MOST_BYTES / 1e6:g} MB")
         # Infinity stands in configs of Nemotron 3; as text it is no number where one is needed.

@@ -1,9 +1,9 @@
-"""Readers of architectures that mix or change attention: layers with states, chosen or compressed context, gates.
+"""Readers of architectures that mix or change attention: layers with states, selected or compressed context, gates.
 
-Stacks with Mamba-2 layers (arXiv 2405.21060) come first: Nemotron-H and 3, Granite 4 H, Bamba, Falcon-H1. A part that
-has no step time is either taken as something that costs at least as much, with a `note` that says so, or the model is
-refused with the part named. Of the gates on what attention yields, those of one number a head are left out: such a
-gate is a thousandth of a layer.
+Stacks with Mamba-2 layers (arXiv 2405.21060) come first: Nemotron-H and 3, Granite 4 H, Bamba, Falcon-H1. A part
+without a step time is either replaced by a part that costs at least as much, with a `note`, or the model is refused,
+naming the part. Gates of one number per head on the output of attention are left out: such a gate is a thousandth of a
+layer.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from sim.catalogue.hf_config.full_attention import (
 )
 
 SHORT_CONVOLUTION = 4
-"""Inputs that the convolution before a layer with a state sees, in all models so far."""
+"""Width of the convolution before a layer with a state; other widths are refused."""
 LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
-"""Of `hybrid_override_pattern`, a letter a block."""
+"""Block types by the letters of `hybrid_override_pattern`."""
 
 
 def _mamba(config: Config, heads: str, size: str, groups: str, state: str, convolution: str) -> Fields:
-    """Dimensions of a Mamba-2 layer by the names of their keys; states at 16 bit where the config says nothing."""
+    """Return the fields of a Mamba-2 layer, given the names of its config keys; states default to 16 bits."""
     if config.whole(convolution, SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
         raise config.no_step_time(convolution, "a convolution of other width than 4")
     return {
@@ -43,7 +43,10 @@ def _mamba(config: Config, heads: str, size: str, groups: str, state: str, convo
 
 
 def _mamba_beside_ibm(config: Config, inner: int) -> Fields:
-    """With the keys of Bamba, Granite 4 and Falcon-H1; *inner* is the width of all heads together."""
+    """Return the fields of a Mamba-2 layer with the keys of Bamba, Granite 4 and Falcon-H1.
+
+    *inner* is the width of all heads together.
+    """
     heads = config.count("mamba_n_heads")
     size = config.keys.get("mamba_d_head")
     if size is None or size == "auto":
@@ -57,8 +60,9 @@ def _expanded(config: Config) -> int:
 
 
 def _nemotron_h(config: Config) -> Fields:
-    """Mamba-2, attention and feed-forward blocks one at a time: a layer here is one that mixes tokens, and where one
-    follows, its feed-forward block.
+    """Return the fields of Nemotron-H: a stack of single Mamba-2, attention and feed-forward blocks.
+
+    A layer is a block that mixes tokens together with the feed-forward block that follows it, if one does.
     """
     blocks = config.get("layers_block_type", list, [])
     if not blocks:
@@ -83,7 +87,7 @@ def _nemotron_h(config: Config) -> Fields:
 
 
 def _granite_hybrid(config: Config) -> Fields:
-    """Granite 4: experts beside a shared block, or that block alone; layers are attention or Mamba-2."""
+    """Return the fields of Granite 4: attention or Mamba-2 layers, a shared block, and experts where it has them."""
     shared = config.count("shared_intermediate_size", "intermediate_size")
     fields = llama(Config(config.path, config.keys | {"intermediate_size": shared}), tied=True)
     if states := config.get("layer_types", list, []).count("mamba"):
@@ -103,7 +107,7 @@ def _bamba(config: Config) -> Fields:
 
 
 def _falcon_h1(config: Config) -> Fields:
-    """Heads and a state beside each other in every layer."""
+    """Return the fields of Falcon-H1, with heads and a state in parallel in every layer."""
     inner = config.whole("mamba_d_ssm", 0) or _expanded(config)
     fields = llama(config) | _mamba_beside_ibm(config, inner)
     fields["linear_attention"]["beside_heads"] = True
@@ -116,19 +120,22 @@ HYBRID: dict[str, Callable[[Config], Fields]] = {
     "granitemoehybrid": _granite_hybrid,
     "nemotron_h": _nemotron_h,
 }
-"""By `model_type`."""
+"""Readers by `model_type`."""
 
 
 LINEAR_INTERVAL = 4
-"""Of Qwen3-Next and Qwen3.5: every fourth layer has full attention where the config lists no layer types."""
+"""Period of layers with full attention in Qwen3-Next and Qwen3.5, for configs without layer types."""
 FINE, COARSE = 4, 128
-"""Tokens of an entry in DeepSeek-V4: where the indexer chooses (CSA), and where all are read (HCA)."""
+"""Tokens per entry in DeepSeek-V4: of entries that the indexer selects from (CSA), and of entries all read (HCA)."""
 INDEX_HEADS, INDEX_HEAD_DIM = 64, 128
-"""Of DeepSeek-V3.2, where the config leaves them out."""
+"""Defaults of DeepSeek-V3.2's indexer, where the config leaves them out."""
 
 
 def _deepseek_sparse(config: Config) -> Fields:
-    """DeepSeek Sparse Attention: an indexer chooses `index_topk` tokens for every query (DeepSeek-V3.2-Exp report)."""
+    """Return the fields of DeepSeek Sparse Attention, whose indexer selects `index_topk` tokens for every query.
+
+    DeepSeek-V3.2-Exp report.
+    """
     layers, kinds = config.count("num_hidden_layers"), config.get("indexer_types", list, [])
     indexer = {
         "heads": config.whole("index_n_heads", INDEX_HEADS),
@@ -155,7 +162,7 @@ def _minimax_m3(config: Config) -> Fields:
 
 
 def _block_sparse(config: Config) -> Fields:
-    """MiniMax Sparse Attention: the best blocks by one key of 16 bit a token (arXiv 2606.13392)."""
+    """Return the fields of MiniMax Sparse Attention, with one 16-bit key per token (arXiv 2606.13392)."""
     keys = config.get("sparse_attention_config", dict, {})
     if not keys.get("use_sparse_attention"):
         return {}
@@ -176,7 +183,7 @@ def _block_sparse(config: Config) -> Fields:
 
 
 def delta_rule(config: Config) -> Fields:
-    """Heads of layers with the gated delta rule."""
+    """Return the fields of layers with the gated delta rule."""
     return {
         "key_heads": config.count("linear_num_key_heads"),
         "value_heads": config.count("linear_num_value_heads"),
@@ -187,7 +194,7 @@ def delta_rule(config: Config) -> Fields:
 
 
 def _gated_delta(config: Config) -> Fields:
-    """Qwen3-Next and Qwen3.5: gated delta rule in most layers, gated full attention in the others."""
+    """Return the fields of Qwen3-Next and Qwen3.5: gated delta rule in most layers, else gated full attention."""
     kinds, layers = config.get("layer_types", list, []), config.count("num_hidden_layers")
     interval = config.whole("full_attention_interval", LINEAR_INTERVAL) or LINEAR_INTERVAL
     inner = config.keys.get("intermediate_size") or config.keys.get("moe_intermediate_size")
@@ -218,7 +225,10 @@ def _gemma4(config: Config) -> Fields:
 
 
 def _deepseek_v4(config: Config) -> Fields:
-    """CSA and HCA: entries for 4 and for 128 tokens, by `compress_ratios`; one beyond the layers is the draft's."""
+    """Return the fields of DeepSeek-V4 (CSA and HCA), from `compress_ratios`.
+
+    Entries stand for 4 or 128 tokens; a ratio beyond the number of layers belongs to the draft layer.
+    """
     layers, ratios = config.count("num_hidden_layers"), config.get("compress_ratios", list, [])
     if len(ratios) < layers or any(ratio not in (0, FINE, COARSE) for ratio in ratios) or FINE not in ratios[:layers]:
         raise config.no_step_time("compress_ratios", "attention to a context that is compressed otherwise than V4's")
@@ -241,7 +251,7 @@ def _deepseek_v4(config: Config) -> Fields:
 
 
 def _kimi_linear(config: Config) -> Fields:
-    """Kimi Delta Attention in most layers, latent attention in the others (arXiv 2510.26692)."""
+    """Return the fields of Kimi-Linear: Kimi Delta Attention, latent attention in some layers (arXiv 2510.26692)."""
     linear = Config(config.path, config.get("linear_attn_config", dict, {}))
     if linear.whole("short_conv_kernel_size", SHORT_CONVOLUTION) != SHORT_CONVOLUTION:
         raise config.no_step_time("linear_attn_config", "a convolution of other width than 4")
@@ -282,11 +292,11 @@ MIXED: dict[str, Callable[[Config], Fields]] = {
     "qwen3_5_text": _gated_delta,
     "qwen3_next": _gated_delta,
 }
-"""By `model_type`."""
+"""Readers by `model_type`."""
 
 
 def _afmoe(config: Config) -> Fields:
-    """Arcee Trinity: norms before and behind each block, most layers with a window."""
+    """Return the fields of Arcee Trinity: norms before and after each block, a window in most layers."""
     every = config.whole("global_attn_every_n_layers", 4) or 4
     sizes = {"shared_experts": config.whole("num_shared_experts", 0)}
     sizes |= {"dense_layers": config.whole("num_dense_layers", 0)}
@@ -301,7 +311,7 @@ def _afmoe(config: Config) -> Fields:
 
 
 def _laguna(config: Config) -> Fields:
-    """Poolside Laguna: layers with a window have more query heads than those that see all tokens."""
+    """Return the fields of Poolside Laguna, whose layers with a window have more query heads than the others."""
     kinds = config.get("layer_types", list, [])
     heads = config.get("num_attention_heads_per_layer", list, [])
     near = {kind: count for kind, count in zip(kinds, heads, strict=False) if isinstance(count, int)}
@@ -325,7 +335,7 @@ def _muse_glimmer(config: Config) -> Fields:
 
 
 def _ling3(config: Config) -> Fields:
-    """Kimi Delta Attention, and latent attention in the last layer of every group."""
+    """Return the fields of Ling 3: Kimi Delta Attention, with latent attention in the last layer of every group."""
     if config.whole("short_conv_kernel_size", 0) != SHORT_CONVOLUTION:
         raise config.no_step_time("short_conv_kernel_size", "lightning attention")
     layers, group = config.count("num_hidden_layers"), config.count("layer_group_size")
@@ -345,8 +355,9 @@ def _ling3(config: Config) -> Fields:
 
 
 def _gigachat35(config: Config) -> Fields:
-    """Latent attention in some layers, the gated delta rule in the others. The gates of its norms, 16 wide, are left
-    out.
+    """Return the fields of GigaChat 3.5: latent attention in some layers, the gated delta rule in the others.
+
+    The gates of its norms, of width 16, are left out.
     """
     kinds, whole = config.get("layer_types", list, []), config.get("full_attention_layers", list, [])
     layers = config.count("num_hidden_layers")
@@ -368,4 +379,4 @@ GATED: dict[str, Callable[[Config], Fields]] = {
     "muse_glimmer": _muse_glimmer,
     "muse_glimmer_text": _muse_glimmer,
 }
-"""By `model_type`."""
+"""Readers by `model_type`."""
