@@ -1,4 +1,4 @@
-"""How an engine forms its batches. A new policy: its file here, its name in `Scheduler`, its rules in `sim/engine`."""
+"""Batching policies of an engine. A new policy needs a file here, a name in `Scheduler` and rules in `sim/engine`."""
 
 from typing import Annotated, Any, get_args
 
@@ -10,14 +10,14 @@ from sim.batching.registered import RegisteredBatching
 from sim.registry import Registry
 
 Scheduler = Vllm | PrefillFirst | Reserve | Slots | Static | Dynamic
-"""What a pool runs on."""
+"""Batching policy that a pool runs on, once the engine's default policy is resolved."""
 POLICIES: dict[str, type[Scheduler]] = {
     get_args(spec.model_fields["policy"].annotation)[0]: spec for spec in get_args(Scheduler)
 }
 
 
-def _named(value: Any) -> Any:
-    """Limits without a policy steer the engine's own."""
+def _with_policy(value: Any) -> Any:
+    """Fill in `policy: engine` where limits are given without a policy."""
     return {"policy": "engine", **value} if isinstance(value, dict) else value
 
 
@@ -26,13 +26,13 @@ Batching = Annotated[
     BuiltinBatching,
     Field(discriminator="policy"),
     Registry("batching", RegisteredBatching, BuiltinBatching),
-    BeforeValidator(_named),
+    BeforeValidator(_with_policy),
 ]
-"""What a scenario may say."""
+"""Batching policy of a scenario: built-in, left to the engine, or registered by the user."""
 
 
 def scheduler(given: Scheduler | OfEngine, policy: str) -> Scheduler:
-    """*given*, or where it leaves the policy to the engine, the engine's *policy* with the limits that it knows."""
+    """Return *given*, or if it leaves the policy to the engine, *policy* with the limits of *given* that it has."""
     if not isinstance(given, OfEngine):
         return given
     spec = POLICIES[policy]
@@ -41,7 +41,7 @@ def scheduler(given: Scheduler | OfEngine, policy: str) -> Scheduler:
 
 
 def foreign(given: Scheduler | OfEngine, policy: str) -> list[str]:
-    """Keys of *given* that the engine's *policy* does not know; none where it names its own."""
+    """Return the keys of *given* that the engine's *policy* lacks; empty where *given* names a policy itself."""
     if not isinstance(given, OfEngine):
         return []
     return sorted(given.model_fields_set - POLICIES[policy].model_fields.keys())

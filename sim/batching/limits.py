@@ -1,4 +1,7 @@
-"""What an operator may set under every policy: limits of a step and of the queue, and speculative decoding."""
+"""Batching options that policies share.
+
+Limits of a step and of the queue, groups of KV blocks, speculative decoding.
+"""
 
 from typing import Annotated, Literal, Self
 
@@ -10,24 +13,24 @@ from sim.spec import Count, Fraction, Spec, WholeNumber
 
 
 class Speculative(Spec):
-    """Each step computes so many drafted tokens behind the next one of every sequence that decodes."""
+    """Speculative decoding: each step also verifies `num_speculative_tokens` drafted tokens per decoding sequence."""
 
     num_speculative_tokens: Count
-    """Tokens drafted for a sequence in a step."""
+    """Tokens drafted per sequence and step."""
     method: DraftMethod = "ngram"
-    """ngram: drafts are looked up in the text and cost no GPU time; eagle, mtp: each drafted token is a pass through
-    one more layer of the model and its LM head; draft_model: through `draft_model`."""
+    """Drafting method. ngram: drafts are looked up in the text and cost no GPU time; eagle, mtp: each drafted token is
+    a pass through one more layer of the model and its LM head; draft_model: through `draft_model`."""
     draft_model: str | None = None
-    """The model that drafts, an id as under `model`: on the same GPUs, in its own dtype."""
+    """Draft model, an id as under `model`; it runs on the same GPUs in its own dtype."""
     accepted: WholeNumber | None = None
-    """Drafts that hold in every step."""
+    """Drafted tokens accepted in every step."""
     acceptance: Fraction | tuple[Fraction, ...] | str | None = None
-    """Probability that a draft holds where those before it do: one for all places, one for each, or as measured: a
-    drafter and a task of the catalogue (qwen3-8b-eagle3/gsm8k)."""
+    """Probability that a draft is accepted if all drafts before it are: one value for all positions, one per position,
+    or a measured drafter and task of the catalogue (qwen3-8b-eagle3/gsm8k)."""
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Probability for each place."""
+        """Acceptance probability of each position."""
         given = 0.0 if self.acceptance is None or isinstance(self.acceptance, str) else self.acceptance
         return given if isinstance(given, tuple) else (given,) * self.num_speculative_tokens
 
@@ -52,14 +55,14 @@ class Speculative(Spec):
 
 
 class BatchingLimits(Spec):
-    """Scheduler options under vLLM's names. What is left out takes the engine's default."""
+    """Scheduler options under vLLM's names; an option that is left out has the engine's default."""
 
     max_num_seqs: Count | None = None
     """Most sequences in one step."""
     max_num_batched_tokens: Count | None = None
     """Most new tokens in one step."""
     gpu_memory_utilization: Fraction | None = None
-    """Share of the GPU's memory that the engine may take; weights and activations come out of it first."""
+    """Fraction of the GPU's memory that the engine may use, weights and activations included."""
     max_model_len: Count | None = None
     """Longest prompt + output [tokens]; a longer request is rejected. Left out: the model's longest context."""
 
@@ -69,7 +72,7 @@ class BatchingLimits(Spec):
         return self.max_num_batched_tokens
 
     @model_validator(mode="after")
-    def _seats_fit_budget(self) -> Self:
+    def _sequences_fit_budget(self) -> Self:
         if self.max_num_seqs and self.max_num_batched_tokens and self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError(
                 Message(
@@ -82,12 +85,12 @@ class BatchingLimits(Spec):
 
 
 class PagedLimits(BatchingLimits):
-    """Limits of an engine whose KV cache is cut into blocks that any request may take."""
+    """Limits of an engine with a paged KV cache."""
 
     block_size: Count = 16
     """Tokens in one KV block."""
     num_gpu_blocks: Count | None = None
-    """KV blocks, the null block included. Left out: what the memory fit leaves."""
+    """KV blocks, the null block included. Default: the number that fits in memory."""
 
     @model_validator(mode="after")
     def _a_block_beside_the_null_block(self) -> Self:
@@ -96,7 +99,15 @@ class PagedLimits(BatchingLimits):
         return self
 
     def sized(self, blocks: int, longest: int) -> Self:
-        """With the block pool and the longest request filled in: *blocks* and *longest* are what the memory leaves."""
+        """Return a copy with `num_gpu_blocks` and `max_model_len` filled in.
+
+        Parameters
+        ----------
+        blocks
+            KV blocks that fit in memory, the null block included.
+        longest
+            Longest sequence that model and memory allow [tokens]; 0: no limit but the blocks.
+        """
         blocks = self.num_gpu_blocks or blocks
         held = max(0, blocks - 1) * self.block_size  # one block is the null block
         longest = self.max_model_len or min(held, longest or held)
@@ -104,66 +115,69 @@ class PagedLimits(BatchingLimits):
 
 
 class QueueLimits(PagedLimits):
-    """Limits of an engine that can share prefixes and order its queue."""
+    """Limits of an engine with prefix caching and an ordered queue."""
 
     enable_prefix_caching: bool | None = None
-    """Share the KV blocks of equal prefixes; a preempted request finds its own again. Left out: as the engine does, and
+    """True if equal prefixes share KV blocks; a preempted request finds its own blocks again. Default: the engine's;
     off where layers keep states."""
     scheduling: Literal["fcfs", "priority", "fair"] = "fcfs"
-    """fcfs; or lower `priority` first and then by arrival; or fair: among tenants by virtual token counters."""
+    """Order of the queue. fcfs: by arrival; priority: by `priority` (lower first), then arrival; fair: among tenants by
+    virtual token counters."""
 
 
 class KvGroup(Spec):
-    """Layers whose KV caches are alike: they have blocks of their own out of the pool."""
+    """Group of layers with equal KV caches, which have their own blocks of the pool."""
 
     window: WholeNumber | None
-    """Their sliding window [tokens]; null: they keep all tokens; 0: one block for a sequence, a state of fixed size."""
+    """Sliding window of the layers [tokens]; null: all tokens are kept; 0: one block per sequence, for a state of fixed
+    size."""
 
 
 class VllmLimits(QueueLimits):
     """Limits of vLLM's V1 scheduler, with vLLM's names and defaults."""
 
     async_scheduling: bool | None = None
-    """The next step is formed while one runs; a request that arrives waits one step more. Left out: as the engine
-    does."""
+    """True if the next step is formed while a step runs, so that an arriving request waits one step more. Default: the
+    engine's."""
     enable_chunked_prefill: bool = True
-    """A prompt beyond the rest of the step's budget is cut; else it waits for a step that holds it whole."""
+    """True if a prompt beyond the rest of the step's budget is cut; otherwise it waits for a step that holds it
+    whole."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0)] = 0
     """Most tokens of one prompt in a step while other requests run or wait [tokens]; 0: up to the step's budget."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the KV blocks that stays free when a request joins others that run."""
+    """Fraction of the KV blocks that stays free when a request joins running requests."""
     scheduler_reserve_full_isl: bool | None = None
-    """A request joins once the KV blocks of all its tokens are free; else those of its first chunk are enough. Left
-    out: as the engine does; without an engine, on."""
+    """True if a request joins only once the KV blocks of all its tokens so far are free; otherwise the blocks of its
+    first chunk are enough. Default: the engine's; true without an engine."""
     prefill_schedule_interval: Count = 1
-    """Steps from one that computes prompts to the next one [steps]. No prompt waits while nobody decodes, or after a
-    step that left requests in the queue."""
+    """Steps from one that computes prompts to the next one [steps]. Prompts never wait while no sequence decodes, or
+    after a step that left requests in the queue."""
     kv_groups: Annotated[tuple[KvGroup, ...], Field(min_length=1)] | Literal["model", "mean"] | None = None
     """Groups of layers that share num_gpu_blocks. model: those of the model, block by block; mean: one group, where a
-    window takes its mean share of a block and states take nothing; a list, for pools with an affine step time. Left
-    out: model where the engine has groups and they are simulated, else mean."""
+    window uses its mean share of a block and states use nothing; a list, for pools with an affine step time. Default:
+    model where the engine has groups and they are simulated, else mean."""
     speculative: Speculative | None = None
-    """Drafted tokens; None: each step makes one token for a sequence."""
+    """Speculative decoding; None: each step makes one token per sequence."""
     max_num_queued_reqs: Count | None = None
-    """Requests that a server takes at most, waiting and running, over all its data-parallel ranks; more are refused.
-    Left out: no limit."""
+    """Most requests, waiting and running, on one server over all its data-parallel ranks; further requests are refused.
+    Default: no limit."""
     max_num_queued_tokens: Count | None = None
-    """A server refuses requests while the prompts of those without a first token have so many tokens or more, over all
-    its data-parallel ranks. Left out: no limit."""
+    """Prompt tokens of requests without a first token, over all data-parallel ranks of a server, from which on it
+    refuses requests. Default: no limit."""
 
     @property
     def reserves_all_tokens(self) -> bool:
-        """Whether a request joins only once the KV blocks of all its tokens are free."""
+        """True if a request joins only once the KV blocks of all its tokens so far are free."""
         return self.scheduler_reserve_full_isl is not False
 
     @property
     def limits_its_queue(self) -> bool:
-        """Whether its server refuses requests."""
+        """True if the server refuses requests beyond a queue limit."""
         return self.max_num_queued_reqs is not None or self.max_num_queued_tokens is not None
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """Sliding windows of the groups of layers."""
+        """Sliding window of each group of layers [tokens]."""
         groups = self.kv_groups if isinstance(self.kv_groups, tuple) else (KvGroup(window=None),)
         return tuple(group.window for group in groups)
 

@@ -1,4 +1,4 @@
-"""A batching policy of a user's own."""
+"""Batching policies that users register."""
 
 from math import isnan
 from typing import Any
@@ -10,25 +10,27 @@ from sim.registry import Registered
 
 
 class RegisteredBatching(Registered, VllmLimits):
-    """A class with `order(request)`, by which vLLM's scheduler takes waiting requests, or a scheduler of its own.
+    """User-defined batching policy.
+
+    A class with `order(request)`, the sort key of vLLM's waiting queue, or a scheduler.
 
     The limits are vLLM's, under vLLM's names.
     """
 
     @property
     def order(self) -> "Order | None":
-        """The key by which requests wait, lowest first; None for a class that is a scheduler."""
+        """Sort key of waiting requests, lowest first; None for a class that is a scheduler."""
         return Order(self.made()) if hasattr(self.registration.make, "order") else None
 
 
 class Order:
-    """The keys of a user's policy; nan, which is neither before nor behind any other key, is refused."""
+    """Checked sort keys of a user-defined policy; nan is refused because it cannot be ordered."""
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
 
     def __call__(self, request: Request) -> Any:
-        """Where *request* waits. Raises ValueError."""
+        """Return the sort key of *request*. Raises ValueError for nan."""
         key = self._policy.order(request)
         if isinstance(key, float) and isnan(key):
             name = type(self._policy).__name__

@@ -1,4 +1,4 @@
-"""How several models share the GPUs of one replica."""
+"""Ways in which several models share the GPUs of one replica."""
 
 from typing import Annotated, Literal
 
@@ -8,23 +8,24 @@ from sim.spec import Fraction, Positive, Spec
 
 
 class Resident(Spec):
-    """All models are in memory, each with an engine and a KV cache of its own; their steps take turns."""
+    """All models stay in GPU memory, each with its own engine and KV cache; their steps alternate."""
 
     models: Literal["resident"]
     gpu_memory_utilization: dict[str, Fraction] = Field(default_factory=dict)
-    """Service -> share of the GPU memory that the engine of its model takes, weights included. Left out: equal parts
-    of the pool's `gpu_memory_utilization`."""
+    """Service -> fraction of the GPU memory for its engine, weights included. Default: equal parts of the pool's
+    `gpu_memory_utilization`."""
 
 
 class Swapped(Spec):
-    """One model is awake at a time and has the memory of the GPUs; the others sleep, as the pool's `cold_start` says
-    (`sleep_level`), without KV.
+    """Model swapping: one model is awake and has the GPUs' memory, while the others sleep without KV cache.
+
+    The pool's `cold_start` sets how they sleep (`sleep_level`).
     """
 
     models: Literal["swapped"]
     max_awake_s: Positive = 10.0
-    """While requests for another model wait, requests that come later than that after a model woke up wait for its
-    next turn. A model falls asleep when it has answered all the others."""
+    """Time after a model's wake-up from which on its new requests wait for its next turn, while requests for another
+    model wait [s]. A model is put to sleep once it has answered the earlier requests."""
 
 
 Sharing = Annotated[Resident | Swapped, Field(discriminator="models")]

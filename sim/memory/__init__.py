@@ -1,4 +1,4 @@
-"""Whether a model fits on its GPUs, and how much KV cache is left.
+"""GPU and host memory of a replica: whether a model fits, and the space left for the KV cache.
 
 weights         bytes of weights on each GPU: parallel layouts, pipeline stages, offloading to host memory
 kv_cache        layout of the KV cache: groups of layers, compressed attention, recurrent states

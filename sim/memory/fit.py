@@ -1,4 +1,4 @@
-"""Memory of one GPU: whether weights, activations and KV cache fit, and which other cards or slices would do."""
+"""Memory of one GPU: whether weights, activations and KV cache fit, and which other cards or slices would suffice."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from sim.catalogue.engine import Engine, EngineMemory, HostWeights, Offload, def
 from sim.catalogue.gpu import Gpu, sliced
 from sim.catalogue.model import Model, entries_per_token, index_key_bytes, matrices
 from sim.catalogue.quantization import KvCacheDtype, Quantization, padded
-from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, near_sequence_bytes, near_step_bytes, place_bytes
+from sim.memory.kv_cache import KvLayout, StateCache, layer_bytes, place_bytes, window_sequence_bytes, window_step_bytes
 from sim.memory.weights import (
     HostResidentBytes,
     ReplicaLayout,
@@ -25,7 +25,7 @@ from sim.units import GB
 
 @dataclass(frozen=True, slots=True)
 class DraftMemory:
-    """Per GPU [bytes]."""
+    """Memory that a drafter needs on each GPU [bytes]."""
 
     weights_bytes: float = 0.0
     kv_bytes_per_token: float = 0.0
@@ -34,7 +34,7 @@ class DraftMemory:
     def of_model(
         cls, model: Model, quantization: Quantization, layout: ReplicaLayout, dtype: KvCacheDtype
     ) -> "DraftMemory":
-        """A model of its own, split as the one that it drafts for."""
+        """Return the memory of a separate draft *model*, split over GPUs as the target model is."""
         stored = padded(quantization, model)
         weights = stage_weight_bytes(stored, quantization, matrices(stored), layout, 0)
         return cls(weights, _kv_bytes_per_layer(model, layout, dtype) * model.cached_layers)
@@ -43,7 +43,7 @@ class DraftMemory:
     def of_heads(
         cls, model: Model, quantization: Quantization, layout: ReplicaLayout, dtype: KvCacheDtype
     ) -> "DraftMemory":
-        """One more layer of *model*, its mean one; embedding and LM head are the model's."""
+        """Return the memory of draft heads: one more layer of *model* of mean size, without embedding and LM head."""
         stored = padded(quantization, model)
         layers = tuple(matrix for matrix in matrices(stored) if matrix.role not in ("embedding", "lm_head"))
         weights = stage_weight_bytes(stored, quantization, layers, layout, 0)
@@ -56,7 +56,7 @@ def _kv_bytes_per_layer(model: Model, layout: ReplicaLayout, dtype: KvCacheDtype
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """One GPU of one pipeline stage."""
+    """Memory of one GPU of one pipeline stage [bytes]."""
 
     layers: int
     usable_bytes: float
@@ -77,14 +77,18 @@ class StageMemory:
         layout: ReplicaLayout,
         stage: int,
         share: float,
-        seats: int,
+        max_num_seqs: int,
         tokens: int,
         host: HostWeights,
         further_weights_bytes: float,
-        near_layer_bytes: float,
+        window_layer_bytes: float,
     ) -> "StageMemory":
-        """The GPU of *stage* with the layers of a stage of *layout*, *seats* sequences and *tokens* a step, where the
-        engine may use *share*; *near_layer_bytes* are those of a layer's tokens that are kept beside its cache.
+        """Return the memory of one GPU of pipeline stage number *stage*, for the largest step.
+
+        *share* is the fraction of the GPU memory that the engine may use (`gpu_memory_utilization`); *max_num_seqs* and
+        *tokens* are the sequences and new tokens of the largest step. Weights in *host* memory are subtracted;
+        *further_weights_bytes* (drafter, LoRA slots) and *window_layer_bytes* (uncompressed tokens and compressor
+        states of a layer during a step, with compressed attention) are added.
         """
         stored = padded(quantization, model)
         shapes = matrices(stored)
@@ -92,8 +96,8 @@ class StageMemory:
         weights = further_weights_bytes + stage_weight_bytes(stored, quantization, shapes, layout, stage)
         if host != HostWeights():
             weights -= host_weight_bytes(host, stored, quantization, layout)
-        activations = _activation_bytes(stored, need, layout, seats, tokens, last == model.layers)
-        activations += near_layer_bytes * (last - first)
+        activations = _activation_bytes(stored, need, layout, max_num_seqs, tokens, last == model.layers)
+        activations += window_layer_bytes * (last - first)
         graphs = need.graph_bytes_per_layer.value * (last - first)
         buffers = need.comms_bytes_pcie if gpu.pcie_card else need.comms_bytes
         comms = buffers.value if layout.joined > 1 else 0.0
@@ -117,7 +121,7 @@ class StageMemory:
 
 
 def _activation_bytes(
-    model: Model, need: EngineMemory, layout: ReplicaLayout, seats: int, tokens: int, samples: bool
+    model: Model, need: EngineMemory, layout: ReplicaLayout, max_num_seqs: int, tokens: int, samples: bool
 ) -> float:
     tp = layout.tensor_parallel_size
     gates = 2 if model.gated_mlp else 1
@@ -129,51 +133,55 @@ def _activation_bytes(
     peak = 2.0 * (tokens * need.forward_hidden_rows.value * model.hidden + forward)
     if not samples:
         return peak
-    sampling = need.sampling_bytes_per_logit.value * seats * model.vocab
+    sampling = need.sampling_bytes_per_logit.value * max_num_seqs * model.vocab
     return max(peak, sampling + 2.0 * tokens * need.sampling_hidden_rows.value * model.hidden)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
-    """The GPU with the least KV cache of a replica [bytes, per GPU]. With `fits` False the block counts are 0."""
+    """Memory of a replica's fullest GPU, the one with the least KV cache [bytes, per GPU].
+
+    Where `fits` is False, the block counts are 0.
+    """
 
     gpus: int
-    """Of one replica."""
+    """GPUs of one replica."""
     total_bytes: float
-    """As the driver reports."""
+    """GPU memory as the driver reports it."""
     usable_bytes: float
-    """What the engine may use of it for all that follows, context and graphs outside the share aside."""
+    """Memory that the engine may use for weights, activations and KV cache (context, and graphs outside the share,
+    excluded)."""
     weights_bytes: float
     activations_bytes: float
     context_bytes: float
-    """CUDA context and libraries."""
+    """Memory of the CUDA context and libraries."""
     graphs_bytes: float
     comms_bytes: float
     kv_bytes: float
-    """Negative: the amount that is missing."""
+    """Memory left for the KV cache; a negative value is the amount that is missing."""
     block_bytes: float
     block_size: int
     num_gpu_blocks: int
-    """Of one data-parallel rank, the null block included."""
+    """KV blocks of one data-parallel rank, the null block included."""
     kv_tokens: int
     max_model_len: int
-    """As asked for, else the most that model and cache allow."""
+    """Longest sequence [tokens]: the configured limit, otherwise the longest that model and cache allow."""
     fits: bool
     reason: str
-    """Why it does not fit; empty if it does."""
+    """Reason why the model does not fit; empty if it fits."""
     host_weights_bytes: float = 0.0
-    """Weights of the replica that lie in host memory."""
+    """Weights of the replica in host memory."""
     host_kv_bytes: float = 0.0
-    """KV cache of the layers that lie there, of all sequences that run together."""
+    """KV cache in host memory, for all sequences that run together (layers computed by the CPU)."""
     states_bytes: float = 0.0
-    """A cache of recurrent states of its own."""
+    """Memory of a separate cache of recurrent states."""
     state_places: int = 0
-    """Sequences whose states it holds, of one data-parallel rank."""
+    """Sequence states that the separate cache of recurrent states holds, per data-parallel rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedMemory:
-    """What the engine is told of its memory."""
+    """Memory-related settings of the engine."""
 
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -186,36 +194,51 @@ class RequestedMemory:
     block_size: int = 16
     kv_cache_dtype: KvCacheDtype = "auto"
     context_tokens: int | None = None
-    """Usual length of a request at its end: with sliding-window layers a token of a longer context costs less; None:
-    max_model_len."""
+    """Usual length of a request at its end [tokens], which sets the mean cost of a token in sliding-window layers.
+    None: max_model_len."""
     offload: Offload | None = None
-    """Leaves weights, and the KV cache of layers that the CPU computes, in `host_memory_bytes`."""
+    """Offloading of weights, and of the KV cache of layers that the CPU computes, to host memory of
+    `host_memory_bytes`."""
     host_memory_bytes: float = 0.0
     drafts: DraftMemory = field(default_factory=DraftMemory)
-    """What drafting takes, of one pipeline stage."""
+    """Memory of drafting in one pipeline stage."""
     groups: KvLayout | None = None
-    """A block is one of a group of layers; None: of all of them."""
+    """Groups of layers with blocks of their own. None: a block spans all layers."""
     adapter_bytes: float = 0.0
-    """What slots for LoRA adapters take of a GPU."""
+    """Memory of the slots for LoRA adapters on one GPU."""
     states: StateCache | None = None
-    """Recurrent states that lie beside the KV cache."""
+    """Separate cache of recurrent states beside the KV cache."""
 
     @property
     def layout(self) -> ReplicaLayout:
-        """How the replica's GPUs share the model."""
+        """Parallel layout of the replica."""
         degrees = self.tensor_parallel_size, self.pipeline_parallel_size, self.data_parallel_size
         return ReplicaLayout(*degrees, self.enable_expert_parallel)
 
     def context(self, model: Model) -> int:
-        """The longest that a request may get [tokens]."""
+        """Return the longest sequence that *model* and `max_model_len` allow [tokens]."""
         return min(model.max_context, self.max_model_len or model.max_context)
 
 
 def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **settings: Any) -> MemoryFit:
-    """How *model* lies in the memory of each GPU of one replica, and in the replica's part of the host's.
+    """Compute the memory use of *model* on each GPU of one replica, and in the replica's part of host memory.
 
-    *quantization* is the one that the weights really have (see `native_quantization`); *settings* are those of
-    `RequestedMemory`.
+    Parameters
+    ----------
+    gpu, engine
+        GPU, or MIG slice, of the replica, and the engine with its memory needs.
+    model
+        Model with its layers, heads and vocabulary.
+    quantization
+        Format in which the weights are really stored (see `native_quantization`).
+    **settings
+        Fields of `RequestedMemory`.
+
+    Returns
+    -------
+    MemoryFit
+        With `fits` False and a `reason` where the model does not fit or the layout is impossible.
+
     """
     wanted, need = RequestedMemory(**settings), engine.memory
     layout = wanted.layout
@@ -236,11 +259,11 @@ def fit(gpu: Gpu, model: Model, quantization: Quantization, engine: Engine, **se
     in_host = HostResidentBytes.of(host, model, quantization, layout, blocks.host_bytes)
     on_gpu = tightest.kv_bytes // blocks.gpu_bytes if blocks.gpu_bytes else copysign(inf, tightest.kv_bytes)
     count = max(0, int(min(on_gpu, in_host.blocks(wanted.host_memory_bytes))))
-    reason = wanted.states.why_not(free_bytes, state_bytes) if wanted.states is not None else ""
+    reason = wanted.states.shortfall(free_bytes, state_bytes) if wanted.states is not None else ""
     if not reason and on_gpu < blocks.needed:
-        reason = _why_not(gpu, quantization, layout, stages, tightest, blocks.needed * blocks.gpu_bytes, wanted)
-    reason = reason or in_host.why_not(blocks.needed, wanted.host_memory_bytes)
-    tokens, longest = blocks.held(count, model, wanted)
+        reason = _shortfall(gpu, quantization, layout, stages, tightest, blocks.needed * blocks.gpu_bytes, wanted)
+    reason = reason or in_host.shortfall(blocks.needed, wanted.host_memory_bytes)
+    tokens, longest = blocks.capacity(count, model, wanted)
     return MemoryFit(
         gpus=layout.gpus,
         total_bytes=gpu.memory_bytes.value,
@@ -274,9 +297,9 @@ def _stages(
     wanted: RequestedMemory,
     host: HostWeights,
 ) -> list[StageMemory]:
-    """The GPU of every pipeline stage."""
+    """Return the memory of one GPU of each pipeline stage."""
     share, tokens = wanted.gpu_memory_utilization, wanted.max_num_batched_tokens
-    near_bytes = near_step_bytes(model, wanted.kv_cache_dtype, min(tokens, wanted.context(model)))
+    window_bytes = window_step_bytes(model, wanted.kv_cache_dtype, min(tokens, wanted.context(model)))
     return [
         StageMemory.of(
             gpu,
@@ -290,7 +313,7 @@ def _stages(
             tokens,
             host,
             wanted.drafts.weights_bytes + wanted.adapter_bytes,
-            near_bytes / model.layers,
+            window_bytes / model.layers,
         )
         for stage in range(wanted.pipeline_parallel_size)
     ]
@@ -298,14 +321,14 @@ def _stages(
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """KV blocks of a GPU with some of a model's layers."""
+    """KV blocks on a GPU that holds some of a model's layers."""
 
     gpu_bytes: float
-    """Of one block, on the GPU."""
+    """Size of one block on the GPU."""
     host_bytes: float
-    """Of one block, in host memory."""
+    """Size of one block's layers in host memory."""
     needed: int
-    """The fewest with which the engine starts."""
+    """Fewest blocks with which the engine starts."""
 
     @classmethod
     def of(cls, model: Model, wanted: RequestedMemory, layers: int, host: HostWeights) -> Self:
@@ -322,8 +345,8 @@ class _Blocks:
         gpu_bytes = whole_bytes * (1 - host.layers / model.layers) + drafts_bytes
         return cls(gpu_bytes, whole_bytes + drafts_bytes - gpu_bytes, needed)
 
-    def held(self, count: int, model: Model, wanted: RequestedMemory) -> tuple[int, int]:
-        """(tokens, those of the longest request) that *count* blocks hold."""
+    def capacity(self, count: int, model: Model, wanted: RequestedMemory) -> tuple[int, int]:
+        """Return the tokens that *count* blocks hold, and the tokens of the longest request among them."""
         groups, tokens = wanted.groups, wanted.max_num_batched_tokens
         if groups is None:
             return count * wanted.block_size, count * wanted.block_size
@@ -332,16 +355,18 @@ class _Blocks:
 
 
 def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, context: int | None) -> float:
-    """Bytes on one GPU, averaged over the layers that keep a cache: a window of w costs w / context of a full layer, as
-    much as one without *context*. Keys of indexers are whole on every GPU, and so are compressed entries; what is kept
-    of the last tokens beside them counts only with *context*.
+    """Return the bytes of a token on one GPU, averaged over the layers that keep a cache.
+
+    A layer with a sliding window w costs w / *context* of a full layer, or a full layer where *context* is None. Index
+    keys and compressed entries are replicated on every GPU. Uncompressed recent tokens of compressed attention count
+    only with a *context*.
     """
     cached = model.cached_layers
     window = 1.0 if model.sliding_window is None or context is None else min(1.0, model.sliding_window / context)
     windowed = model.sliding_window_layers
     indexers = 0.0 if model.indexer is None else index_key_bytes(model) * model.indexer.indexing_layers / cached
     if model.compressed is not None:
-        beside = 0.0 if context is None else near_sequence_bytes(model, dtype, context) / context
+        beside = 0.0 if context is None else window_sequence_bytes(model, dtype, context) / context
         return (layer_bytes(model, tp, dtype) * entries_per_token(model) + beside) / cached + indexers
     inside, whole = (layer_bytes(model, tp, dtype, kind) for kind in (False, True))
     if whole == inside:
@@ -349,7 +374,7 @@ def _kv_bytes_per_token_layer(model: Model, tp: int, dtype: KvCacheDtype, contex
     return (inside * windowed * window + whole * (cached - windowed)) / cached + indexers
 
 
-def _why_not(
+def _shortfall(
     gpu: Gpu,
     quantization: Quantization,
     layout: ReplicaLayout,
@@ -358,7 +383,7 @@ def _why_not(
     smallest_kv: float,
     wanted: RequestedMemory,
 ) -> str:
-    """Why what the tightest stage has left is less than *smallest_kv*."""
+    """Compose the reason why the tightest stage lacks room for *smallest_kv* bytes of KV cache."""
     ranks = layout.tensor_parallel_size * layout.data_parallel_size
     weights = sum(stage.weights_bytes for stage in stages) * ranks
     working = sum(stage.usable_bytes - stage.weights_bytes - stage.kv_bytes for stage in stages) * ranks
@@ -395,10 +420,10 @@ def _refused(gpu: Gpu, layout: ReplicaLayout, block_size: int, reason: str) -> M
 
 
 MOST_GPUS = 64
-"""Largest replica that is suggested."""
+"""Largest replica that is suggested [GPUs]."""
 
 
-def what_fits(
+def suggest_changes(
     gpu: Gpu,
     model: Model,
     quantization: Quantization,
@@ -406,11 +431,10 @@ def what_fits(
     candidates: Iterable[Quantization],
     **settings: Any,
 ) -> str:
-    """The second half of a refusal: `fits at int8-w8a8, gptq-int4, or on 8 GPUs`; empty if nothing helps.
+    """Compose the advice that follows a refusal: `fits at int8-w8a8, gptq-int4, or on 8 GPUs`; empty if nothing helps.
 
-    *candidates* are tried in the layout of *settings* (the keywords of `fit`); named is the widest that fits of each
-    kernel. Then more GPUs at the same quantisation: tensor-parallel sizes, and pipelines of the given tensor-parallel
-    size.
+    Tried are the *candidates* in the layout of *settings* (the keywords of `fit`), of which the widest format per
+    kernel is named; then larger tensor-parallel sizes, and deeper pipelines of the given tensor-parallel size.
     """
     ways = list(_formats(gpu, model, quantization, engine, candidates, settings))
     size = _smallest_tensor_parallel(gpu, model, quantization, engine, settings)
@@ -431,7 +455,7 @@ def what_fits(
     return "fits " + joined(", or ", ways) if ways else ""
 
 
-def which_slices(
+def suggest_slices(
     card: Gpu,
     model: Model,
     quantization: Quantization,
@@ -440,9 +464,10 @@ def which_slices(
     profile: str,
     **settings: Any,
 ) -> str:
-    """The second half of a refusal on a MIG slice *profile* of *card*; empty if nothing helps.
+    """Compose the advice that follows a refusal on the MIG slice *profile* of *card*; empty if nothing helps.
 
-    *candidates* and *settings* as in `what_fits`; formats on the same slice come first, then larger slices.
+    *candidates* and *settings* are those of `suggest_changes`. Formats on the same slice are named first, then larger
+    slices.
     """
     ways = list(_formats(sliced(card, profile), model, quantization, engine, candidates, settings))
     profiles = card.mig.profiles if card.mig else {}
@@ -463,7 +488,7 @@ def _formats(
     candidates: Iterable[Quantization],
     settings: dict[str, Any],
 ) -> Iterator[str]:
-    """`at fp8, gptq-int4`: of each kernel the widest narrower format that fits, the widest first."""
+    """Yield `at fp8, gptq-int4`: for each kernel the widest narrower format that fits, in falling order of width."""
     widest: dict[str, str] = {}
     for other in sorted(candidates, key=lambda other: -other.bits_per_weight.value):
         narrower = other.bits_per_weight.value < quantization.bits_per_weight.value

@@ -1,22 +1,22 @@
-"""How an engine lays out the KV cache of a model: groups of layers, compressed attention, recurrent states.
+"""Layout of a model's KV cache in an engine: groups of layers, compressed attention, recurrent states.
 
 Groups (vLLM, `v1/core/kv_cache_utils.py`): layers that keep all tokens, layers with a sliding window and layers with
 a state are dealt to groups of the same number of layers. A block of any group takes the same memory: that many
 layers, `block_size` tokens. Where states are larger than such a block, the block grows until it holds one.
 
-Compressed attention (DeepSeek-V4, as vLLM lays it out): beside its entries, a layer keeps those of its window one by
-one. Compressors keep a value and a weight at 32 bit for each number of each token that waits to be compressed: the
-last 8 tokens where entries overlap, the last 128 where they do not. In 8 bit all of it lies in blocks as large as
-one of 64 entries, so a compressor's block holds 4 or 8 tokens, an indexer's 4. While a step computes a prompt, all
-of the prompt's tokens in it have their places. Every rank holds all of it
+Compressed attention (DeepSeek-V4, as vLLM lays it out): beside its compressed entries, a layer keeps the uncompressed
+entries of its sliding window. Compressors keep a value and a weight at 32 bit for each number of each token that waits
+to be compressed: the last 8 tokens where entries overlap, the last 128 where they do not. In 8 bit, all of it lies in
+blocks as large as one of 64 entries, so a compressor's block holds 4 or 8 tokens, an indexer's 4. While a step computes
+a prompt, all of the prompt's tokens in the step have their places. Every rank holds all of it
 (vllm: models/deepseek_v4/compressor.py, v1/attention/backends/mla/sparse_swa.py).
 
-Recurrent states in a cache of their own (SGLang, `handle_max_mamba_cache`):
+Recurrent states in a separate cache (SGLang, `handle_max_mamba_cache`):
 
-    memory of the states = ratio / (1 + ratio) of what the weights leave; the KV cache gets the rest
+    memory of the states = ratio / (1 + ratio) of the memory that the weights leave; the KV cache gets the rest
     requests at once     = places // places of a request
 
-A place holds the states of all linear layers for one sequence. With a prefix cache a request has places for the
+A place holds the states of all linear layers for one sequence. With a prefix cache, a request needs places for the
 states that it leaves there (three), and for those that are written while the next step is formed (two more).
 """
 
@@ -38,13 +38,13 @@ from sim.message import Message
 from sim.units import GB
 
 STATE = 0
-"""Stands for the window of a group that keeps one state for a sequence, however long it is."""
-FEW_MORE = 1.5
-"""Groups are as large as the largest kind of layers where that has fewer than this multiple of the smallest kind's."""
+"""Window value of a group of recurrent layers, which keep one state of fixed size per sequence."""
+SIMILAR_SIZE = 1.5
+"""Ratio of the largest to the smallest kind of layers below which groups have the size of the largest kind."""
 
 
 def layer_bytes(model: Model, tensor_parallel_size: int, dtype: KvCacheDtype, whole: bool = False) -> float:
-    """Bytes that a token has in the cache of one layer on one GPU."""
+    """Return the bytes of one token in the cache of one layer on one GPU."""
     element_bytes = float(kv_element_bytes(dtype))
     return kv_bytes_per_token_layer(model, element_bytes, whole) * kv_share(model, tensor_parallel_size, whole)
 
@@ -54,23 +54,24 @@ class KvLayout:
     """Groups of layers that share a pool of blocks."""
 
     windows: tuple[int | None, ...]
-    """Of each group: its sliding window [tokens], None where it keeps all tokens, or `STATE`."""
+    """Sliding window of each group [tokens]; None where the group keeps all tokens, or `STATE`."""
     layers: int
     """Layers of a group, padding included."""
     block_size: int
     """Tokens in a block."""
     layer_bytes: float
-    """Bytes of a token in one of them on a GPU. Where heads differ, a layer with more counts as several."""
+    """Bytes of a token in one layer on a GPU. Where numbers of heads differ, a layer with more heads counts as
+    several."""
     steps_in_flight: int = 1
-    """Steps whose tokens a window keeps while they are computed."""
+    """Concurrent steps whose tokens a window keeps while they are computed."""
     states: int = 1
-    """Most states that a sequence holds in a group of them."""
+    """Most states that a sequence holds in a group of recurrent layers."""
 
     @classmethod
     def of(
         cls, model: Model, block_size: int, dtype: KvCacheDtype = "auto", tensor_parallel_size: int = 1
     ) -> "KvLayout":
-        """The groups of *model* where blocks hold *block_size* tokens if nothing asks for larger ones.
+        """Return the groups of *model* with blocks of *block_size* tokens, or of more where states or heads need it.
 
         States are split over the ranks, KV heads up to their number, and MLA's latents not at all.
         """
@@ -84,13 +85,13 @@ class KvLayout:
         ]
         kinds = [(window, layers) for window, layers in kinds if layers]
         fewest, most = (pick(layers for _, layers in kinds) for pick in (min, max))
-        size = most if most < FEW_MORE * fewest else fewest
+        size = most if most < SIMILAR_SIZE * fewest else fewest
         windows = [window for window, layers in kinds for _ in range(-(-layers // size))]
         blocks = ceil(state_bytes(model) / tensor_parallel_size / (block_size * unit))
         return cls(tuple(windows), size, block_size * max(1, blocks, *wide.values()), unit)
 
     def blocks(self, tokens: int, budget: int) -> int:
-        """Most blocks that a request of so many *tokens* holds at once, where a step has up to *budget* tokens."""
+        """Return the most blocks that a request of *tokens* holds at once, with steps of up to *budget* tokens."""
         whole = -(-tokens // self.block_size)
         total = 0
         for window in self.windows:
@@ -99,7 +100,7 @@ class KvLayout:
         return total
 
     def longest(self, blocks: int, budget: int) -> int:
-        """Tokens of the longest request that never holds more than so many *blocks*."""
+        """Return the length [tokens] of the longest request that never holds more than *blocks* blocks."""
         return self.block_size * (
             bisect_right(range(blocks + 1), blocks, key=lambda places: self.blocks(places * self.block_size, budget))
             - 1
@@ -107,42 +108,42 @@ class KvLayout:
 
     @property
     def has_states(self) -> bool:
-        """Whether some layers keep a state."""
+        """True if some layers keep a recurrent state."""
         return STATE in self.windows
 
 
 BLOCK_ENTRIES = 64
 ALIGNED_TO = 576
-"""Bytes of which a block in 8 bit is a multiple."""
+"""Alignment of block sizes in 8 bit [bytes]."""
 STATE_NUMBER_BYTES = 4
 VALUE_AND_WEIGHT = 2
 OVERLAP = 2
-"""Entries of fine layers are made of twice their tokens, and have two of each number."""
+"""Overlap of fine layers: an entry is made of twice its tokens, and each number exists twice."""
 FINE_BLOCK, COARSE_BLOCK = 4, 8
-"""Tokens in a compressor's block."""
+"""Tokens in a compressor's block, for fine and coarse layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowBlocks:
-    """Blocks of one kind in all layers."""
+    """Blocks of one kind of recent, uncompressed data in all layers."""
 
     window: int
-    """Tokens that stay."""
+    """Most recent tokens that are kept."""
     block_tokens: int
     bytes_per_block: float
 
     def bytes(self, tokens: int) -> float:
-        """Of a sequence that has so many *tokens* of its window."""
+        """Return the bytes of a sequence with *tokens* tokens, of which the window keeps the last."""
         return (ceil(min(tokens, self.window) / self.block_tokens) + 1) * self.bytes_per_block
 
     @property
     def bytes_per_token(self) -> float:
-        """Of a token that is being computed."""
+        """Bytes per token that is being computed."""
         return self.bytes_per_block / self.block_tokens
 
 
-def near(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> Iterator[WindowBlocks]:
-    """What *model* keeps beside its entries, on each GPU of a stage with all layers."""
+def window_blocks(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> Iterator[WindowBlocks]:
+    """Yield the blocks of recent tokens and compressor states of *model*, on each GPU of a stage with all layers."""
     eight_bit = kv_element_bytes(dtype) == 1
 
     def block(payload: float, own: float) -> float:
@@ -160,41 +161,44 @@ def near(model: Model, compressed: CompressedAttention, dtype: KvCacheDtype) -> 
         yield WindowBlocks(OVERLAP * compressed.fine_ratio, FINE_BLOCK, indexer.indexing_layers * block(keys, state))
 
 
-def near_sequence_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
-    """Of a sequence of so many *tokens* on each GPU, all layers; 0 without compressed attention [bytes]."""
-    return sum(one.bytes(tokens) for one in near(model, model.compressed, dtype)) if model.compressed else 0.0
+def window_sequence_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
+    """Return the window and compressor bytes of a sequence on each GPU; 0 without compressed attention."""
+    return sum(one.bytes(tokens) for one in window_blocks(model, model.compressed, dtype)) if model.compressed else 0.0
 
 
-def near_step_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
-    """Of the *tokens* that a step computes, on each GPU, all layers; 0 without compressed attention [bytes]."""
+def window_step_bytes(model: Model, dtype: KvCacheDtype, tokens: int) -> float:
+    """Return the window and compressor bytes of a step's *tokens* on each GPU; 0 without compressed attention."""
     if model.compressed is None:
         return 0.0
-    return tokens * sum(one.bytes_per_token for one in near(model, model.compressed, dtype))
+    return tokens * sum(one.bytes_per_token for one in window_blocks(model, model.compressed, dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class StateCache:
-    """How an engine sizes it."""
+    """Sizing rule of an engine's separate cache of recurrent states."""
 
     kv_ratio: float
-    """Its memory over that of the KV cache."""
+    """Ratio of the state memory to the KV cache memory."""
     per_request: int
     """Places that a running request counts for."""
     places: int | None = None
-    """As the operator set them; None: as many as its memory holds."""
+    """Number of places set by the operator. None: as many as the state memory holds."""
 
     def places_in(self, free_bytes: float, place_bytes: float) -> int:
-        """Places of *place_bytes* where weights leave *free_bytes* of a GPU."""
+        """Return the number of places of *place_bytes* where weights leave *free_bytes* of a GPU."""
         if self.places is not None:
             return self.places
         return max(0, int(self.kv_ratio / (1 + self.kv_ratio) * free_bytes // place_bytes))
 
     def requests(self, places: int) -> int:
-        """Most requests that run at once on *places*."""
+        """Return the most requests that run at once on *places* places."""
         return places // self.per_request
 
-    def why_not(self, free_bytes: float, place_bytes: float) -> str:
-        """Why no request runs where weights leave *free_bytes* of a GPU; empty if one does, or if nothing is left."""
+    def shortfall(self, free_bytes: float, place_bytes: float) -> str:
+        """Compose the reason why no request runs where weights leave *free_bytes*; empty if requests run.
+
+        Also empty if the weights leave nothing at all, which is reported elsewhere.
+        """
         if self.places is not None and self.places < self.per_request:
             return Message(
                 "{places} places for recurrent states are fewer than the {per_request} of a request",
@@ -213,5 +217,5 @@ class StateCache:
 
 
 def place_bytes(model: Model, tensor_parallel_size: int, layers: int) -> float:
-    """States of one sequence in a stage of *layers* layers of *model*, on one of its GPUs [B]."""
+    """Return the bytes of one sequence's states on one GPU of a stage of *layers* layers of *model*."""
     return state_bytes(model) * model.linear_attention_layers * layers / model.layers / tensor_parallel_size

@@ -1,4 +1,4 @@
-"""LoRA adapters of a pool: what they change in the model, how large they are, and what their slots take of a GPU."""
+"""LoRA adapters of a pool: the matrices that they change, their sizes, and the GPU memory of their slots."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,27 +11,28 @@ from sim.message import Message
 from sim.spec import Count, Positive, Spec
 
 BYTES_PER_PARAMETER = 2
-"""Adapters are kept at the activations' 16 bit, also beside quantised weights."""
+"""Bytes of an adapter parameter: 16 bit as activations, also beside quantised weights."""
 ADAPTED = ("attention", "mlp", "shared_expert")
 """Roles of the matrices that may be adapted."""
 PARTS = {"kv_proj": ("k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-"""Matrices that are stored together, under the names that adapters give their parts."""
+"""Matrices that are stored together, with the names that adapters use for their parts."""
 
 
 class LoraAdapters(Spec):
-    """LoRA adapters beside the weights, under vLLM's names. All adapters have the largest rank."""
+    """LoRA adapters beside the weights, under vLLM's names; all adapters have the largest rank."""
 
     max_loras: Count = 1
-    """Slots on the GPU: the most adapters that the requests of one batch may ask for."""
+    """Slots on the GPU: the most adapters that the requests of one batch may use."""
     max_cpu_loras: Count | None = None
     """Adapters that host memory keeps, those on the GPU included; left out: `max_loras`."""
     max_lora_rank: Count = 16
-    """Rank of the adapters, and what a slot has room for."""
+    """Rank of the adapters and of the slots."""
     target_modules: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Names of the matrices that adapters change, such as q_proj; left out: all of attention and of the feed-forward
     blocks, routed experts excepted."""
     read_bytes_per_s: Positive | None = None
-    """From where adapters are stored into host memory; left out: as a drive of the server reads weights."""
+    """Read rate of the store of adapters, into host memory [bytes/s]. Default: the rate at which a drive of the server
+    reads weights."""
 
     @model_validator(mode="after")
     def _host_holds_the_slots(self) -> Self:
@@ -53,7 +54,7 @@ class LoraAdapters(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """One matrix of a layer, `inputs` x `outputs`, that an adapter changes in `layers` places."""
+    """Matrix of a layer, `inputs` x `outputs`, that an adapter changes in `layers` places."""
 
     name: str
     inputs: int
@@ -63,13 +64,13 @@ class Projection:
 
 
 def projections(model: Model, lora: LoraAdapters) -> list[Projection]:
-    """What *lora* changes in *model*."""
+    """Return the matrices of *model* that *lora* changes."""
     wanted = lora.target_modules
     return [one for one in _adaptable(model) if wanted is None or one.name in wanted]
 
 
 def module_names(model: Model) -> list[str]:
-    """Names that `target_modules` may have for *model*."""
+    """Return the names that `target_modules` may list for *model*."""
     return list(dict.fromkeys(one.name for one in _adaptable(model)))
 
 
@@ -86,14 +87,16 @@ def _places(matrix: Matrix) -> int:
 
 
 def adapter_bytes(model: Model, lora: LoraAdapters) -> float:
-    """One adapter, as it is stored."""
+    """Return the stored size of one adapter [bytes]."""
     pairs = sum(one.layers * (one.inputs + one.outputs) for one in projections(model, lora))
     return float(pairs * lora.max_lora_rank * BYTES_PER_PARAMETER)
 
 
 def slot_bytes(model: Model, lora: LoraAdapters, tensor_parallel_size: int) -> float:
-    """One slot on each GPU: the matrix that meets the split side of a projection is split, the other one is whole
-    (vLLM without `fully_sharded_loras`).
+    """Return the size of one adapter slot on each GPU [bytes].
+
+    The low-rank matrix on the split side of a projection is split over the ranks, the other one is replicated (vLLM
+    without `fully_sharded_loras`).
     """
     tp = tensor_parallel_size
     heads = max(1, model.kv_heads // tp) / model.kv_heads

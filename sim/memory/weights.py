@@ -14,12 +14,12 @@ from sim.spec import NonNegative, Positive, Spec
 from sim.units import GB
 
 VOCAB_MULTIPLE = 64
-"""vLLM pads the vocabulary to a multiple of this before cutting it (layers/vocab_parallel_embedding.py)."""
+"""Multiple to which vLLM pads the vocabulary before splitting it (layers/vocab_parallel_embedding.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLayout:
-    """How one replica is spread over GPUs."""
+    """Parallel layout of one replica: the degrees of tensor, pipeline, data and expert parallelism."""
 
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -28,7 +28,7 @@ class ReplicaLayout:
 
     @property
     def joined(self) -> int:
-        """GPUs that exchange anything: data-parallel ranks only where they share experts."""
+        """GPUs that communicate with each other: data-parallel ranks only where they share experts."""
         ranks = self.data_parallel_size if self.enable_expert_parallel else 1
         return self.tensor_parallel_size * self.pipeline_parallel_size * ranks
 
@@ -39,7 +39,7 @@ class ReplicaLayout:
 
 
 def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
-    """First and last (exclusive) layer of each pipeline stage.
+    """Return the first and last (exclusive) layer of each pipeline stage.
 
     Left-over layers go one each to the stages before the last, which has the LM head (vLLM, distributed/utils.py).
     """
@@ -53,9 +53,9 @@ def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
 def stage_weight_bytes(
     model: Model, quantization: Quantization, matrices: tuple[Matrix, ...], layout: ReplicaLayout, stage: int
 ) -> float:
-    """Weights on each GPU of one pipeline stage, the rotary table included [bytes].
+    """Return the weights on each GPU of one pipeline stage, the rotary table included [bytes].
 
-    *model* and its *matrices* are as the quantised checkpoint stores them (see `padded`).
+    *model* and its *matrices* are those that the quantised checkpoint stores (see `padded`).
     """
     total = _rotary_table_bytes(model)
     for matrix in matrices:
@@ -66,26 +66,26 @@ def stage_weight_bytes(
 
 
 def copies(model: Model, matrix: Matrix, layout: ReplicaLayout, stage: int) -> int:
-    """How many of *matrix* one GPU of a stage holds, or its part of them."""
+    """Return the number of copies of *matrix*, or of the rank's part of it, on one GPU of a stage."""
     first, last = stage_layers(model.layers, layout.pipeline_parallel_size)[stage]
     held = max(0, min(last, matrix.last_layer) - max(first, matrix.first_layer)) * matrix.per_layer
     if matrix.last_layer == 0:
-        held = int(_holds(model, matrix, stage == 0, last == model.layers))
+        held = int(_stage_has(model, matrix, stage == 0, last == model.layers))
     if matrix.role == "expert" and layout.enable_expert_parallel and model.moe is not None:
         ranks = layout.tensor_parallel_size * layout.data_parallel_size
         held = held // model.moe.experts * -(-model.moe.experts // ranks)
     return held
 
 
-def _holds(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) -> bool:
-    """Whether a stage has a matrix that belongs to no layer; a tied embedding is needed at both ends."""
+def _stage_has(model: Model, matrix: Matrix, first_stage: bool, last_stage: bool) -> bool:
+    """Return True if a stage has a *matrix* that belongs to no layer; a tied embedding is in the first and last."""
     if matrix.role == "embedding":
         return first_stage or (last_stage and model.tie_embeddings and matrix.split == "vocab")
     return last_stage
 
 
 def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout: ReplicaLayout) -> float:
-    """Bytes of one copy of *matrix* on one rank."""
+    """Return the bytes of one copy of *matrix* on one rank."""
     tp, inputs, outputs = layout.tensor_parallel_size, float(matrix.inputs), float(matrix.outputs)
     if matrix.split == "vocab":
         vocab = -(-model.vocab // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
@@ -104,7 +104,7 @@ def rank_bytes(model: Model, quantization: Quantization, matrix: Matrix, layout:
 
 
 def _rotary_table_bytes(model: Model) -> float:
-    """Cosines and sines of all positions at 16 bit, which every GPU keeps: 0.03 GiB for 131,072 positions."""
+    """Return the bytes of cosines and sines of all positions at 16 bit (0.03 GiB for 131,072 positions)."""
     if model.learned_positions:
         return 0.0
     width = model.head_dim if model.mla is None else model.mla.qk_rope_head_dim
@@ -112,10 +112,10 @@ def _rotary_table_bytes(model: Model) -> float:
 
 
 def check_parallel(model: Model, quantization: Quantization, layout: ReplicaLayout) -> list[str]:
-    """What is wrong with *layout* for *model*, one line each; empty if nothing is.
+    """Return the problems of *layout* for *model*, one line each; empty if there are none.
 
-    Heads must divide evenly. KV heads may be replicated when there are fewer than ranks, which needs an even division
-    as well. A quantised rank holds whole scale groups.
+    Attention heads must divide evenly. Fewer KV heads than ranks are replicated, which needs an even division as well.
+    A quantised rank holds whole scale groups.
     """
     tp = layout.tensor_parallel_size
     found = _head_problems(model, tp) if tp > 1 else []
@@ -160,7 +160,7 @@ def _head_problems(model: Model, tp: int) -> list[str]:
 
 
 def _split_sizes(model: Model, layout: ReplicaLayout) -> list[tuple[str, int]]:
-    """Input sizes that tensor parallelism cuts."""
+    """Return the names and values of the input sizes that tensor parallelism splits."""
     sizes = []
     if model.feed_forward_layers > model.expert_layers:
         sizes.append(("intermediate size", model.intermediate))
@@ -197,26 +197,26 @@ def _size_problems(model: Model, quantization: Quantization, name: str, size: in
 
 @dataclass(frozen=True, slots=True)
 class HostResidentBytes:
-    """One replica's needs [bytes]."""
+    """Host memory that one replica needs [bytes]."""
 
     weights_bytes: float
     block_bytes: float
-    """Of one KV block, the part of layers in host memory."""
+    """Size of one KV block's layers in host memory."""
 
     @classmethod
     def of(
         cls, host: HostWeights, model: Model, quantization: Quantization, layout: ReplicaLayout, block_bytes: float
     ) -> "HostResidentBytes":
-        """The weights of all its GPUs, and *block_bytes*."""
+        """Return the host memory for the weights of all GPUs of a replica and for KV blocks of *block_bytes*."""
         per_gpu = host_weight_bytes(host, padded(quantization, model), quantization, layout)
         return cls(per_gpu * layout.gpus, block_bytes)
 
     def blocks(self, host_memory_bytes: float) -> float:
-        """KV blocks that fit beside the weights."""
+        """Return the KV blocks that fit beside the weights."""
         return (host_memory_bytes - self.weights_bytes) // self.block_bytes if self.block_bytes else inf
 
-    def why_not(self, blocks: int, host_memory_bytes: float) -> str:
-        """What is missing for so many KV blocks; empty if nothing is."""
+    def shortfall(self, blocks: int, host_memory_bytes: float) -> str:
+        """Compose the reason why *blocks* KV blocks do not fit in host memory; empty if they fit."""
         needed = self.weights_bytes + blocks * self.block_bytes
         if needed <= host_memory_bytes:
             return ""
@@ -230,7 +230,7 @@ class HostResidentBytes:
 
 
 def host_weights(offload: Offload, model: Model, quantization: Quantization, layout: ReplicaLayout) -> HostWeights:
-    """Which weights *offload* leaves in host memory, for a replica without pipeline stages."""
+    """Return the weights that *offload* leaves in host memory, for a replica without pipeline stages."""
     stored = padded(quantization, model)
     layer_bytes = sum(
         copies(stored, matrix, layout, 0) * rank_bytes(stored, quantization, matrix, layout)
@@ -241,7 +241,10 @@ def host_weights(offload: Offload, model: Model, quantization: Quantization, lay
 
 
 def host_weight_bytes(host: HostWeights, model: Model, quantization: Quantization, layout: ReplicaLayout) -> float:
-    """Weights that one GPU leaves in host memory [bytes]; *model* is as the quantised checkpoint stores it."""
+    """Return the weights that one GPU leaves in host memory [bytes].
+
+    *model* is the one that the quantised checkpoint stores (see `padded`).
+    """
     return sum(
         host.share(matrix, model) * copies(model, matrix, layout, 0) * rank_bytes(model, quantization, matrix, layout)
         for matrix in matrices(model)
@@ -249,17 +252,18 @@ def host_weight_bytes(host: HostWeights, model: Model, quantization: Quantizatio
 
 
 class KvTier(Spec):
-    """One tier below the GPU's KV cache. It keeps the blocks used last; the others go to the next tier or are lost."""
+    """Storage tier below the GPU's KV cache, with LRU eviction to the next tier (the last tier drops its blocks)."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """host, ssd, store, ..."""
+    """Name of the tier: host, ssd, store, ..."""
     capacity_gb: Positive
-    """Room for the KV of one replica, or with `shared` of all replicas of the pool [10^9 bytes]."""
+    """KV capacity for one replica, or with `shared` for all replicas of the pool [10^9 bytes]."""
     read_bytes_per_s: Positive
-    """From the tier to the GPUs of a replica."""
+    """Read rate from the tier to the GPUs of a replica [bytes/s]."""
     latency_s: NonNegative = 0.0
-    """Of a request that reads from it, however much [s]."""
+    """Latency of a request that reads from the tier, regardless of the size [s]."""
     write: Literal["evict", "through"] = "evict"
-    """When blocks come: when the tier above gives them up, or as soon as they are computed."""
+    """Write policy: evict writes blocks that the tier above evicts, through writes blocks as soon as they are
+    computed."""
     shared: bool = False
-    """One for all replicas of the pool."""
+    """True if all replicas of the pool share the tier."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.catalogue.engine import default_share
 from sim.catalogue.model import Model
-from sim.memory.fit import MemoryFit, fit, what_fits
+from sim.memory.fit import MemoryFit, fit, suggest_changes
 from sim.memory.weights import ReplicaLayout, check_parallel, stage_layers
 
 Fit = Callable[..., MemoryFit]
@@ -141,7 +141,7 @@ def test_refusal_says_how_much_is_missing_and_what_would_fit(catalog: Catalog) -
     assert result.reason.startswith("needs 145.5 GB for")
     assert "4x 24 GB leave 8" in result.reason
     candidates = [catalog.quantization(name) for name in ("gptq-int4", "awq-int4", "int8-w8a8", "bf16")]
-    advice = what_fits(gpu, model, none, VLLM, candidates, tensor_parallel_size=4)
+    advice = suggest_changes(gpu, model, none, VLLM, candidates, tensor_parallel_size=4)
     assert advice.startswith("fits at int8-w8a8, gptq-int4, or on 8x")
 
 

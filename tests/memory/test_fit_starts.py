@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.model import kv_bytes_per_token, matrices
 from sim.memory.fit import MemoryFit, fit
-from sim.memory.kv_cache import near_step_bytes
+from sim.memory.kv_cache import window_step_bytes
 from sim.memory.weights import ReplicaLayout, stage_weight_bytes
 from sim.units import GIB
 
@@ -56,7 +56,7 @@ def test_kv_cache_of_published_starts(
 def test_compressed_attention_keeps_more_than_its_entries(gib: float, longest: int, budget: int, tokens: int) -> None:
     """vLLM reports the tokens of as many longest requests as fit, each while a step computes its prompt."""
     model = CATALOG.model("deepseek-v4-flash")
-    of_one = longest * kv_bytes_per_token(model, 1) + near_step_bytes(model, "fp8", min(budget, longest))
+    of_one = longest * kv_bytes_per_token(model, 1) + window_step_bytes(model, "fp8", min(budget, longest))
     assert gib * GIB / of_one * longest == pytest.approx(tokens, rel=0.09)
 
 

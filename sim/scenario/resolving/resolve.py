@@ -26,7 +26,7 @@ from sim.catalogue.value import WEAK_KINDS, Value
 from sim.cost.carbon import CarbonPlan
 from sim.cost.clock import SiteClock
 from sim.cost.cost_plan import CostPlan
-from sim.memory.fit import MemoryFit, fit, what_fits, which_slices
+from sim.memory.fit import MemoryFit, fit, suggest_changes, suggest_slices
 from sim.memory.lora import slot_bytes
 from sim.memory.weights import host_weights
 from sim.message import joined
@@ -556,7 +556,7 @@ def _workload_of(scenario: Experiment, pool: BoundPool) -> Workload:
 
 
 def _fit_settings(pool: BoundPool, workload: Workload) -> dict[str, Any]:
-    """Return keyword arguments of `fit` and `what_fits`."""
+    """Return keyword arguments of `fit` and `suggest_changes`."""
     batching, layout = pool.batching, pool.layout
     settings: dict[str, Any] = {
         "tensor_parallel_size": layout.tensor_parallel_size,
@@ -620,9 +620,9 @@ def _refusal(pool: BoundPool, memory: MemoryFit | None, settings: dict[str, Any]
     candidates = [catalog.quantization(name) for name in catalog.ids("quantizations")]
     wanted = (pool.model, pool.quantization, pool.engine, candidates)
     if pool.slicing is None:
-        advice = what_fits(pool.gpu, *wanted, **settings)
+        advice = suggest_changes(pool.gpu, *wanted, **settings)
     else:
-        advice = which_slices(pool.slicing.card, *wanted, pool.slicing.profile, **settings)
+        advice = suggest_slices(pool.slicing.card, *wanted, pool.slicing.profile, **settings)
     return joined("; ", [memory.reason, advice] if advice else [memory.reason])
 
 
