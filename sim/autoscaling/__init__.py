@@ -1,5 +1,6 @@
-"""How many replicas a pool shall have, decided while it runs. A new policy: its file here and its name in
-`Autoscaling`.
+"""Autoscaling policies: the number of replicas of a pool, decided during the run.
+
+A new policy needs a file here and a name in `Autoscaling`.
 """
 
 from typing import Annotated

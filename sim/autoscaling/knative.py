@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sim.autoscaling.protocol import AutoscalerKeys, Gauge, PoolMetrics, whole
+from sim.autoscaling.protocol import AutoscalerKeys, Gauge, PoolMetrics, round_up
 from sim.spec import Count, NonNegative, Positive, WholeNumber
 
 TICK_S = 2.0
@@ -24,53 +24,53 @@ class Kpa(AutoscalerKeys):
     scrape_interval_s: Positive = 1.0
     metric: Literal["concurrency", "requests_per_s"] = "concurrency"
     target: Positive
-    """Of the metric per replica, before the utilisation."""
+    """Value of the metric per replica, before `target_utilization` is applied."""
     target_utilization: Annotated[float, Field(gt=0, le=1)] = 0.7
-    """Part of the target that a replica shall have."""
+    """Fraction of the target at which a replica runs."""
     stable_window_s: Positive = 60.0
     panic_window_percentage: Annotated[float, Field(ge=1, le=100)] = 10.0
-    """Of the stable window."""
+    """Length of the panic window [% of the stable window]."""
     panic_threshold_percentage: Annotated[float, Field(ge=110, le=1000)] = 200.0
-    """Of the ready replicas: wanting more in the panic window is a panic."""
+    """Desired replicas in the panic window above which a panic starts [% of the ready replicas]."""
     max_scale_up_rate: Annotated[float, Field(gt=1)] = 1000.0
     max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
     scale_to_zero_grace_period_s: NonNegative = 30.0
-    """How long the last replica stays behind the decision to scale to zero."""
+    """Time that the last replica stays after the decision to scale to zero [s]."""
     scale_down_delay_s: NonNegative = 0.0
-    """How long a lower number must have been wanted."""
+    """Time for which a lower number must have been desired before replicas are removed [s]."""
     activation_scale: Count = 1
-    """Replicas that are started from zero at least."""
+    """Fewest replicas that are started from zero."""
 
-    wakes: ClassVar[bool] = True
-    to_zero: ClassVar[bool] = True
+    decides_on_arrival: ClassVar[bool] = True
+    scales_from_zero: ClassVar[bool] = True
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return TICK_S
 
     @property
     def gauge(self) -> Gauge:
-        """What has to be read of the replicas."""
+        """Gauge that the metric is computed from."""
         return "outstanding" if self.metric == "concurrency" else "requests_per_s"
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset([self.gauge])
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.stable_window_s
 
     def start(self) -> "RunningKpa":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningKpa(self)
 
 
 class RunningKpa:
-    """One pool's KPA."""
+    """Running KPA of one pool."""
 
     def __init__(self, spec: Kpa) -> None:
         self._spec = spec
@@ -81,7 +81,10 @@ class RunningKpa:
         self._delayed: list[tuple[float, int]] = []
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """Replicas by the stable window, in a panic by the panic window and never fewer."""
+        """Return the replicas for the stable window, or during a panic for the panic window.
+
+        The number never falls during a panic.
+        """
         spec, now = self._spec, seen.now
         if not self._begun:  # a pool of several begins in a panic: there is no history yet
             self._begun = True
@@ -90,7 +93,7 @@ class RunningKpa:
         ready = max(1, seen.ready)
         panic_s = spec.stable_window_s * spec.panic_window_percentage / 100
         stable, panic = (self._by_metric(seen, window_s) for window_s in (spec.stable_window_s, panic_s))
-        highest, lowest = whole(spec.max_scale_up_rate * ready), floor(ready / spec.max_scale_down_rate)
+        highest, lowest = round_up(spec.max_scale_up_rate * ready), floor(ready / spec.max_scale_down_rate)
         in_stable, in_panic = (self._activated(one, min(max(one, lowest), highest)) for one in (stable, panic))
         if panic / ready >= spec.panic_threshold_percentage / 100:
             self._panic_since_s = now
@@ -99,18 +102,18 @@ class RunningKpa:
         wanted = in_stable
         if self._panic_since_s is not None:
             wanted = self._most_in_panic = max(in_stable, in_panic, self._most_in_panic)
-        return self._zero(seen, self._held_back(now, wanted))
+        return self._zero(seen, self._after_delay(now, wanted))
 
     def _by_metric(self, seen: PoolMetrics, window_s: float) -> int:
         value = seen.total(self._spec.gauge, window_s)
-        wanted = whole(value / (self._spec.target * self._spec.target_utilization))
+        wanted = round_up(value / (self._spec.target * self._spec.target_utilization))
         return max(wanted, 1) if seen.held else wanted
 
     def _activated(self, by_metric: int, wanted: int) -> int:
         return max(wanted, self._spec.activation_scale) if by_metric else wanted
 
-    def _held_back(self, now: float, wanted: int) -> int:
-        """The most that was wanted during the delay of scaling down."""
+    def _after_delay(self, now: float, wanted: int) -> int:
+        """Return the highest number that was desired during the scale-down delay."""
         if not self._spec.scale_down_delay_s:
             return wanted
         self._delayed = [one for one in self._delayed if one[0] > now - self._spec.scale_down_delay_s]
@@ -118,7 +121,7 @@ class RunningKpa:
         return max(one for _, one in self._delayed)
 
     def _zero(self, seen: PoolMetrics, wanted: int) -> int:
-        """The last replica stays for the grace period."""
+        """Keep the last replica for the grace period."""
         if wanted or not seen.replicas:
             self._zero_since_s = inf
             return wanted

@@ -21,18 +21,18 @@ from sim.autoscaling.protocol import (
     MetricAutoscalerKeys,
     PoolMetrics,
     gauge_of,
-    whole,
+    round_up,
     within,
 )
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 
 
 class RatePolicy(Spec):
-    """At most so many replicas more or fewer than at the beginning of a period."""
+    """Limit on the change of the number of replicas since the beginning of a period."""
 
     type: Literal["pods", "percent"]
     value: Count
-    """Replicas, or percent of those at the beginning of the period."""
+    """Largest change: replicas, or percent of the replicas at the beginning of the period."""
     period_s: Positive
 
 
@@ -41,7 +41,7 @@ class Rules(Spec):
 
     policies: tuple[RatePolicy, ...] = Field(min_length=1)
     select: Literal["max", "min", "disabled"] = "max"
-    """The policy that allows the largest or the smallest change; disabled: no change in this direction."""
+    """Policy that applies: that with the largest or the smallest change; disabled: no change in this direction."""
 
 
 UP = Rules(policies=(RatePolicy(type="percent", value=100, period_s=15), RatePolicy(type="pods", value=4, period_s=15)))
@@ -49,28 +49,28 @@ DOWN = Rules(policies=(RatePolicy(type="percent", value=100, period_s=15),))
 
 
 class Behavior:
-    """Turns recommendations into replicas: first the stabilisation windows, then the policies, as the HPA does."""
+    """HPA scaling behaviour: turns recommendations into replicas by stabilisation windows, then scaling policies."""
 
     def __init__(self, up_s: float, down_s: float, up: Rules = UP, down: Rules = DOWN) -> None:
-        """*up_s* and *down_s* are the stabilisation windows [s]."""
+        """Set the stabilisation windows *up_s* and *down_s* [s] and the scaling policies of both directions."""
         self._up_s, self._down_s = up_s, down_s
         self._up, self._down = up, down
         self._recommended: list[tuple[float, int]] = []
         self._changes: list[tuple[float, int]] = []
 
     def applied(self, now: float, replicas: int, recommended: int, least: int, most: int) -> int:
-        """What *recommended* comes to for a pool of *replicas*, between *least* and *most*."""
+        """Return the new number of replicas for *recommended* in a pool of *replicas*, between *least* and *most*."""
         wanted = self._limited(now, replicas, self._stabilised(now, replicas, recommended), least, most)
         if wanted != replicas:
             self._changes.append((now, wanted - replicas))
         return wanted
 
     def _stabilised(self, now: float, replicas: int, recommended: int) -> int:
-        """The lowest recommendation of the window on the way up, the highest on the way down."""
+        """Return the lowest recommendation of the window on the way up, the highest on the way down."""
         if not self._recommended:
             self._recommended.append((now, replicas))
-        keep_s = max(self._up_s, self._down_s)
-        self._recommended = [one for one in self._recommended if one[0] > now - keep_s or one[0] == now]
+        history_s = max(self._up_s, self._down_s)
+        self._recommended = [one for one in self._recommended if one[0] > now - history_s or one[0] == now]
         up = min([recommended, *(one for at_s, one in self._recommended if at_s > now - self._up_s)])
         down = max([recommended, *(one for at_s, one in self._recommended if at_s > now - self._down_s)])
         self._recommended.append((now, recommended))
@@ -86,7 +86,10 @@ class Behavior:
         return wanted
 
     def _furthest(self, rules: Rules, sign: int, now: float, replicas: int) -> int:
-        """How far *rules* let *replicas* go, up with *sign* 1, down with -1; a part of a replica counts whole."""
+        """Return the number of replicas furthest from *replicas* that *rules* allow.
+
+        The direction is upwards with *sign* 1 and downwards with -1; fractions of a replica are rounded up.
+        """
         if rules.select == "disabled":
             return replicas
         found = []
@@ -97,7 +100,7 @@ class Behavior:
         return sign * (max(found) if rules.select == "max" else min(found))
 
     def _changed(self, now: float, period_s: float) -> int:
-        """Replicas added less those removed in the last *period_s*."""
+        """Return the net change of replicas in the last *period_s*."""
         return sum(change for at_s, change in self._changes if at_s > now - period_s)
 
 
@@ -106,37 +109,37 @@ class Hpa(MetricAutoscalerKeys):
 
     policy: Literal["hpa"]
     sync_period_s: Positive = 15.0
-    """How often it decides."""
+    """Time between two decisions [s]."""
     tolerance: NonNegative = 0.1
-    """A ratio of metric and target this close to 1 changes nothing."""
+    """Deviation of metric / target from 1 up to which nothing changes."""
     metric_window_s: NonNegative = 0.0
-    """Time over which monitoring averages the metric; 0: as last scraped."""
+    """Time over which monitoring averages the metric [s]; 0: the last scrape."""
     scale_up_stabilization_s: NonNegative = 0.0
-    """Window from which the lowest recommendation counts on the way up."""
+    """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_stabilization_s: NonNegative = 300.0
-    """Window from which the highest recommendation counts on the way down."""
+    """Window whose highest recommendation applies on the way down [s]."""
     scale_up: Rules = UP
-    """How fast replicas may be added."""
+    """Rate limits on adding replicas."""
     scale_down: Rules = DOWN
-    """How fast replicas may be removed."""
+    """Rate limits on removing replicas."""
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return self.sync_period_s
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.metric_window_s
 
     def start(self) -> "RunningHpa":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningHpa(self)
 
 
 class RunningHpa:
-    """One pool's HPA."""
+    """Running HPA of one pool."""
 
     def __init__(self, spec: Hpa) -> None:
         self._spec = spec
@@ -144,7 +147,10 @@ class RunningHpa:
         self._behavior = Behavior(*windows, spec.scale_up, spec.scale_down)
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """Replicas after tolerance, stabilisation and scaling policies; as they are while nothing has been scraped."""
+        """Return the replicas after tolerance, stabilisation and scaling policies.
+
+        The number is unchanged before the first scrape.
+        """
         spec, replicas = self._spec, seen.replicas
         values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
         if not values:
@@ -155,7 +161,10 @@ class RunningHpa:
 
 
 def recommendation(values: list[float], replicas: int, target: float, tolerance: float) -> int:
-    """Replicas that bring the mean of *values*, one of each replica with a metric, to *target*.
+    """Return the number of replicas that brings the mean of *values* to *target*.
+
+    *values* has an entry for each replica with a metric. Replicas without a metric count with 0 on the way up and with
+    *target* on the way down.
 
     >>> recommendation([200.0, 200.0], 2, target=100.0, tolerance=0.1)
     4
@@ -165,57 +174,60 @@ def recommendation(values: list[float], replicas: int, target: float, tolerance:
     ratio = round(sum(values) / len(values) / target, ROUNDED)
     missing = replicas - len(values)
     if missing <= 0:
-        return replicas if within(ratio, tolerance) else whole(ratio * len(values))
+        return replicas if within(ratio, tolerance) else round_up(ratio * len(values))
     taken = 0.0 if ratio > 1 else target
     with_them = round((sum(values) + missing * taken) / replicas / target, ROUNDED)
     if within(with_them, tolerance) or (ratio > 1) != (with_them > 1):
         return replicas
-    wanted = whole(with_them * replicas)
+    wanted = round_up(with_them * replicas)
     return replicas if (with_them > 1) != (wanted > replicas) else wanted
 
 
 class Keda(AutoscalerKeys):
-    """KEDA: queue length / target, rounded up, by way of an HPA; to zero and back by itself."""
+    """KEDA autoscaler: queue length / target, rounded up.
+
+    KEDA itself scales to zero and back; between 1 and the maximum, an HPA decides.
+    """
 
     policy: Literal["keda"]
     min_replicas: WholeNumber = 0
     metric: Literal["waiting", "outstanding"] = "waiting"
-    """Requests of all replicas and at the router: those that wait, or all."""
+    """Requests that are counted, at all replicas and at the router: waiting ones, or all outstanding ones."""
     target: Positive
-    """Of the metric, per replica."""
+    """Value of the metric per replica."""
     activation_threshold: NonNegative = 0.0
-    """A metric above it keeps or makes the pool active."""
+    """Value of the metric above which the pool is active."""
     polling_interval_s: Positive = 30.0
-    """How often KEDA looks whether the pool is active."""
+    """Time between two checks of the pool's activity [s]."""
     cooldown_period_s: NonNegative = 300.0
-    """Without activity, how long until the pool is scaled to zero."""
+    """Time without activity until the pool is scaled to zero [s]."""
     sync_period_s: Positive = 15.0
-    """How often the HPA decides."""
+    """Time between two decisions of the HPA [s]."""
     tolerance: NonNegative = 0.1
     scale_up_stabilization_s: NonNegative = 0.0
     scale_down_stabilization_s: NonNegative = 300.0
     scale_up: Rules = UP
     scale_down: Rules = DOWN
 
-    to_zero: ClassVar[bool] = True
+    scales_from_zero: ClassVar[bool] = True
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return min(self.sync_period_s, self.polling_interval_s)
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset([self.metric])
 
     def start(self) -> "RunningKeda":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningKeda(self)
 
 
 class RunningKeda:
-    """One pool's ScaledObject and its HPA."""
+    """Running ScaledObject of one pool, with its HPA."""
 
     def __init__(self, spec: Keda) -> None:
         self._spec = spec
@@ -226,7 +238,7 @@ class RunningKeda:
         self._next_sync_s = 0.0
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """Zero or one by KEDA, more by the HPA."""
+        """Return zero or one replica by KEDA's activation rule, more by the HPA."""
         spec, now, replicas = self._spec, seen.now, seen.replicas
         value = seen.total(spec.metric, 0.0)
         if now >= self._next_poll_s:
@@ -243,5 +255,5 @@ class RunningKeda:
         ratio = round(value / (spec.target * replicas), ROUNDED)
         same = within(ratio, spec.tolerance)
         least = max(1, spec.min_replicas)
-        recommended = replicas if same else min(max(whole(value / spec.target), least), spec.max_replicas)
+        recommended = replicas if same else min(max(round_up(value / spec.target), least), spec.max_replicas)
         return self._behavior.applied(now, replicas, recommended, least, spec.max_replicas)

@@ -17,11 +17,19 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sim.autoscaling.kubernetes import Behavior, RatePolicy, Rules
-from sim.autoscaling.protocol import ROUNDED, AutoscalerKeys, Gauge, MetricAutoscalerKeys, PoolMetrics, gauge_of, whole
+from sim.autoscaling.protocol import (
+    ROUNDED,
+    AutoscalerKeys,
+    Gauge,
+    MetricAutoscalerKeys,
+    PoolMetrics,
+    gauge_of,
+    round_up,
+)
 from sim.spec import Fraction, NonNegative, Positive, WholeNumber
 
 UNLIMITED = Rules(policies=(RatePolicy(type="percent", value=1_000_000, period_s=1),))
-"""The algorithm has its own limits on the rate."""
+"""Rate limits without effect: the algorithm has its own limits."""
 
 
 class Aibrix(MetricAutoscalerKeys):
@@ -29,42 +37,42 @@ class Aibrix(MetricAutoscalerKeys):
 
     policy: Literal["aibrix"]
     metric_window_s: NonNegative = 180.0
-    """Time over which the metric is averaged."""
+    """Time over which the metric is averaged [s]."""
     sync_period_s: Positive = 10.0
-    """How often it decides."""
+    """Time between two decisions [s]."""
     scale_up_tolerance: NonNegative = 0.1
     scale_down_tolerance: Fraction = 0.1
     max_scale_up_rate: Annotated[float, Field(gt=1)] = 2.0
     max_scale_down_rate: Annotated[float, Field(gt=1)] = 2.0
     scale_up_cooldown_s: NonNegative = 0.0
-    """Window from which the lowest recommendation counts on the way up."""
+    """Window whose lowest recommendation applies on the way up [s]."""
     scale_down_cooldown_s: NonNegative = 300.0
-    """Window from which the highest recommendation counts on the way down."""
+    """Window whose highest recommendation applies on the way down [s]."""
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return self.sync_period_s
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.metric_window_s
 
     def start(self) -> "RunningApa":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningApa(self)
 
 
 class RunningApa:
-    """One pool's APA."""
+    """Running APA of one pool."""
 
     def __init__(self, spec: Aibrix) -> None:
         self._spec = spec
         self._behavior = Behavior(spec.scale_up_cooldown_s, spec.scale_down_cooldown_s, UNLIMITED, UNLIMITED)
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """Replicas by the ratio of metric and target, beyond the tolerance and within the rates."""
+        """Return the replicas for the ratio of metric and target, beyond the tolerance and within the rate limits."""
         spec, replicas = self._spec, seen.replicas
         values = seen.per_replica(gauge_of(spec.metric), spec.metric_window_s)
         if not values:
@@ -76,14 +84,14 @@ class RunningApa:
     def _by(self, ratio: float, replicas: int) -> int:
         spec = self._spec
         if ratio > round(1 + spec.scale_up_tolerance, ROUNDED):
-            return min(whole(replicas * ratio), whole(spec.max_scale_up_rate * replicas))
+            return min(round_up(replicas * ratio), round_up(spec.max_scale_up_rate * replicas))
         if ratio < round(1 - spec.scale_down_tolerance, ROUNDED):
-            return max(whole(replicas * ratio), floor(replicas / spec.max_scale_down_rate))
+            return max(round_up(replicas * ratio), floor(replicas / spec.max_scale_down_rate))
         return replicas
 
 
 class Dynamo(AutoscalerKeys):
-    """One replica more or fewer by the utilisation of the KV cache."""
+    """Dynamo's load planner: adds or removes one replica at a time by KV cache utilisation."""
 
     policy: Literal["dynamo"]
     scrape_interval_s: Positive = 1.0
@@ -91,7 +99,7 @@ class Dynamo(AutoscalerKeys):
     kv_scale_up_threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
     kv_scale_down_threshold: Fraction = 0.5
     grace_intervals: WholeNumber = 3
-    """Adjustment intervals behind an added replica in which none is removed."""
+    """Adjustment intervals after an added replica in which none is removed."""
 
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> Self:
@@ -101,33 +109,33 @@ class Dynamo(AutoscalerKeys):
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return self.adjustment_interval_s
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset(["kv_used"])
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.adjustment_interval_s
 
     def start(self) -> "RunningPlanner":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningPlanner(self)
 
 
 class RunningPlanner:
-    """One pool's planner."""
+    """Running planner of one pool."""
 
     def __init__(self, spec: Dynamo) -> None:
         self._spec = spec
         self._added_s = -inf
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """One more, one fewer or as many as there are."""
+        """Return one replica more, one fewer, or the current number."""
         spec, replicas = self._spec, seen.replicas
         values = seen.per_replica("kv_used", spec.adjustment_interval_s)
         if seen.ready != replicas or not values:

@@ -1,6 +1,7 @@
-"""Replicas for the load that is expected when they will serve: Holt-Winters, or yesterday's curve.
+"""Autoscaling by a forecast of the load at the time when new replicas will serve.
 
-Source of the additive Holt-Winters recursions: Hyndman and Athanasopoulos, Forecasting: Principles and Practice, 8.3.
+The forecast is additive Holt-Winters, or yesterday's curve. Source of the Holt-Winters recursions: Hyndman and
+Athanasopoulos, Forecasting: Principles and Practice, 8.3.
 """
 
 from math import floor
@@ -8,27 +9,28 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.autoscaling.protocol import AutoscalerKeys, Gauge, PoolMetrics, whole
+from sim.autoscaling.protocol import AutoscalerKeys, Gauge, PoolMetrics, round_up
 from sim.spec import Fraction, NonNegative, Positive
 
 
 class Predictive(AutoscalerKeys):
-    """Forecast arrivals / what a replica takes, rounded up."""
+    """Forecast autoscaler: forecast arrival rate / rate that a replica serves, rounded up."""
 
     policy: Literal["predictive"]
     method: Literal["holt_winters", "yesterday"] = "holt_winters"
     target_rps: Positive
-    """Requests per second that a replica takes."""
+    """Requests per second that one replica serves."""
     lead_s: NonNegative = 300.0
-    """How far ahead: a start and the time until the next decision."""
+    """Forecast horizon [s]: a replica's start and the time until the next decision."""
     margin: NonNegative = 0.1
-    """Part of the forecast that is added to it."""
+    """Safety margin, as a fraction of the forecast."""
     bucket_s: Positive = 300.0
-    """Arrivals are averaged over as much; a decision at the end of each."""
+    """Length of the buckets over which arrivals are averaged [s]; each ends with a decision."""
     season_s: Positive = 86400.0
-    """Length of a day."""
+    """Length of the season [s], usually a day."""
     yesterday_rps: Annotated[tuple[NonNegative, ...], Field(min_length=1)] | None = None
-    """Rates of the day before, evenly over the season; left out: the first day has no forecast but its own trend."""
+    """Arrival rates of the previous day, evenly spread over the season. Default: none; the first day is forecast by its
+    own trend."""
     alpha: Fraction = 0.5
     """Weight of the newest bucket in the level."""
     beta: Fraction = 0.1
@@ -38,26 +40,26 @@ class Predictive(AutoscalerKeys):
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return self.bucket_s
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset(["requests_per_s"])
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.bucket_s
 
     def start(self) -> "RunningForecast":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningForecast(self)
 
 
 class RunningForecast:
-    """One pool's forecast."""
+    """Running forecast of one pool."""
 
     def __init__(self, spec: Predictive) -> None:
         self._spec = spec
@@ -71,15 +73,15 @@ class RunningForecast:
             self._settle()
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """Replicas for the highest rate that is expected up to the lead."""
+        """Return the replicas for the highest rate that is forecast within the lead time."""
         spec = self._spec
         self._add(seen.total("requests_per_s", spec.bucket_s))
-        ahead = max(1, whole(spec.lead_s / spec.bucket_s))
+        ahead = max(1, round_up(spec.lead_s / spec.bucket_s))
         rate_rps = max(self._forecast(step) for step in range(1, ahead + 1))
-        return whole(max(0.0, rate_rps) * (1 + spec.margin) / spec.target_rps)
+        return round_up(max(0.0, rate_rps) * (1 + spec.margin) / spec.target_rps)
 
     def _settle(self) -> None:
-        """Level and season from a whole first season."""
+        """Initialise level and season from a complete first season."""
         self._level = sum(self._seen) / self._buckets
         self._season = [one - self._level for one in self._seen]
         self._trend = 0.0
@@ -101,7 +103,7 @@ class RunningForecast:
             self._settle()
 
     def _forecast(self, step: int) -> float:
-        """Rate *step* buckets behind the last one."""
+        """Return the forecast rate *step* buckets after the last observed bucket."""
         place = len(self._seen) + step - 1
         if self._spec.method == "yesterday":
             before = place - self._buckets

@@ -1,7 +1,7 @@
-"""The interface of an autoscaler: what it sees and returns, the keys that all have, and one of a user's own.
+"""Interface of autoscalers: the metrics that they read, the keys that all have, and user-defined autoscalers.
 
-`PoolMetrics` is a pool as monitoring shows it, `Scaler` a running autoscaler, and `AutoscalerKeys` has the keys that
-every autoscaler of a scenario has. `RegisteredAutoscaling` runs a class that a user has registered.
+`PoolMetrics` is a pool as monitoring shows it, `Scaler` a running autoscaler, and `AutoscalerKeys` has the keys of
+every autoscaler of a scenario. `RegisteredAutoscaling` runs a class that a user has registered.
 """
 
 from math import ceil
@@ -13,8 +13,8 @@ from sim.registry import Registered
 from sim.spec import Count, NonNegative, Positive, Spec, WholeNumber
 
 Gauge = Literal["outstanding", "running", "waiting", "requests_per_s", "gpu_busy", "kv_used"]
-"""What is read of a replica: requests there, those of them that run or wait, arrivals per second since the last
-scrape, the part of the time since then that a step ran, the part of the KV cache that the running requests hold."""
+"""Gauges of a replica: outstanding requests, those running and those waiting, arrivals per second since the last
+scrape, fraction of the time since then in which a step ran, fraction of the KV cache that running requests hold."""
 Latency = Literal["ttft_s", "tpot_s"]
 Metric = Literal[
     "outstanding_per_replica",
@@ -24,15 +24,15 @@ Metric = Literal[
     "gpu_busy",
     "kv_used",
 ]
-"""A gauge averaged over replicas, as scenarios name it."""
+"""Gauge averaged over replicas, as scenarios name it."""
 SHARES = ("gpu_busy", "kv_used")
-"""Metrics that are parts of a whole."""
+"""Metrics that are fractions, 1 at most."""
 ROUNDED = 9
-"""Digits: a ratio that is one but for the last bits of its numbers is one."""
+"""Decimals to which ratios are rounded, so that rounding errors do not change decisions."""
 
 
 class PoolMetrics(Protocol):
-    """A pool as monitoring shows it: scrapes that lie `metric_delay_s` back at least."""
+    """Metrics of a pool as monitoring shows them; readings are at least `metric_delay_s` old."""
 
     @property
     def now(self) -> float:
@@ -41,7 +41,7 @@ class PoolMetrics(Protocol):
 
     @property
     def replicas(self) -> int:
-        """Replicas that serve or are on their way."""
+        """Replicas that serve or are starting."""
         ...
 
     @property
@@ -51,29 +51,36 @@ class PoolMetrics(Protocol):
 
     @property
     def held(self) -> int:
-        """Requests that wait at the router because no replica serves, at this moment."""
+        """Requests that wait at the router at this moment because no replica serves."""
         ...
 
     def per_replica(self, gauge: Gauge, window_s: float) -> list[float]:
-        """Mean of *gauge* over the last *window_s*, of each replica that serves and has been scraped; 0: as last
-        scraped.
+        """Return the mean of *gauge* over the last *window_s*, for each serving replica that has been scraped.
+
+        A *window_s* of 0 means the last scrape.
         """
         ...
 
     def total(self, gauge: Gauge, window_s: float) -> float:
-        """Mean over the last *window_s* of the sum over replicas and, of requests, those at the router."""
+        """Return the mean over the last *window_s* of *gauge* summed over replicas.
+
+        Gauges of requests include those that wait at the router.
+        """
         ...
 
     def latency_s(self, latency: Latency, quantile: float, window_s: float) -> float | None:
-        """Quantile of a latency [s] over the requests that finished in the last *window_s*; None if none has."""
+        """Return a quantile of a latency [s] over the requests finished in the last *window_s*.
+
+        The result is None if no request finished.
+        """
         ...
 
 
 class Scaler(Protocol):
-    """A running autoscaler of one pool."""
+    """Running autoscaler of one pool."""
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """How many replicas the pool shall have from now on; the program keeps to the bounds."""
+        """Return the number of replicas that the pool should have; the simulator applies the bounds."""
         ...
 
 
@@ -83,20 +90,20 @@ class AutoscalerKeys(Spec):
     min_replicas: WholeNumber = 1
     max_replicas: Count
     scrape_interval_s: Positive = 15.0
-    """How often monitoring reads the replicas."""
+    """Time between two scrapes of the replicas by monitoring [s]."""
     metric_delay_s: NonNegative = 0.0
-    """How old a reading is before the autoscaler sees it."""
+    """Age at which a reading becomes visible to the autoscaler [s]."""
 
-    wakes: ClassVar[bool] = False
-    """Whether it is asked at once when a request finds no replica."""
-    to_zero: ClassVar[bool] = False
-    """Whether it brings a pool back that has no replica."""
+    decides_on_arrival: ClassVar[bool] = False
+    """True if the autoscaler also decides whenever a request finds no replica."""
+    scales_from_zero: ClassVar[bool] = False
+    """True if the autoscaler can start replicas in a pool that has none."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min_replicas > self.max_replicas:
             raise ValueError(f"min_replicas ({self.min_replicas}) must not exceed max_replicas ({self.max_replicas})")
-        if self.min_replicas == 0 and not self.to_zero:
+        if self.min_replicas == 0 and not self.scales_from_zero:
             raise ValueError(
                 "min_replicas must be 1 at least: this policy never starts the first replica (kpa, keda do)"
             )
@@ -104,17 +111,17 @@ class AutoscalerKeys(Spec):
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return 15.0
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset()
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return 0.0
 
 
@@ -122,9 +129,9 @@ class MetricAutoscalerKeys(AutoscalerKeys):
     """Keys of the autoscalers that bring a metric of the replicas to a target."""
 
     metric: Metric
-    """Averaged over the replicas that serve."""
+    """Metric of the replicas, averaged over those that serve."""
     target: Positive
-    """Value of the metric that each replica shall have."""
+    """Value of the metric that each replica should have."""
 
     @model_validator(mode="after")
     def _in_reach(self) -> Self:
@@ -134,27 +141,27 @@ class MetricAutoscalerKeys(AutoscalerKeys):
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset([gauge_of(self.metric)])
 
 
 def gauge_of(metric: Metric) -> Gauge:
-    """The gauge that *metric* averages over replicas."""
+    """Return the gauge that *metric* averages over replicas."""
     gauge: Gauge = metric.removesuffix("_per_replica")  # type: ignore[assignment]
     return gauge
 
 
-def whole(replicas: float) -> int:
-    """*replicas* rounded up.
+def round_up(replicas: float) -> int:
+    """Round *replicas* up to a whole number, ignoring rounding errors.
 
-    >>> whole(3 * 0.1 / 0.1), whole(3.01)
+    >>> round_up(3 * 0.1 / 0.1), round_up(3.01)
     (3, 4)
     """
     return ceil(round(replicas, ROUNDED))
 
 
 def within(ratio: float, tolerance: float) -> bool:
-    """Whether *ratio* is so close to 1 that nothing changes.
+    """Return True if *ratio* differs from 1 by at most *tolerance*, so that nothing changes.
 
     >>> within(1.1, 0.1), within(1.11, 0.1)
     (True, False)
@@ -166,44 +173,47 @@ ALL: frozenset[Gauge] = frozenset(["outstanding", "running", "waiting", "request
 
 
 class RegisteredAutoscaling(Registered, AutoscalerKeys):
-    """A class with `wanted(seen)`, the number of replicas that the pool shall have; *seen* is a
-    `sim.autoscaling.protocol.Seen`.
+    """User-defined autoscaler, registered by the user.
+
+    The scenario names a class with `wanted(seen)`, which returns the number of replicas that the pool should have.
+
+    *seen* is a `sim.autoscaling.protocol.PoolMetrics`.
     """
 
     sync_period_s: Positive = 15.0
-    """How often it decides."""
+    """Time between two decisions [s]."""
     longest_window_s: NonNegative = 300.0
-    """How far back it may look at readings."""
+    """Longest window that the class may read [s]."""
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return self.sync_period_s
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return ALL
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.longest_window_s
 
     def start(self) -> Scaler:
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         made: Any = self.made()
         return _Checked(made)
 
 
 class _Checked:
-    """A user's autoscaler whose answers are numbers of replicas."""
+    """User-defined autoscaler whose answers are checked to be whole numbers."""
 
     def __init__(self, scaler: Any) -> None:
         self._scaler = scaler
 
     def wanted(self, seen: Any) -> int:
-        """Its answer. Raises TypeError where that is no whole number."""
+        """Return the number of replicas that the user's class wants. Raises TypeError if it is no whole number."""
         answer = self._scaler.wanted(seen)
         if isinstance(answer, bool) or not isinstance(answer, int):
             name = type(self._scaler).__name__

@@ -1,38 +1,38 @@
-"""Replicas by the headroom of a latency under its limit: a simple controller of this program's own."""
+"""Autoscaling by the headroom of a latency under its limit: a simple controller of this simulator."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sim.autoscaling.protocol import AutoscalerKeys, Gauge, Latency, PoolMetrics, whole
+from sim.autoscaling.protocol import AutoscalerKeys, Gauge, Latency, PoolMetrics, round_up
 from sim.spec import NonNegative, Positive
 
 MOST_AT_ONCE = 2.0
-"""A decision at most doubles the replicas: how latency falls with replicas is not known to the controller."""
+"""Largest growth factor of one decision: the controller does not know how latency falls with replicas."""
 
 
 class SloScaler(AutoscalerKeys):
-    """More replicas when a latency comes near its limit, one fewer when it is far below it.
+    """SLO autoscaler: adds replicas when a latency approaches its limit, removes one when it is far below.
 
-    Latencies are those of finished requests, so they come late by the length of an answer.
+    Latencies are those of finished requests, so they lag by the length of an answer.
     """
 
     policy: Literal["slo"]
     ttft_s: Positive | None = None
-    """Limit of the time to first token."""
+    """Limit of the time to first token [s]."""
     tpot_s: Positive | None = None
-    """Limit of the time per output token."""
+    """Limit of the time per output token [s]."""
     percentile: Annotated[float, Field(gt=0, lt=100)] = 95.0
-    """Of the latencies in the window."""
+    """Percentile of the latencies in the window that is compared with the limit."""
     metric_window_s: Positive = 120.0
     sync_period_s: Positive = 30.0
-    """How often it decides."""
+    """Time between two decisions [s]."""
     scale_up_at: Positive = 0.8
-    """Part of the limit above which replicas are added."""
+    """Fraction of the limit above which replicas are added."""
     scale_down_at: NonNegative = 0.4
-    """Part of the limit below which one is removed."""
+    """Fraction of the limit below which a replica is removed."""
     scale_down_stabilization_s: NonNegative = 300.0
-    """Time without a change before one is removed."""
+    """Time without a change before a replica is removed [s]."""
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> Self:
@@ -44,33 +44,33 @@ class SloScaler(AutoscalerKeys):
 
     @property
     def period_s(self) -> float:
-        """How often it decides [s]."""
+        """Time between two decisions [s]."""
         return self.sync_period_s
 
     @property
     def gauges(self) -> frozenset[Gauge]:
-        """What has to be read of the replicas."""
+        """Gauges that are read from the replicas."""
         return frozenset(["outstanding"])
 
     @property
-    def keep_s(self) -> float:
-        """How far back it looks at readings [s]."""
+    def history_s(self) -> float:
+        """Length of the history of readings that decisions use [s]."""
         return self.metric_window_s
 
     def start(self) -> "RunningSlo":
-        """The running autoscaler."""
+        """Return a running autoscaler with these keys."""
         return RunningSlo(self)
 
 
 class RunningSlo:
-    """One pool's controller."""
+    """Running controller of one pool."""
 
     def __init__(self, spec: SloScaler) -> None:
         self._spec = spec
         self._changed_s = 0.0
 
     def wanted(self, seen: PoolMetrics) -> int:
-        """Replicas by the latency that is nearest to its limit; new ones start before more are asked for."""
+        """Return the replicas for the latency closest to its limit; unchanged while replicas are starting."""
         spec, replicas = self._spec, seen.replicas
         if seen.ready < replicas:
             self._changed_s = seen.now
@@ -78,7 +78,7 @@ class RunningSlo:
         used = self._used(seen)
         if used is not None and used > spec.scale_up_at:
             self._changed_s = seen.now
-            return whole(replicas * min(MOST_AT_ONCE, used / spec.scale_up_at))
+            return round_up(replicas * min(MOST_AT_ONCE, used / spec.scale_up_at))
         quiet = used is None and not seen.total("outstanding", 0.0)
         far = used is not None and used < spec.scale_down_at
         if (quiet or far) and seen.now - self._changed_s >= spec.scale_down_stabilization_s:
@@ -87,7 +87,7 @@ class RunningSlo:
         return replicas
 
     def _used(self, seen: PoolMetrics) -> float | None:
-        """Part of the limit that the latency takes up, of the tighter limit."""
+        """Return the latency as a fraction of its limit, for the tighter limit; None without finished requests."""
         spec = self._spec
         limits: list[tuple[Latency, float | None]] = [("ttft_s", spec.ttft_s), ("tpot_s", spec.tpot_s)]
         found = [

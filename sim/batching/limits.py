@@ -107,6 +107,7 @@ class PagedLimits(BatchingLimits):
             KV blocks that fit in memory, the null block included.
         longest
             Longest sequence that model and memory allow [tokens]; 0: no limit but the blocks.
+
         """
         blocks = self.num_gpu_blocks or blocks
         held = max(0, blocks - 1) * self.block_size  # one block is the null block

@@ -141,11 +141,12 @@ class SlotLimits(BatchingLimits):
 class Slots(SlotLimits):
     """Fixed slots, each with `max_model_len` reserved tokens, as llama.cpp and Ollama have them.
 
-    There are `max_num_seqs` slots (`--parallel`, OLLAMA_NUM_PARALLEL) of `max_model_len` tokens (num_ctx). A step holds one token of each decoding slot, and prompts up to `max_num_batched_tokens` (n_batch) in all; a request
-    longer than a slot is rejected. Without `max_num_seqs`, the engine's usual number of slots is used if the memory
-    holds them, else one. The schedule is that of `sim/engine/schedulers/reserve.py` with a slot for a block. GPUs that
-    hold the layers in turn (`pipeline_parallel_size`) work one after the other on decoded tokens, and on several pieces
-    of a prompt at once.
+    There are `max_num_seqs` slots (`--parallel`, OLLAMA_NUM_PARALLEL) of `max_model_len` tokens (num_ctx). A step holds
+    one token of each decoding slot, and prompts up to `max_num_batched_tokens` (n_batch) in all; a request longer than
+    a slot is rejected. Without `max_num_seqs`, the engine's usual number of slots is used if the memory holds them,
+    else one. The schedule is that of `sim/engine/schedulers/reserve.py` with a slot for a block. GPUs that hold the
+    layers in turn (`pipeline_parallel_size`) work one after the other on decoded tokens, and on several pieces of a
+    prompt at once.
     """
 
     policy: Literal["slots"]

@@ -10,9 +10,9 @@ from sim.registry import Registered
 
 
 class RegisteredBatching(Registered, VllmLimits):
-    """User-defined batching policy.
+    """User-defined batching policy, registered by the user.
 
-    A class with `order(request)`, the sort key of vLLM's waiting queue, or a scheduler.
+    The scenario names a class with `order(request)`, the sort key of vLLM's waiting queue, or a scheduler.
 
     The limits are vLLM's, under vLLM's names.
     """

@@ -1,4 +1,4 @@
-"""What a replica goes through from being switched on to its first request, and how long each part takes."""
+"""Cold start of a replica: the stages from power-on to the first request, and their durations."""
 
 from sim.coldstart.start import (
     PEER,
@@ -9,7 +9,7 @@ from sim.coldstart.start import (
     StartStage,
     StartTransfer,
     StartUnknown,
-    at_once,
+    fixed_start,
     load_figures,
     start_of,
 )
@@ -23,7 +23,7 @@ __all__ = [
     "StartTransfer",
     "StartUnknown",
     "StartingReplica",
-    "at_once",
+    "fixed_start",
     "load_figures",
     "start_of",
 ]

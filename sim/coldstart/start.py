@@ -1,7 +1,8 @@
-"""The start of a replica: its stages by what is loaded, from where, and by which engine, and their durations.
+"""Start stages of a replica and their durations, by what is loaded, from which source and by which engine.
 
 `ColdStart` has the keys of a scenario, `ColdStartFigures` the sourced figures in data/coldstart.yaml; `start_of`
-computes the stages from both. A stage is a fixed time, or bytes over links that replicas that start at once share.
+computes the stages from both. A stage is a fixed time, or a transfer over links that replicas starting at the same time
+share.
 """
 
 from dataclasses import dataclass, field
@@ -20,31 +21,30 @@ WAKING = ("weights_from", "weights_gb", "weights_gb_per_s", "link")
 
 
 class ColdStart(Spec):
-    """What a replica goes through from being switched on to its first request: the machine, the container image, the
-    engine, its weights, compilation and CUDA graphs.
-    """
+    """Cold start of a replica: machine, container image, engine, weights, compilation and CUDA graphs."""
 
     total_s: NonNegative | None = None
-    """The whole start [s], in place of all that would be computed."""
+    """Duration of the whole start [s], in place of computed stages."""
     provisioning_s: NonNegative = 0.0
-    """Until the machine is there: it is not paid for and draws no power."""
+    """Time until the machine is available [s], during which it costs nothing and draws no power."""
     image_gb: NonNegative = 0.0
-    """Container image to fetch [GB]; 0: it is on the machine."""
+    """Size of the container image to pull [GB]; 0: the image is on the machine."""
     weights_from: str = "local_nvme"
-    """A source in data/coldstart.yaml (local_nvme, page_cache, block_volume, network_store, ...), or peer_gpu."""
+    """Source of the weights: an entry of data/coldstart.yaml (local_nvme, page_cache, block_volume, network_store,
+    ...), or peer_gpu."""
     weights_gb: Positive | None = None
-    """What a replica loads [GB]; left out: the model's weights as they lie on its GPUs."""
+    """Weights that a replica loads [GB]. Default: the model's weights as stored on its GPUs."""
     weights_gb_per_s: Positive | None = None
-    """What the source gives [GB/s], in place of the catalogue's rates."""
+    """Total read rate of the source [GB/s], in place of the catalogue's rates."""
     link: str | None = None
-    """Id in data/links, over which weights come with `weights_from: peer_gpu`."""
+    """Link that carries the weights with `weights_from: peer_gpu`, an id in data/links."""
     cached: bool = False
-    """Whether compiled graphs and other caches of an earlier start are there."""
+    """True if compiled graphs and other caches of a previous start exist."""
     engine_s: NonNegative | None = None
-    """The engine's own start but for the weights [s], in place of the catalogue's figures."""
+    """Start time of the engine without loading weights [s], in place of the catalogue's figures."""
     sleep_level: Literal[1, 2] | None = None
-    """A replica that is not wanted sleeps, as vLLM's option says, with its machine on: 1 keeps the weights in host
-    memory, 2 loads them again. Left out: it is switched off."""
+    """vLLM's sleep level for replicas that are scaled down; their machine stays on. 1: weights stay in host memory; 2:
+    they are loaded again. Default: such replicas are switched off."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -57,103 +57,103 @@ class ColdStart(Spec):
 
 
 Doing = Literal["provisioning", "booting", "loading"]
-"""State of the replica meanwhile, as usage.csv shows it."""
+"""State of a starting replica, as usage.csv shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartTransfer:
-    """Bytes that a starting replica fetches."""
+    """Transfer of data to a starting replica."""
 
     size_bytes: float
     source: str
-    """Where they come from; transfers from the same source share what it gives."""
+    """Source of the data; concurrent transfers from the same source share its rate."""
     of_server: bool
-    """Whether each server has a source of its own (a local disk); otherwise the fleet has one."""
+    """True if each server has its own source (a local disk), False if the fleet shares a source."""
     source_bytes_per_s: float
-    """What the source gives to all who fetch at once."""
+    """Total rate of the source, shared by all concurrent transfers."""
     most_bytes_per_s: float
-    """What a single replica can take."""
+    """Highest rate that a single replica can receive."""
 
     @property
     def alone_s(self) -> float:
-        """Time that it takes while nobody else fetches [s]."""
+        """Duration of the transfer without competing transfers [s]."""
         return self.size_bytes / min(self.source_bytes_per_s, self.most_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
 class StartStage:
-    """One part of a start."""
+    """Stage of a start: a fixed time, then an optional transfer."""
 
     what: str
-    """In words: container image, weights, CUDA graphs."""
+    """Name of the stage: container image, weights, CUDA graphs."""
     doing: Doing
     seconds: float = 0.0
-    """Fixed time [s]; it runs before the transfer, if there is one."""
+    """Fixed time before the transfer [s]."""
     transfer: StartTransfer | None = None
 
     @property
     def alone_s(self) -> float:
-        """Time that it takes while nobody else starts [s]."""
+        """Duration of the stage without competing starts [s]."""
         return self.seconds + (self.transfer.alone_s if self.transfer is not None else 0.0)
 
 
-def at_once(total_s: float) -> tuple[StartStage, ...]:
-    """A start of which nothing is known but its length [s]."""
+def fixed_start(total_s: float) -> tuple[StartStage, ...]:
+    """Return the stages of a start of which only the total duration is known."""
     return (StartStage("start", "booting", total_s),)
 
 
 class WeightSource(Spec):
-    """Where weights come from, and how fast."""
+    """Source of weights with its read rates, an entry of data/coldstart.yaml."""
 
     name: str
     shared_by: Literal["server", "fleet"]
-    """Who shares the source: replicas of a server, or all of the fleet."""
+    """Scope of the source: shared by the replicas of a server, or by the whole fleet."""
     source_bytes_per_s: Value
-    """What it gives to all who fetch at once."""
+    """Total rate of the source, shared by all concurrent transfers."""
     bytes_per_s_per_gpu: Value | None = None
-    """What the process of one GPU takes at most; absent: no limit of its own."""
+    """Highest rate that the process of one GPU reads; absent: no limit of its own."""
     bytes_per_s_per_replica: Value | None = None
-    """What one replica takes at most; absent: no limit of its own."""
+    """Highest rate that one replica reads; absent: no limit of its own."""
 
 
 class ImagePull(Spec):
-    """Fetching the container image."""
+    """Pull of the container image."""
 
     bytes_per_s: Value
 
 
 class EngineStart(Spec):
-    """One era of an engine; a part that is absent does not take place."""
+    """Start times of a range of engine versions; absent stages do not occur."""
 
     engines: tuple[str, ...]
-    """Ids in data/engines."""
+    """Engines with these start times, as ids in data/engines."""
     init_s: Value
-    """Imports, processes, profiling."""
+    """Time for imports, processes and profiling."""
     cached_init_s: Value
-    """With what an earlier start left in caches."""
+    """Time for imports, processes and profiling with the caches of a previous start."""
     compile_s_per_layer: Value | None = None
     cached_compile_s_per_layer: Value | None = None
-    """Loading the compiled graphs from a cache."""
+    """Time per layer to load compiled graphs from a cache."""
     capture_s_per_layer: Value | None = None
-    """CUDA graphs, captured anew in every start."""
+    """Time per layer to capture CUDA graphs, which every start does anew."""
     wake_s: Value | None = None
-    """From sleep, the weights apart; absent: the engine cannot sleep."""
+    """Time to wake from sleep without restoring weights; absent: the engine cannot sleep."""
 
 
 class ColdStartFigures(Spec):
-    """How fast replicas start."""
+    """Sourced figures of cold starts in data/coldstart.yaml."""
 
     weights: dict[str, WeightSource]
     image: ImagePull
     engines: dict[str, EngineStart]
 
     def of_engine(self, engine: str) -> EngineStart | None:
-        """Figures of the engine with that id; None where nobody has measured one."""
+        """Return the figures of *engine*, an id in data/engines; None where there is no measurement."""
         return next((era for era in self.engines.values() if engine in era.engines), None)
 
 
 def load_figures(path: Path) -> ColdStartFigures:
-    """The figures in *path*. Raises pydantic's ValidationError."""
+    """Read the figures in *path*. Raises pydantic's ValidationError."""
     return ColdStartFigures.model_validate(read(path).data)
 
 
@@ -163,35 +163,38 @@ PEER = "peer_gpu"
 
 @dataclass(frozen=True, slots=True)
 class StartingReplica:
-    """What a replica is, as far as its start goes."""
+    """Properties of a replica that its start time depends on."""
 
     engine: str
-    """Id in data/engines."""
+    """Engine of the replica, as an id in data/engines."""
     layers: int
     gpus: int
     weights_bytes: float
-    """Of all its GPUs; 0 where there is no model."""
+    """Weights on all GPUs of the replica; 0 without a model."""
     host_link: Link | None = None
-    """Between a GPU and its host."""
+    """Link between a GPU and its host."""
     peer_link: Link | None = None
-    """Over which a peer sends its weights."""
+    """Link over which a peer sends its weights."""
     lanes_bytes_per_s: float = inf
-    """What the lanes of its GPUs carry from the host while all GPUs of the server load."""
+    """Rate from the host to the replica's GPUs over their lanes while all GPUs of the server load."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStart:
-    """The stages of a start, those of waking up, and the sourced figures that they rest on."""
+    """Stages of a cold start and of waking from sleep, with the sourced figures behind them."""
 
     stages: tuple[StartStage, ...]
     wake: tuple[StartStage, ...] = ()
     values: dict[str, Value] = field(default_factory=dict)
-    told: bool = False
-    """Whether the scenario describes the start."""
+    specified: bool = False
+    """True if the scenario describes the start."""
 
 
 class StartUnknown(ValueError):
-    """A part of the start that nobody has measured and the scenario does not give; `key` would give it."""
+    """Error for a stage whose duration is neither measured nor given in the scenario.
+
+    `key` is the scenario key to give.
+    """
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -202,18 +205,39 @@ class StartUnknown(ValueError):
 
 
 def start_of(spec: ColdStart, replica: StartingReplica, figures: ColdStartFigures) -> ReplicaStart:
-    """What *replica* goes through. Raises StartUnknown."""
+    """Compute the start of *replica* from the scenario's *spec* and the sourced *figures*.
+
+    Parameters
+    ----------
+    spec
+        Cold-start keys of the scenario, which override the figures.
+    replica
+        Engine, layers, GPUs, weights and links of the replica.
+    figures
+        Contents of data/coldstart.yaml.
+
+    Returns
+    -------
+    ReplicaStart
+        Stages in order, with the figures that were used; stages of zero length are left out.
+
+    Raises
+    ------
+    StartUnknown
+        If a duration is neither measured nor given in *spec*.
+
+    """
     values: dict[str, Value] = {}
     era = figures.of_engine(replica.engine)
     if spec.total_s is not None:
-        stages = at_once(spec.total_s)
+        stages = fixed_start(spec.total_s)
     else:
         before, behind = _engine(spec, replica, era, values)
         weights = StartStage("weights", "loading", transfer=_weights(spec, replica, figures, values))
         stages = (*_machine(spec, figures, values), *before, weights, *behind)
         stages = tuple(stage for stage in stages if stage.seconds or stage.transfer)
     wake = _wake(spec, replica, era, figures, values) if spec.sleep_level else ()
-    return ReplicaStart(stages or at_once(0.0), wake, values, told=True)
+    return ReplicaStart(stages or fixed_start(0.0), wake, values, specified=True)
 
 
 def _machine(spec: ColdStart, figures: ColdStartFigures, values: dict[str, Value]) -> list[StartStage]:
@@ -228,7 +252,7 @@ def _machine(spec: ColdStart, figures: ColdStartFigures, values: dict[str, Value
 def _engine(
     spec: ColdStart, replica: StartingReplica, era: EngineStart | None, values: dict[str, Value]
 ) -> tuple[list[StartStage], list[StartStage]]:
-    """What the engine does before its weights are there, and behind."""
+    """Return the stages of the engine before and after its weights are loaded."""
     if spec.engine_s is not None:
         return [StartStage("engine", "booting", spec.engine_s)], []
     if era is None:
@@ -274,7 +298,7 @@ def _weights(
 
 
 def _from_peer(spec: ColdStart, replica: StartingReplica, size_bytes: float, values: dict[str, Value]) -> StartTransfer:
-    """Over the link into the server, which its replicas share."""
+    """Return the transfer from a peer over the link into the server, which the server's replicas share."""
     rate_bytes_per_s = spec.weights_gb_per_s * GB if spec.weights_gb_per_s is not None else 0.0
     if not rate_bytes_per_s and replica.peer_link is not None:
         link = replica.peer_link
@@ -290,7 +314,7 @@ def _wake(
     figures: ColdStartFigures,
     values: dict[str, Value],
 ) -> tuple[StartStage, ...]:
-    """From sleep to serving; engine and graphs are still there."""
+    """Return the stages from sleep to serving; engine and CUDA graphs are still in memory."""
     if era is None or era.wake_s is None:
         raise StartUnknown("sleep_level", f"{replica.engine} has no known way to sleep")
     values["engine.wake_s"] = era.wake_s

@@ -1,9 +1,9 @@
-"""What breaks, how often and for how long, and which replicas go down with it."""
+"""Failures of components: rates, repair times, and the replicas that each failure takes down."""
 
 from sim.failures.domains import FailureDomain, FailureTimes, ServerLayout, domains_of
 from sim.failures.spec import (
     COMPONENTS,
-    OF_SERVERS,
+    SERVER_COMPONENTS,
     ComponentSpec,
     FailureSpec,
     MaintenanceSpec,
@@ -14,7 +14,7 @@ from sim.failures.spec import (
 
 __all__ = [
     "COMPONENTS",
-    "OF_SERVERS",
+    "SERVER_COMPONENTS",
     "ComponentSpec",
     "FailureDomain",
     "FailureSpec",

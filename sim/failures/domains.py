@@ -1,7 +1,7 @@
-"""Failure domains: how long components work and are under repair, and which replicas go down with each.
+"""Failure domains: distributions of uptime and repair time, and the replicas that each component takes down.
 
-`FailureTimes` has the distributions of the time to the next failure and of the repair; `FailureDomain` is one
-component with the replicas that need it.
+`FailureTimes` has the distributions of the time to the next failure and of the repair; `FailureDomain` is one component
+with the replicas that need it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,38 +14,38 @@ import numpy as np
 
 RepairLaw = Literal["exponential", "fixed", "lognormal"]
 LEAST = 2.0**-60
-"""In place of a draw of 0, which no inverse distribution takes."""
+"""Smallest random draw: replaces 0, at which inverse distributions diverge."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureTimes:
-    """Times of one kind of component."""
+    """Distributions of uptime and repair time of one kind of component."""
 
     mtbf_s: float
-    """Mean time from being repaired to the next failure [s]."""
+    """Mean time from a repair to the next failure [s]."""
     repair_s: float
-    """Mean time of a repair, a missing part left out [s]."""
+    """Mean time of a repair, without the wait for a part [s]."""
     shape: float = 1.0
-    """Weibull shape of the time to the next failure; 1 is the exponential law."""
+    """Weibull shape of the time to the next failure; 1: exponential."""
     repair: RepairLaw = "exponential"
     repair_cv: float = 1.0
-    """Standard deviation over mean, of lognormal repairs."""
+    """Coefficient of variation of lognormal repair times."""
     part_share: float = 0.0
-    """Share of repairs that wait for a part."""
+    """Fraction of repairs that wait for a spare part."""
     part_s: float = 0.0
-    """How long they wait [s]."""
+    """Wait for a spare part [s]."""
 
     def outage(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Time to the next failure and length of its repair [s].
+        """Draw the time to the next failure and the length of its repair [s].
 
-        Three draws, whatever the law: another mean or shape meets the same luck.
+        Every law uses three draws, so that scenarios with other means or shapes share random numbers.
         """
         working, broken, part = np.maximum(rng.random(3), LEAST).tolist()
         waits_s = self.part_s if part < self.part_share else 0.0
         return self.up_s(working), self.down_s(broken) + waits_s
 
     def up_s(self, chance: float) -> float:
-        """Quantile *chance* of the time to the next failure [s].
+        """Return quantile *chance* of the time to the next failure [s].
 
         >>> round(FailureTimes(mtbf_s=100.0, repair_s=1.0).up_s(0.5), 3)
         69.315
@@ -54,7 +54,7 @@ class FailureTimes:
         return float(scale_s * (-log1p(-chance)) ** (1 / self.shape))
 
     def down_s(self, chance: float) -> float:
-        """Quantile *chance* of a repair's length [s]."""
+        """Return quantile *chance* of a repair's length [s]."""
         if self.repair == "fixed":
             return self.repair_s
         if self.repair == "exponential":
@@ -67,42 +67,42 @@ class FailureTimes:
 
     @property
     def availability(self) -> float:
-        """Share of time that the component works in the long run, failures noticed and repairs begun at once."""
+        """Long-run fraction of time that the component works, with immediate detection and repair."""
         return self.mtbf_s / (self.mtbf_s + self.repair_s + self.part_share * self.part_s)
 
 
 SITE = "site"
 FAIL_WHILE_OFF = (SITE, "rack")
-"""What others feed and use: it fails whether replicas are switched on or not."""
+"""Components that fail whether or not replicas are switched on: others feed and use them, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureDomain:
-    """One component, and the replicas that need it."""
+    """Component that fails as a whole, with the replicas that need it."""
 
     name: str
-    """Names its random stream: kind and number, counted from the first replica of its pool on."""
+    """Kind and number of the component, counted from the pool's first replica; names its random stream."""
     replicas: tuple[int, ...]
-    """Places in the pool."""
+    """Indices of the replicas in the pool."""
     law: FailureTimes
     needs_power: bool = False
-    """It works only while one of its replicas is switched on, and fails only then."""
+    """True if the component works, and fails, only while one of its replicas is switched on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLayout:
-    """How the replicas of a pool stand in servers."""
+    """Placement of a pool's replicas in servers."""
 
     replicas: int
     gpus_per_replica: int
-    """At least one: a slice needs its whole GPU."""
+    """GPUs per replica, at least one: a MIG slice needs its whole GPU."""
     replicas_per_server: int = 1
     servers_per_replica: int = 1
-    """More than one only where a single replica stands in a server."""
+    """Servers per replica; above one only where a single replica stands in a server."""
 
     @property
     def servers(self) -> list[tuple[int, ...]]:
-        """Replicas of each server.
+        """Replica indices of each server.
 
         >>> ServerLayout(3, 4, replicas_per_server=2).servers
         [(0, 1), (2,)]
@@ -117,16 +117,19 @@ class ServerLayout:
 def domains_of(
     laws: Mapping[str, FailureTimes], layout: ServerLayout, servers_per_rack: int
 ) -> tuple[FailureDomain, ...]:
-    """The components of a pool: kind -> law, each as often as *layout* has it."""
+    """Return all components of a pool as failure domains.
+
+    *laws* maps each kind of component to its distributions; *layout* gives the number of components of each kind.
+    """
     return tuple(
         FailureDomain(f"{kind} {number}", replicas, law, kind not in FAIL_WHILE_OFF)
         for kind, law in laws.items()
-        for number, replicas in enumerate(_held(kind, layout, servers_per_rack))
+        for number, replicas in enumerate(_replicas_by_component(kind, layout, servers_per_rack))
     )
 
 
-def _held(kind: str, layout: ServerLayout, servers_per_rack: int) -> Iterator[tuple[int, ...]]:
-    """Replicas that need the components of one kind, component by component."""
+def _replicas_by_component(kind: str, layout: ServerLayout, servers_per_rack: int) -> Iterator[tuple[int, ...]]:
+    """Yield the replicas that need each component of one kind."""
     if kind == SITE:
         yield tuple(range(layout.replicas))
     elif kind == "replica":

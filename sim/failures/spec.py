@@ -1,4 +1,4 @@
-"""What a scenario says of the failures of a pool."""
+"""Scenario keys for failures, maintenance, spares and spot interruptions of a pool."""
 
 from math import inf
 from typing import Annotated, Any, Literal, Self
@@ -11,7 +11,7 @@ from sim.units import SECONDS_PER_HOUR
 
 
 def _hours(value: Any) -> float:
-    """Hours from the start; what went through JSON as a key is text."""
+    """Convert *value* to hours from the start; a key that went through JSON is text."""
     try:
         hours = float(value)
     except (TypeError, ValueError):
@@ -25,25 +25,25 @@ Hour = Annotated[float, BeforeValidator(_hours)]
 
 
 class ComponentSpec(Spec):
-    """One kind of component: how often it fails, and how long that takes."""
+    """Failure rate and repair time of one kind of component."""
 
     mtbf_h: Positive | None = None
-    """Mean time between a repair and the next failure of one of them [h]; or `rate`."""
+    """Mean time between a repair and the next failure of one component [h]; alternative to `rate`."""
     rate: str | None = None
-    """Id in data/failures: a published rate in place of `mtbf_h`."""
+    """Published failure rate in place of `mtbf_h`, an id in data/failures."""
     repair_h: NonNegative
     """Mean time of a repair, until the replica may start again [h]."""
     shape: Positive = 1.0
-    """Weibull shape of the time to a failure: 1 without memory (exponential), less where the new fail most, more where
-    the old do."""
+    """Weibull shape of the time to a failure: 1 is memoryless (exponential), below 1 new components fail most, above 1
+    old components."""
     repair: RepairLaw = "exponential"
     """Distribution of repair times."""
     repair_cv: NonNegative = 1.0
-    """Standard deviation over mean of lognormal repair times."""
+    """Coefficient of variation of lognormal repair times."""
     part_share: Fraction = 0.0
-    """Share of repairs that need a part which is not on the shelf."""
+    """Fraction of repairs that wait for a spare part which is not in stock."""
     part_h: NonNegative = 0.0
-    """How long such a part takes to come [h]."""
+    """Delivery time of a spare part [h]."""
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
@@ -52,26 +52,26 @@ class ComponentSpec(Spec):
         return self
 
     def law(self, mtbf_h: float) -> FailureTimes:
-        """Times of the component, *mtbf_h* as it says itself or as the catalogue does."""
+        """Return the distributions of this component with a mean uptime of *mtbf_h*, its own or the catalogue's."""
         hour = SECONDS_PER_HOUR
         times = (mtbf_h * hour, self.repair_h * hour, self.shape, self.repair, self.repair_cv)
         return FailureTimes(*times, self.part_share, self.part_h * hour)
 
 
 class Rack(ComponentSpec):
-    """Power supply or top switch of a rack: its servers go down together."""
+    """Power supply or top-of-rack switch: a failure takes down all servers of the rack."""
 
     servers: Count
-    """Servers of a rack."""
+    """Servers per rack."""
 
 
 class MaintenanceSpec(Spec):
-    """Planned work, one server after another: its replicas are drained first."""
+    """Planned maintenance of one server after another, whose replicas are drained first."""
 
     every_h: Positive
-    """From one maintenance of a server to the next [h]; the servers are spread evenly over it."""
+    """Time between two maintenances of a server [h]; the servers are spread evenly over it."""
     takes_h: Positive
-    """How long a server is out, once its replicas have nothing to answer [h]."""
+    """Downtime of a server once its replicas are drained [h]."""
 
     @model_validator(mode="after")
     def _comes_back(self) -> Self:
@@ -81,14 +81,15 @@ class MaintenanceSpec(Spec):
 
 
 class StandbyReplicas(Spec):
-    """Replicas that stand by until another one fails."""
+    """Spare replicas that replace failed ones."""
 
     count: Count
-    """How many of the pool's `replicas` stand by."""
+    """Number of the pool's `replicas` that are spares."""
     kind: Literal["hot", "warm", "cold"] = "warm"
-    """hot: serves with the others from the start. warm: switched on, with the weights in memory. cold: switched off."""
+    """Readiness of spares. hot: serves with the others from the start; warm: switched on, with the weights in memory;
+    cold: switched off."""
     takeover_s: NonNegative = 0.0
-    """From the alarm until a warm spare serves; a cold one goes through its whole start [s]."""
+    """Time from the detection of a failure until a warm spare serves [s]; a cold spare has its whole start."""
 
     @model_validator(mode="after")
     def _takes_over(self) -> Self:
@@ -98,55 +99,62 @@ class StandbyReplicas(Spec):
 
 
 COMPONENTS = ("replica", "gpu", "server", "nic", "psu", "rack", "site")
-"""What may fail, from the smallest to the largest."""
-OF_SERVERS = ("server", "nic", "psu", "rack")
+"""Kinds of components that may fail, from the smallest to the largest."""
+SERVER_COMPONENTS = ("server", "nic", "psu", "rack")
 
 
 class FailureSpec(Spec):
-    """What fails in a pool, who notices when, and what is kept for it. Each component fails by itself."""
+    """Failures of a pool: failing components, detection, repair crews, maintenance and spares.
+
+    Components fail independently of each other.
+    """
 
     replica: ComponentSpec | None = None
-    """The engine of one replica: a crash, a hang. The hardware beneath it is fine."""
+    """Engine of one replica: a crash or hang that leaves the hardware intact."""
     gpu: ComponentSpec | None = None
-    """One GPU: its replica goes down."""
+    """Single GPU: a failure takes down its replica."""
     server: ComponentSpec | None = None
-    """One server: all replicas on it go down, here and below."""
+    """Server: a failure takes down all replicas on it."""
     nic: ComponentSpec | None = None
-    """The network card of a server."""
+    """Network card: a failure takes down all replicas on its server."""
     psu: ComponentSpec | None = None
-    """The power supply of a server."""
+    """Power supply unit: a failure takes down all replicas on its server."""
     rack: Rack | None = None
     site: ComponentSpec | None = None
-    """The whole site, with all pools that state the same."""
+    """Whole site: a failure takes down all pools that state the same `site` failures."""
     detection_s: NonNegative = 0.0
-    """From a failure until the router knows [s]: until then it goes on sending requests there."""
+    """Time from a failure until the router notices [s], during which it keeps sending requests there."""
     crews: Count | None = None
-    """Repairs that can go on at once; left out: as many as there are failures."""
+    """Repairs that can proceed at once. Default: unlimited."""
     maintenance: MaintenanceSpec | None = None
     spares: StandbyReplicas | None = None
 
     @property
     def components(self) -> dict[str, ComponentSpec]:
-        """Those that fail, by kind."""
+        """Failing components, keyed by kind."""
         return {kind: one for kind in COMPONENTS if (one := getattr(self, kind)) is not None}
 
 
 class SpotInterruptions(Spec):
-    """Instances that the landlord takes back at short notice; each replica is one."""
+    """Spot instances that the provider reclaims at short notice; each replica is one instance."""
 
     interruptions_per_h: Positive | None = None
-    """Interruptions of a running instance per hour, at any moment (exponential); or `trace`."""
+    """Interruption rate of a running instance [1/h], exponential; alternative to `trace`."""
     recovery_h: NonNegative | None = None
-    """Mean time until the capacity can be had again (exponential) [h]; needed with `interruptions_per_h`."""
+    """Mean time until the capacity is available again, exponential [h]; required with `interruptions_per_h`."""
     trace: Annotated[dict[Hour, WholeNumber], Field(min_length=1)] | None = None
-    """Time [h] -> how many instances can be had from then on: {0: 4, 2.5: 1, 6: 4}; all of them before the first."""
+    """Trace of capacity: time [h] -> number of instances available from then on ({0: 4, 2.5: 1, 6: 4}); all instances
+    before the first entry."""
     notice_s: NonNegative
-    """From the landlord's notice until an instance is gone [s]: its replica takes no new requests."""
+    """Time from the provider's notice until an instance is reclaimed [s], during which its replica accepts no new
+    requests."""
     on_notice: Literal["drain", "migrate"] = "drain"
-    """drain: the replica answers what it has; what is left at the end of the notice is lost and asked for again.
-    migrate: other replicas go on at once with what it has; they compute prompts and streamed tokens again."""
+    """Handling of requests on notice. drain: the replica completes its requests; those unfinished at the end of the
+    notice are lost and sent again. migrate: other replicas continue them at once, recomputing prompts and streamed
+    tokens."""
     fallback: str | None = None
-    """Name of a pool of the same fleet whose replicas stay off until one here is interrupted, one for one."""
+    """Pool of the same fleet that stays off until instances here are interrupted, and replaces each of them by one
+    replica."""
 
     @model_validator(mode="after")
     def _one_law(self) -> Self:
@@ -158,5 +166,5 @@ class SpotInterruptions(Spec):
 
     @property
     def interval_s(self) -> float:
-        """Mean time between two interruptions of an instance [s]; without a rate there is none."""
+        """Mean time between two interruptions of an instance [s]; infinite without a rate."""
         return SECONDS_PER_HOUR / self.interruptions_per_h if self.interruptions_per_h else inf

@@ -54,7 +54,7 @@ class GaugeScrapes:
         self._pool, self._replicas, self._engines = pool, replicas, engines
         self._lives, self._roster, self.held_now = lives, roster, held
         self._gauges, self._delay_s = scaler.gauges, scaler.metric_delay_s
-        self._keep_s = scaler.keep_s + scaler.metric_delay_s + scaler.scrape_interval_s + KEPT_MORE_S
+        self._history_s = scaler.history_s + scaler.metric_delay_s + scaler.scrape_interval_s + KEPT_MORE_S
         self._scrapes: deque[GaugeScrape] = deque()
         self._latencies: deque[tuple[float, float, float]] = deque()
         self._before: dict[int, tuple[float, float, int]] = {}
@@ -74,7 +74,7 @@ class GaugeScrapes:
             for gauge in self._gauges
         }
         self._scrapes.append(GaugeScrape(now, values, totals))
-        while self._scrapes[0].at_s < now - self._keep_s:
+        while self._scrapes[0].at_s < now - self._history_s:
             self._scrapes.popleft()
 
     def finished(self, requests: list[Request], now: float) -> None:
@@ -84,7 +84,7 @@ class GaugeScrapes:
                 made = max(1, one.output_tokens - 1)
                 latencies = (one.first_token_s - one.arrived_s, (one.finished_s - one.first_token_s) / made)
                 self._latencies.append((now, *latencies))
-        while self._latencies and self._latencies[0][0] < now - self._keep_s:
+        while self._latencies and self._latencies[0][0] < now - self._history_s:
             self._latencies.popleft()
 
     def per_replica(self, now: float, gauge: Gauge, window_s: float) -> list[float]:
@@ -239,7 +239,7 @@ class AutoscalerLoop:
 
     def woken(self) -> None:
         """Decide at once where the policy scales from zero and the pool has no replica on its way."""
-        if self._spec.wakes and not self.replicas:
+        if self._spec.decides_on_arrival and not self.replicas:
             self.decide()
 
     @property

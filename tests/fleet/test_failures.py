@@ -15,7 +15,7 @@ from scipy.sparse.linalg import spsolve
 from small_scenario import ONE_SEAT, planned, variant
 
 from sim.catalogue.catalog import load_catalog
-from sim.coldstart import ReplicaStart, at_once
+from sim.coldstart import ReplicaStart, fixed_start
 from sim.failures import (
     FailureDomain,
     FailureTimes,
@@ -139,7 +139,7 @@ def test_no_request_is_lost(plan, law, of_server, settings_, seed, start_s, time
         settings_.pop("spares", None)
     domains = domains_of({"replica": law, "server": of_server}, ServerLayout(3, 1, replicas_per_server=2), 1)
     client = None if timeout_s is None else Client(timeout_s=timeout_s, attempts=5, backoff_s=0.25, retry=retry)
-    stages = ReplicaStart(at_once(start_s))
+    stages = ReplicaStart(fixed_start(start_s))
     case = failing(
         plan, 3, domains, 3.0, seed=seed, horizon_s=12.0, drain_limit_s=1e5, client=client, start=stages, **settings_
     )
@@ -247,7 +247,7 @@ def test_a_spare_takes_over_after_its_start(plan: CasePlan, kind: str, state: st
     spares = StandbyReplicas(count=1, kind=kind, takeover_s=2.0 if kind == "warm" else 0.0)
     case = failing(
         plan, 2, domains, spares=spares, detection_s=1.0, drain_limit_s=0.0,
-        horizon_s=100.0, start=ReplicaStart(at_once(9.0)),
+        horizon_s=100.0, start=ReplicaStart(fixed_start(9.0)),
     )  # fmt: skip
     log = RunningFleet(case).run()
     life = {place: [(i.state, i.start_s) for i in log.intervals if i.replica == place] for place in (0, 1)}
@@ -301,7 +301,7 @@ def test_maintenance_drains_one_server_after_another(plan: CasePlan) -> None:
 
 def spot_plan(plan: CasePlan, spot: SpotInterruptions, start_s: float = 0.0, **changes) -> CasePlan:
     """Three spot replicas and two on demand that stand in for them."""
-    stages = ReplicaStart(at_once(start_s))
+    stages = ReplicaStart(fixed_start(start_s))
     pools = (
         replace(plan.pools[0], name="spot", replicas=3, spot=spot, start=stages),
         replace(plan.pools[0], name="on demand", replicas=2, on_call=spot.fallback is not None, start=stages),

@@ -206,11 +206,12 @@ def test_states_that_leave_no_room_are_refused() -> None:
     many = plan("sglang-0.5.16", max_mamba_cache_size=500).infeasible
     assert many.startswith("needs 76.97 GB for recurrent states, 65.77 GB are left beside the weights; fits at")
     assert (
-        StateCache(0.9, 5, 4).why_not(65e9, PLACE) == "4 places for recurrent states are fewer than the 5 of a request"
+        StateCache(0.9, 5, 4).shortfall(65e9, PLACE)
+        == "4 places for recurrent states are fewer than the 5 of a request"
     )
-    assert StateCache(0.9, 5).why_not(1e9, PLACE).startswith("needs 0.77 GB for recurrent states, 1.00 GB are left")
-    assert StateCache(0.9, 5).why_not(-1.0, PLACE) == ""  # the weights do not fit: that is said elsewhere
-    assert StateCache(0.9, 5).why_not(2e9, PLACE) == ""
+    assert StateCache(0.9, 5).shortfall(1e9, PLACE).startswith("needs 0.77 GB for recurrent states, 1.00 GB are left")
+    assert StateCache(0.9, 5).shortfall(-1.0, PLACE) == ""  # the weights do not fit: that is said elsewhere
+    assert StateCache(0.9, 5).shortfall(2e9, PLACE) == ""
 
 
 @pytest.mark.parametrize(("engine", "model"), [("sglang-0.5.16", "qwen3-32b"), ("lmdeploy", "qwen3.6-27b")])

@@ -10,7 +10,7 @@ from sim.batching.sharing import Swapped
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
 from sim.coldstart import PEER, StartUnknown, start_of
-from sim.failures import COMPONENTS, OF_SERVERS
+from sim.failures import COMPONENTS, SERVER_COMPONENTS
 from sim.memory.weights import check_parallel
 from sim.message import Message
 from sim.scenario.checks.hardware import adapter_complaints, offload_complaints, slice_complaints, tier_complaints
@@ -102,7 +102,7 @@ def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[
         text: str = Message("names nothing that fails: give {components} or maintenance", ", ".join(COMPONENTS))
         yield ValidationIssue(place, text, (*COMPONENTS, "maintenance"))
     for kind, one in failures.components.items():
-        if kind in OF_SERVERS and pool.server is None and pool.gpu is not None:
+        if kind in SERVER_COMPONENTS and pool.server is None and pool.gpu is not None:
             yield ValidationIssue((*place, kind), "needs a server: the pool names none")
         if one.rate is not None and (counted := _counted(one.rate, catalog)) not in (kind, None):
             yield ValidationIssue(

@@ -181,7 +181,7 @@ def _switching(pool: PoolPlan) -> dict[str, Any]:
     if pool.autoscaling is not None:
         found["autoscaling"] = pool.autoscaling.model_dump()
     for name, stages in (("start_s", pool.start.stages), ("wake_s", pool.start.wake)):
-        if pool.start.told and stages:
+        if pool.start.specified and stages:
             found[name] = {stage.what: round(stage.alone_s, 3) for stage in stages}
     return found
 

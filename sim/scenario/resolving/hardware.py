@@ -22,7 +22,15 @@ from sim.catalogue.model import kv_bytes_per_token
 from sim.catalogue.quantization import kv_element_bytes
 from sim.catalogue.server import Server
 from sim.catalogue.value import Value
-from sim.coldstart import ColdStart, ColdStartFigures, ReplicaStart, StartingReplica, at_once, load_figures, start_of
+from sim.coldstart import (
+    ColdStart,
+    ColdStartFigures,
+    ReplicaStart,
+    StartingReplica,
+    fixed_start,
+    load_figures,
+    start_of,
+)
 from sim.cost.cost_plan import Cost
 from sim.cost.hardware import PoolFacts, boxes_needed
 from sim.failures import ServerLayout, domains_of
@@ -324,7 +332,7 @@ def start_of_pool(pool: BoundPool, memory: MemoryFit | None, catalog: Catalog) -
     if spec is not None and (memory is None or memory.fits):
         weights_bytes = memory.weights_bytes * memory.gpus if memory is not None else 0.0
         return start_of(spec, loaded(pool, weights_bytes, catalog), start_figures(catalog))
-    return ReplicaStart(at_once(schedule.starting_s or 0.0 if schedule is not None else 0.0))
+    return ReplicaStart(fixed_start(schedule.starting_s or 0.0 if schedule is not None else 0.0))
 
 
 def described_start(pool: Pool) -> ColdStart | None:
