@@ -1,9 +1,9 @@
-"""Running cases, and keeping their results on disk.
+"""Execution of cases on this machine or a cluster, and storage of their results.
 
 cases           cases as jobs: read back or simulated, then stored
-digest          all that a case rests on, in one digest
+digest          digest of all inputs of a case
 store           finished cases, one folder each
-durable         files that appear whole or not at all
-precision       replications until a metric is known well enough
+durable         files and folders that are written atomically, with checksums
+precision       number of replications that a requested precision needs
 cores, cluster  jobs on this machine, or on a dask.distributed cluster
 """

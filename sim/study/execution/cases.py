@@ -1,6 +1,6 @@
-"""The cases of a scenario as jobs: what is on disk already is read back, the rest is simulated and stored.
+"""Cases of a scenario as jobs: stored results are read back, the other cases are simulated and stored.
 
-`Workplace` is the interface of the places where jobs are done: `cores.py` (this machine) and `cluster.py` (dask).
+`Workplace` is the interface of the executors: `cores.py` (this machine) and `cluster.py` (dask).
 """
 
 import json
@@ -27,24 +27,30 @@ from sim.study.metrics.case_metrics import measure, with_bill
 
 @dataclass(frozen=True, slots=True)
 class CaseJob:
-    """One case to simulate."""
+    """Case to simulate, with the folder that its result is stored in."""
 
     scenario: Scenario
     case: Case
     folder: Path
-    """Where it is stored."""
+    """Folder of the stored result."""
     catalog: Catalog
     beside: tuple["CaseJob", ...] = ()
-    """Other cases that are likely to differ from it in money alone: simulated once, priced one by one."""
+    """Other cases that probably differ from this one in prices alone: simulated once, priced one by one."""
 
     @property
     def members(self) -> "tuple[CaseJob, ...]":
-        """It and those beside it."""
+        """Job itself, followed by the jobs in `beside`."""
         return (self, *self.beside)
 
     def run(self, foundations: Sequence[dict[str, str]] | None = None) -> None:
-        """Simulates the case and stores it, and those beside it, with their *foundations* as they are where the
-        command runs.
+        """Simulate the case and those beside it, and store the results.
+
+        Parameters
+        ----------
+        foundations
+            Digests of the inputs of each member, as `foundations` returns them where the command runs; computed if
+            None.
+
         """
         known = foundations or [job.foundations() for job in self.members]
         plan = resolve(self.scenario, self.case, self.catalog)
@@ -64,7 +70,7 @@ class CaseJob:
         save_case(self.folder, self.case, outcome, metrics, self.scenario.requests != "none", foundations)
 
     def foundations(self) -> dict[str, str]:
-        """What its quantities rest on, in words -> digest."""
+        """Return the digests of the inputs of the simulated quantities, keyed by a description of the input."""
         return rests_on(self.scenario, self.case, self.catalog)
 
     def __reduce__(self) -> Any:
@@ -72,11 +78,11 @@ class CaseJob:
         return _job, (entered(), self.scenario, self.case, self.folder, self.catalog.root, self.beside)
 
     def stored(self) -> StoredCase:
-        """The finished case, which this command has written or `found`."""
+        """Return the finished case, which this command has written or `found`."""
         return read_case(self.folder)
 
     def found(self) -> StoredCase | None:
-        """The case on disk, checked; None where there is none, or, after a warning, where it is damaged or not its."""
+        """Return the case on disk after a check; None if missing or, after a warning, if damaged or another case."""
         stored = load_case(self.folder)
         if stored is None or self._is_mine(stored):
             return stored
@@ -97,20 +103,20 @@ def _job(
 
 @cache
 def catalog_of(root: Path) -> Catalog:
-    """One catalogue per process: it remembers what it has read."""
+    """Return the catalogue below *root*, one per process: it caches what it has read."""
     return load_catalog(root)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a scenario, the catalogue and more, wherever it is called."""
+    """Function bound to a scenario and its catalogue, which can be sent to another process."""
 
     function: Callable[..., Any]
     scenario: Scenario
     catalog: Catalog
 
     def __call__(self, *item: Any) -> Any:
-        """Its value."""
+        """Return the value of the function for *item*."""
         return self.function(self.scenario, self.catalog, *item)
 
     def __reduce__(self) -> Any:
@@ -123,7 +129,7 @@ def _call(policies: list[Registration], function: Callable[..., Any], scenario: 
 
 
 class WorkerLost(Exception):
-    """A task has cost several processes their lives."""
+    """Error of a task during which several processes were killed."""
 
     def __init__(self, task: Any, deaths: int) -> None:
         case = task.case if isinstance(task, CaseJob) else None
@@ -135,24 +141,24 @@ class WorkerLost(Exception):
 
 
 Progress = Callable[[int, int, int], None]
-"""Called with (finished cases, all cases, of the finished ones those found on disk)."""
+"""Callback with (finished cases, all cases, cases found on disk among the finished)."""
 
 
 class Workplace(Protocol):
-    """Where jobs are done. What was submitted is finished in any order."""
+    """Executor of jobs, which finishes them in any order."""
 
     def submit(self, job: CaseJob) -> None:
-        """One more job to do."""
+        """Queue *job*."""
 
     def finished(self) -> CaseJob:
-        """Waits for one of the submitted jobs to be stored; each is returned once."""
+        """Wait until one of the submitted jobs is stored, and return it; each is returned once."""
 
     def map(self, call: "Call", items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, value) of *call* for each of *items*, in any order."""
+        """Yield (position, value) of *call* for each of *items*, in any order."""
 
 
 def simulated(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob]:
-    """The *jobs* as they finish, in any order; those that differ in money alone together."""
+    """Simulate the *jobs*, those that differ in prices alone together, and yield each once finished, in any order."""
     groups = together(jobs)
     for group in groups:
         workplace.submit(group)
@@ -161,7 +167,7 @@ def simulated(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob
 
 
 def together(jobs: Iterable[CaseJob]) -> list[CaseJob]:
-    """The *jobs*, each with those beside it that are likely to differ from it in money alone."""
+    """Return the *jobs* grouped: each with the jobs beside it that probably differ from it in prices alone."""
     groups: dict[str, list[CaseJob]] = {}
     for job in jobs:
         groups.setdefault(quantities(job.scenario, job.case), []).append(job)
@@ -169,18 +175,18 @@ def together(jobs: Iterable[CaseJob]) -> list[CaseJob]:
 
 
 def missing(jobs: Iterable[CaseJob]) -> list[CaseJob]:
-    """Those of *jobs* that are not on disk yet, each case once however often it is asked for."""
+    """Return the *jobs* that are not on disk yet, without duplicates."""
     each = {job.folder: job for job in jobs}
     return [job for job in each.values() if job.found() is None]
 
 
 def do_missing(workplace: Workplace, jobs: Iterable[CaseJob]) -> Iterator[CaseJob]:
-    """Simulates the `missing` ones."""
+    """Simulate the `missing` ones of *jobs* and yield each when it is finished."""
     yield from simulated(workplace, missing(jobs))
 
 
 def do_all(workplace: Workplace, jobs: Sequence[CaseJob], progress: Progress = lambda *_: None) -> None:
-    """Simulates the `missing` ones; *progress* counts all."""
+    """Simulate the `missing` ones of *jobs*; *progress* is called with the counts of all jobs."""
     left, total = missing(jobs), len({job.folder for job in jobs})
     found = total - len(left)
     progress(found, total, found)
@@ -189,16 +195,16 @@ def do_all(workplace: Workplace, jobs: Sequence[CaseJob], progress: Progress = l
 
 
 MANIFEST = "manifest.json"
-"""File of a results folder that says how its answer came to be."""
+"""File of a results folder with the origin of the answer: command, versions and inputs."""
 POINTS = "points"
 
 
 def run_points(
     scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Progress
 ) -> list[StoredCase]:
-    """Every case of *scenario*, in order, each stored under `out/points/<digest>` as soon as it is finished.
+    """Return every case of *scenario* in order, each stored under `out/points/<digest>` as soon as it is finished.
 
-    Interrupted, it leaves what was finished; called again, it goes on from there.
+    An interrupted call leaves the finished cases on disk, and the next call continues from there.
     """
     stored = _run(scenario, cases(scenario), catalog, out, workplace, progress)
     while further := next_cases(scenario, stored):
@@ -209,14 +215,14 @@ def run_points(
 
 
 def _after(progress: Progress, before: int, done: int, total: int, found: int) -> None:
-    """Tells of one more round of cases."""
+    """Report progress of a further round of cases, after *before* cases of the rounds until now."""
     progress(before + done, before + total, found)
 
 
 def _run(
     scenario: Scenario, wanted: Sequence[Case], catalog: Catalog, out: Path, workplace: Workplace, progress: Progress
 ) -> list[StoredCase]:
-    """The *wanted* cases, from disk or simulated."""
+    """Return the *wanted* cases, read from disk or simulated."""
     jobs = jobs_of(scenario, wanted, catalog, out)
     try:
         do_all(workplace, jobs, progress)
@@ -226,12 +232,12 @@ def _run(
 
 
 def jobs_of(scenario: Scenario, wanted: Iterable[Case], catalog: Catalog, out: Path) -> list[CaseJob]:
-    """The *wanted* cases of *scenario* as jobs that store them under `out/points`."""
+    """Return the *wanted* cases of *scenario* as jobs that store them under `out/points`."""
     return [CaseJob(scenario, case, out / POINTS / digest(scenario, case, catalog), catalog) for case in wanted]
 
 
 def resolved_plans(scenario: Scenario, catalog: Catalog) -> list[dict[str, object]]:
-    """What each fleet rests on, at every point where that differs from the point before."""
+    """Return the resolved inputs of each fleet, at every point where they differ from those of the other points."""
     plans: list[dict[str, object]] = []
     for case in cases(scenario):
         if case.replication:
@@ -248,5 +254,5 @@ def _same(plan: dict[str, object], other: dict[str, object]) -> bool:
 
 
 def limits(scenario: Scenario) -> dict[str, float]:
-    """The service level in seconds, and `attainment`."""
+    """Return the limits of the service level [s], and `attainment` [1]."""
     return scenario.slo.model_dump(exclude_none=True)

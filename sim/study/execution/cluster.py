@@ -1,9 +1,9 @@
-"""Cases on a dask.distributed cluster: the same points, the same bytes, whatever becomes of a worker.
+"""Cases on a dask.distributed cluster, with the same results as on one machine, also when workers fail.
 
-Workers need gpufleet and nothing else: no shared disk, no catalogue, no trace. What a scenario reads travels with it,
-once to each worker; a finished case comes back as an archive of its folder and is stored here. A lost worker takes no
-result along: the scheduler gives its cases to others. A worker with another program is named and gets no cases, and a
-case that runs far longer than its siblings is started on an idle worker, too.
+Workers need gpufleet and nothing else: no shared disk, no catalogue, no trace. The files that a scenario reads are sent
+with it, once to each worker; a finished case comes back as an archive of its folder and is stored here. When a worker
+is lost, the scheduler reassigns its cases. A worker with another version of the program is reported and gets no cases,
+and a case that runs far longer than its siblings is also started on an idle worker.
 """
 
 import hashlib
@@ -35,24 +35,27 @@ from sim.study.execution.digest import program_digest
 from sim.study.execution.durable import whole_folder
 
 CONNECT_S, WORKERS_S = 10, 30
-"""Default times that a scheduler may take to answer, and that a run goes on without any worker."""
+"""Default limits [s]: on the scheduler's answer, and on the time that a run continues without any worker."""
 TLS_SETTINGS = "set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__TLS__CLIENT__CERT and ..__TLS__CLIENT__KEY"
 LOOK_S = 2.0
-"""Time between two looks at which workers there are and what they run."""
+"""Time between two checks of the workers and their programs [s]."""
 LONG_FACTOR, LONG_LEAST_S, LEAST_SIBLINGS = 3.0, 10.0, 3
-"""Definition of a straggler: time of a case over the median of its finished siblings, at least; shortest time of such a
-case [s]; siblings that must have finished before."""
+"""Definition of a straggler.
+
+In order: its run time over the median of its finished siblings; its least run time [s]; the number of siblings that
+must have finished before.
+"""
 PACKAGES = ("numpy", "scipy", "simpy", "pydantic")
 """Packages whose version may change a result."""
 
 
 class ClusterError(Exception):
-    """The cluster cannot be used as it is; the message says why."""
+    """Error of a cluster that cannot be used as it is; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramMismatch:
-    """Answer of a worker that has another program, in place of a result."""
+    """Answer of a worker with another program, in place of a result."""
 
     address: str
     program: dict[str, str]
@@ -60,35 +63,47 @@ class ProgramMismatch:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """Call, and its copies on the workers."""
+    """Submitted call, with its copies on the workers."""
 
     what: Any
-    """Job, or place among the items."""
+    """Job of the call, or position of its item."""
     call: tuple[Any, ...]
     """Function and arguments."""
     futures: list[Future[Any]] = field(default_factory=list)
     since_s: float | None = None
-    """Time of the first look at which a worker had the call [s]."""
+    """Time of the first check at which a worker had the call [s]."""
     tries: int = 0
     """Attempts that ended on a worker with another program."""
 
 
 class SubmittedCalls:
-    """Calls of one kind, with results in any order."""
+    """Submitted calls of one kind, whose results come in any order."""
 
     def __init__(self) -> None:
         self.done: SimpleQueue[Future[Any]] = SimpleQueue()
         self.open: dict[Future[Any], _Work] = {}
         self.parked: list[_Work] = []
-        """Work that no worker with this program is there for."""
+        """Calls that wait for a worker with this program."""
         self.took_s: list[float] = []
 
 
 class Cluster:
-    """The workers of the scheduler at *address*; connected with the first job, until the context ends.
+    """Workers of the scheduler at *address*; the connection lasts from the first job to the end of the context.
 
-    The run goes on without any worker for *wait_s* seconds; *told* gets a sentence about each worker that is left out
-    and each case that is copied. All methods raise ClusterError.
+    Parameters
+    ----------
+    address
+        Address of the dask scheduler.
+    wait_s
+        Time that the run continues without any worker [s].
+    told
+        Callback for a sentence about each worker that is left out and each case that is copied.
+
+    Raises
+    ------
+    ClusterError
+        By all methods, where the cluster cannot be used.
+
     """
 
     def __init__(
@@ -100,13 +115,13 @@ class Cluster:
         self._client: Client | None = None
         self._jobs = SubmittedCalls()
         self._inputs: dict[tuple[str, ...], Future[bytes]] = {}
-        """Paths of the files that a scenario names -> archive that has been sent."""
+        """Catalogue root and paths of the files that a scenario names -> archive that has been sent."""
         self._fit: set[str] = set()
-        """Addresses of the workers that are there and have this program."""
+        """Addresses of the workers that are present and have this program."""
         self._unfit: dict[str, str] = {}
-        """Address of a worker -> what is other about its program."""
+        """Address of a worker -> differences of its program from this one."""
         self._bound: set[str] = set()
-        """Addresses that all open work is bound to; empty where it is bound to none."""
+        """Addresses to which all open work is bound; empty where it is not bound."""
         self._any_joined = False
         self._looked_s = 0.0
 
@@ -134,7 +149,7 @@ class Cluster:
         self._start(self._jobs, _Work(job, (simulate_there, _program(), inputs, asked, known)))
 
     def finished(self) -> CaseJob:
-        """Wait for one of the submitted jobs, and store it here."""
+        """Wait for one of the submitted jobs, and store its result here."""
         job, archives = self._answer(self._jobs)
         for one, archive in zip(job.members, archives, strict=True):
             unpack(archive, one.folder)
@@ -166,7 +181,7 @@ class Cluster:
         return self._inputs[key]
 
     def _start(self, group: SubmittedCalls, work: _Work, on: str | None = None) -> None:
-        """Give *work* to the worker *on*, to any that has this program, or put it aside where there is none."""
+        """Submit *work* to the worker *on* or to any with this program; set it aside where there is none."""
         assert self._client is not None
         workers = [on] if on else sorted(self._fit) if self._unfit else None
         if workers == []:
@@ -181,7 +196,7 @@ class Cluster:
         future.add_done_callback(group.done.put)
 
     def _answer(self, group: SubmittedCalls) -> tuple[Any, Any]:
-        """Wait for a call of *group*; return its job or place, and its result."""
+        """Wait for a call of *group*; return its job or position, and its result."""
         while True:
             future = self._next_done(group)
             work = group.open.pop(future, None)
@@ -224,7 +239,14 @@ class Cluster:
         return ClusterError(f"the scheduler at {self._address} is gone; what was finished is kept")
 
     def _next_done(self, group: SubmittedCalls) -> Future[Any]:
-        """Wait until a call is done. Raises ClusterError where for the time to wait no worker has been there."""
+        """Wait until a call is done, and return its future.
+
+        Raises
+        ------
+        ClusterError
+            Where no worker has been present for the time to wait.
+
+        """
         assert self._client is not None  # something has been submitted
         alone_since = time.monotonic()
         while True:
@@ -254,7 +276,7 @@ class Cluster:
         return ClusterError(f"no worker has joined the scheduler at {self._address} in {self._wait_s:g} s (--wait)")
 
     def _look(self) -> set[str]:
-        """Note which workers are there, and return those that have this program."""
+        """Refresh the set of workers, and return the addresses of those with this program."""
         assert self._client is not None
         scheduler = self._client.scheduler
         assert scheduler is not None
@@ -276,7 +298,7 @@ class Cluster:
         return self._fit
 
     def _leave_out(self, address: str, program: Any) -> None:
-        """Give no more work to the worker at *address*, which has another *program*."""
+        """Stop giving work to the worker at *address*, which has another *program*."""
         if not address or address in self._unfit:
             return
         self._unfit[address] = other = _difference(program)
@@ -284,7 +306,7 @@ class Cluster:
         self._told(f"worker {address} has {other}: it gets no cases; install the same on both")
 
     def _bind(self, group: SubmittedCalls) -> None:
-        """Allow open work on all workers that have this program, so that new ones get a share of it."""
+        """Allow open work on all workers with this program, so that workers that join later get a share of it."""
         assert self._client is not None
         scheduler = self._client.scheduler
         assert scheduler is not None
@@ -296,7 +318,7 @@ class Cluster:
         self._bound = set(self._fit)
 
     def _tend(self, group: SubmittedCalls, now: float) -> None:
-        """Start work that was put aside or lost its workers, and copies of stragglers on idle workers."""
+        """Start work that was set aside or has lost its workers, and copies of stragglers on idle workers."""
         assert self._client is not None
         parked, group.parked = group.parked, []
         for work in parked:
@@ -332,7 +354,7 @@ class Cluster:
 
 
 def _difference(program: Any) -> str:
-    """Return the differences of *program*, the answer of a worker, in words."""
+    """Return a description of the differences of *program*, a worker's answer, from this program."""
     if not isinstance(program, Mapping):
         return f"no gpufleet that could be asked ({type(program).__name__})"
     mine = _program()
@@ -357,7 +379,7 @@ def _at(job: CaseJob) -> Scenario:
 
 
 def _program() -> dict[str, str]:
-    """Return the versions that must be the same on a worker for the same results: program, Python and packages."""
+    """Return the versions that must be equal on a worker for equal results: program, Python and packages."""
     found = {"gpufleet": program_digest(), "Python": ".".join(platform.python_version_tuple()[:2])}
     for name in PACKAGES:
         try:
@@ -373,12 +395,12 @@ def program_there() -> dict[str, str]:
 
 
 def _unfit(program: dict[str, str]) -> ProgramMismatch | None:
-    """Return, on a worker, the answer where its program differs from *program*; None where it is the same."""
+    """Return, on a worker, its answer if its program differs from *program*; None if they are equal."""
     return ProgramMismatch(get_worker().address, _program()) if program != _program() else None
 
 
 def _policies(scenario: Scenario) -> list[Registration]:
-    """Return the registered policies that *scenario* names, those in its sweep too, which do not travel in it."""
+    """Return the registered policies that *scenario* and its sweep name: a scenario does not contain their code."""
     said = json.dumps(as_data(scenario))
     return [one for one in entered() if json.dumps(one.name) in said]
 
@@ -395,7 +417,7 @@ def packed(files: Iterable[str], catalog: Catalog) -> bytes:
 
 
 def _place(path: Path) -> str:
-    """Return the path of a file on a worker: in a folder of its own, below a folder named as its folder is here."""
+    """Return the path of a file on a worker: in its own folder, below a folder with the name of its folder here."""
     folder = path.parent.name if path.parent.name not in ("", "..") else "_"
     return f"{hashlib.sha256(str(path).encode()).hexdigest()[:12]}/{folder}/{path.name}"
 
@@ -407,9 +429,24 @@ Asked = tuple[Scenario, Case, str]
 def simulate_there(
     program: dict[str, str], inputs: bytes, asked: Sequence[Asked], foundations: Sequence[dict[str, str]]
 ) -> tuple[bytes, ...] | ProgramMismatch:
-    """Simulate, on a worker, the cases *asked* for, which are one job; *foundations* holds what each case rests on.
+    """Simulate, on a worker, the cases of one job.
 
-    Return the archive of each case's folder; Unfit where the worker has another *program*.
+    Parameters
+    ----------
+    program
+        Program of the command, which the worker's must equal.
+    inputs
+        Archive made by `packed`.
+    asked
+        Cases of the job.
+    foundations
+        Digests of the inputs of each case.
+
+    Returns
+    -------
+    tuple of bytes or ProgramMismatch
+        Archive of each case's folder.
+
     """
     if (unfit := _unfit(program)) is not None:
         return unfit
@@ -430,9 +467,9 @@ def call_there(
     scenario: Scenario,
     item: tuple[Any, ...],
 ) -> tuple[Any] | ProgramMismatch:
-    """Call *function*, on a worker, with the scenario, its catalogue and *item*; *policies* are registered before.
+    """Call *function*, on a worker, with the scenario, its catalogue and *item*, after registering *policies*.
 
-    Return its value; Unfit where the worker has another *program*.
+    Return a tuple of its value, or ProgramMismatch where the worker's program differs from *program*.
     """
     if (unfit := _unfit(program)) is not None:
         return unfit
@@ -447,7 +484,7 @@ def _there(inputs: bytes, scenario: Scenario) -> tuple[Scenario, Catalog]:
 
 
 _UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}
-"""Digest of inputs -> their folder on this worker, until the process ends."""
+"""Digest of inputs -> their folder on this worker, kept until the process ends."""
 
 
 def _unpacked(digest: str, inputs: bytes) -> Path:

@@ -1,4 +1,4 @@
-"""Jobs on this machine: this process simulates, too, and after a moment so do others."""
+"""Jobs on the cores of this machine: this process works at once, others are started when the work lasts longer."""
 
 import logging
 import signal
@@ -15,34 +15,38 @@ from sim.study.execution.cases import Call, CaseJob, WorkerLost
 
 LOG = logging.getLogger("gpufleet")
 ALONE_S = 0.5
-"""Work goes on for so long before other processes are started: a short run ends sooner without them."""
+"""Time before other processes are started [s]: a shorter run finishes sooner without them."""
 KEPT_S = 60
-"""How long a process without work is kept."""
+"""Time that a process without work is kept [s]."""
 DEATHS = 3
-"""Processes that may be killed at one task, or one after the other at their start."""
+"""Number of processes that may be killed at one task, or in a row at their start."""
 
 
 @dataclass(slots=True)
 class _Task:
     token: Any
-    """What the result is asked for by."""
+    """Job of the task, or position of its item."""
     call: Callable[[], Any]
     deaths: int = 0
-    """Processes that were killed while they did it."""
+    """Number of processes that were killed during the task."""
 
 
 class ProcessPool:
-    """A number of processes, of which this one is the first.
+    """Pool of processes, the first of which is this one.
 
-    The others start beside the work and take tasks from the same queue, so that nobody waits for anybody's start. They
-    end with the context, or when anything fails. The task of a process that was killed is handed out again; one that
-    has cost `DEATHS` processes raises WorkerLost.
+    The others start while this process works, and take tasks from the same queue; no process waits for another to
+    start.
+    They end with the context, or after any error. The task of a killed process is queued again; a task during which
+    `DEATHS` processes were killed raises WorkerLost.
+
+        submit, map -> waiting tasks -> this process             -> results -> finished, map
+                                     -> helper thread -> process ->
     """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._changed = threading.Condition()
-        """Guards all that follows; waiting for it is waiting for a task, a result or the end."""
+        """Lock of the attributes below, signalled on a new task, a new result and the end."""
         self._waiting: deque[_Task] = deque()
         self._done: deque[tuple[Any, Any, BaseException | None]] = deque()
         self._helpers: list[_Helper] = []
@@ -58,23 +62,23 @@ class ProcessPool:
         self.stop(at_once=error is not None)
 
     def submit(self, job: CaseJob) -> None:
-        """One more job to do."""
+        """Queue *job*."""
         self._put(_Task(job, job.run))
 
     def finished(self) -> CaseJob:
-        """One of the submitted jobs, stored; done here if none has come back and any is left."""
+        """Return one of the submitted jobs, stored; this process runs it if no result is there and a task is left."""
         job: CaseJob = self._next()[0]
         return job
 
     def map(self, call: Call, items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """(place, value) of *call* for each of *items*, in any order."""
+        """Yield (position, value) of *call* for each of *items*, in any order."""
         for place, item in enumerate(items):
             self._put(_Task(place, partial(call, *item)))
         for _ in items:
             yield self._next()
 
     def stop(self, at_once: bool = True) -> None:
-        """Ends the other processes; *at_once* whatever they are doing."""
+        """End the other processes; *at_once*: without waiting for their tasks."""
         if self._alarm is not None:
             self._alarm.cancel()
         with self._changed:
@@ -114,7 +118,10 @@ class ProcessPool:
         return task.token, task.call()
 
     def _mine(self) -> _Task | None:
-        """The next task for this process; what has killed another is for the others, while there are any."""
+        """Return the next task for this process.
+
+        A task at which a process was killed is left to the other processes, while there are any.
+        """
         task = next((task for task in self._waiting if not (task.deaths and self._helpers)), None)
         if task is not None:
             self._waiting.remove(task)
@@ -132,7 +139,7 @@ class ProcessPool:
                 helper.start()
 
     def take(self) -> _Task | None:
-        """The next task for a helper, which waits for it; None at the end."""
+        """Wait for the next task for a helper, and return it; None at the end."""
         with self._changed:
             while not self._stopped:
                 if self._waiting:
@@ -141,7 +148,7 @@ class ProcessPool:
         return None
 
     def bring(self, task: _Task, value: Any, error: BaseException | None) -> None:
-        """What a helper has made of *task*. One whose process was killed is handed out again."""
+        """Take the result of *task* from a helper; the task of a killed process is queued again."""
         with self._changed:
             if isinstance(error, BrokenProcessPool):
                 task.deaths += 1
@@ -154,7 +161,7 @@ class ProcessPool:
             self._changed.notify_all()
 
     def give_up(self, helper: "_Helper") -> None:
-        """Goes on without *helper*, whose processes are killed before they have done anything."""
+        """Continue without *helper*, whose processes are killed before they have finished any task."""
         with self._changed:
             if helper in self._helpers:
                 LOG.warning("%s processes in a row were killed at their start; the work goes on with one less", DEATHS)
@@ -163,12 +170,12 @@ class ProcessPool:
 
     @property
     def stopped(self) -> bool:
-        """True if nothing is to be done any more."""
+        """True if the pool has ended."""
         return self._stopped
 
 
 class _Helper(threading.Thread):
-    """Has tasks of *cores* done by a process of its own, and by another one when that was killed."""
+    """Thread that runs tasks of *cores* in a process of its own, replaced by another one after it was killed."""
 
     def __init__(self, cores: ProcessPool) -> None:
         super().__init__(daemon=True)
@@ -176,7 +183,7 @@ class _Helper(threading.Thread):
         self._process = _process()
 
     def run(self) -> None:
-        """Until the work is done."""
+        """Run tasks until the pool has ended, or until DEATHS processes in a row were killed at their start."""
         starts = 0
         while not self._cores.stopped and starts < DEATHS:
             starts += 1
@@ -189,7 +196,7 @@ class _Helper(threading.Thread):
         self._cores.give_up(self)
 
     def _work(self) -> None:
-        """Task by task, until the process is killed or nothing is left."""
+        """Run task after task, until the process is killed or the pool has ended."""
         while (task := self._cores.take()) is not None:
             value, error = self._did(task)
             if self._cores.stopped:
@@ -205,7 +212,7 @@ class _Helper(threading.Thread):
             return None, error
 
     def stop(self, at_once: bool) -> None:
-        """Ends the process; *at_once* whatever it is doing."""
+        """End the process; *at_once*: without waiting for its task."""
         self._process.shutdown(wait=True, kill_workers=at_once)
         self.join()
 
@@ -213,9 +220,11 @@ class _Helper(threading.Thread):
 def _process() -> Any:
     """Return an executor of one process, which starts with the first task.
 
-    It is joblib's: a process of concurrent.futures runs the user's script once more, which a script without a guard
-    and a notebook do not survive, and it cannot take a policy that a notebook defines. It has one process, since a
-    process that is killed breaks its whole executor and does not say at which task.
+    joblib's executor is used: a process of concurrent.futures runs the user's script once more, which fails for a
+    script
+    without a guard and for a notebook, and cannot unpickle a policy defined in a notebook. It has a single process
+    because
+    a killed process breaks its whole executor, without an indication of the task.
     """
     from joblib.externals.loky import ProcessPoolExecutor  # slow to import; a short run needs no other process
 
@@ -223,10 +232,10 @@ def _process() -> Any:
 
 
 def _here() -> None:
-    """The first thing that another process does."""
+    """Import this module in a new process, as its first task."""
 
 
 def _ignore_interrupt() -> None:
-    """Ctrl-C reaches every process of a terminal, a batch system's signal every process; the first ends the others."""
+    """Ignore SIGINT and SIGTERM, which reach every process; the first process ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Everything that a case rests on, in one digest: its part of the scenario, and the content of all that is read."""
+"""Digest of all inputs of a case: its part of the scenario, and the content of all files that it reads."""
 
 import hashlib
 import json
@@ -18,19 +18,19 @@ from sim.study.execution.durable import file_digest
 
 NOT_IN_DIGEST = ("name", "question", "sweep", "replications", "fleets", "base", *SECTIONS)
 MONEY = (*TERMS, *(name for name, section in SECTIONS.items() if section.repriced))
-"""Keys of scenario and fleet that no simulated quantity depends on; `cost` of a fleet and of its pools, too."""
+"""Keys of scenario and fleet that no simulated quantity depends on, beside the `cost` of a fleet and of its pools."""
 CATALOGUE_OF_MONEY = ("prices", "grids", "sources.yaml")
 """Parts of the catalogue that no simulated quantity depends on."""
 CATALOGUE_OF_REPORTS = ("fidelity",)
-"""Parts of the catalogue that no case depends on: how far predictions are from measurements stands in reports only."""
+"""Parts of the catalogue that no case depends on: prediction errors, which only reports show."""
 SCENARIO = "the scenario"
-"""Name, among the inputs of a case, of its own part of the scenario."""
+"""Name of the case's part of the scenario, among the inputs of a case."""
 
 
 def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
-    """Names everything that *case* rests on: another value, file, catalogue or program gives another name.
+    """Return the digest of all inputs of *case*: values, files, catalogue and program.
 
-    Where a file lies makes no difference, so a folder that was moved keeps its finished cases.
+    The location of a file makes no difference, so a folder that was moved keeps its finished cases.
     """
     at, fleet = _asked(scenario, case)
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST})
@@ -48,7 +48,7 @@ def digest(scenario: Scenario, case: Case, catalog: Catalog) -> str:
 
 
 def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]:
-    """Return the inputs of the quantities of *case*, in words, each with a digest; prices and terms left out."""
+    """Return the inputs of the simulated quantities of *case* with their digests, without prices and terms."""
     data = _beside_money(*_asked(scenario, case))
     named = {"/".join(file.parts[-2:]): _content(file) for file in files_of(data)}
     parts = catalogue_digests(catalog)
@@ -62,8 +62,9 @@ def rests_on(scenario: Scenario, case: Case, catalog: Catalog) -> dict[str, str]
 
 
 def quantities(scenario: Scenario, case: Case) -> str:
-    """Names what *case* simulates, whatever it costs and its fleet is called. Cases of one catalogue and program with
-    other names differ in more than money.
+    """Return the digest of what *case* simulates, without its prices and the name of its fleet.
+
+    Cases of one catalogue and program with different digests differ in more than prices.
     """
     at, fleet = _asked(scenario, case)
     data = _beside_money(at, fleet)
@@ -78,13 +79,13 @@ def quantities(scenario: Scenario, case: Case) -> str:
 
 
 def _asked(scenario: Scenario, case: Case) -> tuple[Scenario, Fleet]:
-    """*scenario* at the point of *case*, and the case's fleet there."""
+    """Return *scenario* at the point of *case*, and the case's fleet there."""
     at = at_point(scenario, case.overrides)
     return at, next(fleet for fleet in at.fleets if fleet.name == case.fleet)
 
 
 def _beside_money(at: Scenario, fleet: Fleet) -> dict[str, Any]:
-    """Return the scenario's data of *fleet* at a point, prices and terms left out."""
+    """Return the scenario's data of *fleet* at a point, without prices and terms."""
     data = at.model_dump(mode="json", exclude_unset=True, exclude={*NOT_IN_DIGEST, *MONEY})
     whole = fleet.model_dump(mode="json")
     data["fleet"] = {key: value for key, value in whole.items() if key not in ("cost", *MONEY)}
@@ -97,13 +98,13 @@ def _short(text: str) -> str:
 
 
 def files_outside(scenario: Scenario, folder: Path) -> list[Path]:
-    """The files that *scenario* reads, at any point of its sweep, and that do not lie below *folder*."""
+    """Return the files that *scenario* reads, at any point of its sweep, and that are not below *folder*."""
     files = dict.fromkeys(files_of(as_data(scenario)))
     return [file for file in files if not file.resolve().is_relative_to(folder.resolve())]
 
 
 def placeless(data: Any, with_content: bool = False) -> Any:
-    """*data* with files by their own name and their folder's, wherever that lies, and *with_content* its digest."""
+    """Return *data* with each file by its name and its folder's name, and *with_content* also by its digest."""
     if isinstance(data, dict):
         return {key: _placeless(key, value, with_content) for key, value in data.items()}
     return [placeless(value, with_content) for value in data] if isinstance(data, list | tuple) else data
@@ -121,14 +122,15 @@ def _placeless(key: Any, value: Any, with_content: bool) -> Any:
 
 
 _CATALOGUES: WeakKeyDictionary[Catalog, dict[str, str]] = WeakKeyDictionary()
-"""A catalogue reads each of its files once, so its digest is taken once."""
+"""Digests of the parts of each catalogue, computed once: a catalogue reads each of its files once."""
 _FILES: dict[Path, tuple[tuple[int, ...], str]] = {}
 """File -> its state, and the digest of its content in that state."""
 
 
 def catalogue_digests(catalog: Catalog) -> dict[str, str]:
-    """A digest of all files for each folder of the catalogue that a case may read: which it reads is known only
-    afterwards.
+    """Return a digest for each folder of the catalogue that a case may read, over all files of the folder.
+
+    All files count, because the files that a case reads are known only afterwards.
     """
     if catalog not in _CATALOGUES:
         found: dict[str, str] = {}
@@ -142,7 +144,7 @@ def catalogue_digests(catalog: Catalog) -> dict[str, str]:
 
 
 def _content(path: Path) -> str:
-    """The digest of a file's content. A trace may be large: it is read again only when its state has changed."""
+    """Return the digest of a file's content, read again only when the file's state has changed."""
     state = state_of(path)
     known = _FILES.get(path)
     if known is None or known[0] != state:
@@ -152,7 +154,7 @@ def _content(path: Path) -> str:
 
 @cache
 def program_digest() -> str:
-    """The program, to the last byte: another one would give other results."""
+    """Return the version of the program with a digest of all its source files."""
     try:
         name = version("gpufleet")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Files and folders that appear whole or not at all, and are found out when they are damaged afterwards.
+"""Files and folders that are written atomically, with checksums that reveal later damage.
 
-What is written is flushed to the disk before it gets its name, so neither a killed process nor a power cut leaves half
-of it under that name.
+Content is flushed to the disk before it is renamed to its final name, so neither a killed process nor a power cut
+leaves a partial file under that name.
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from typing import Any
 from sim.infile import opened
 
 SUMS_FILE = "SHA256SUMS"
-"""One line a file, in the format of sha256sum: `sha256sum -c SHA256SUMS` checks a folder, too."""
+"""Name of the checksum file, in the format of sha256sum: `sha256sum -c SHA256SUMS` checks a folder, too."""
 
 
 LOG = logging.getLogger("gpufleet")
 
 
 class DamagedFile(Exception):
-    """Something stored is not what was written; the message says what, without the path."""
+    """Error of a stored file that differs from what was written; the message says how, without the path."""
 
 
 def warn_of(path: Path, error: DamagedFile) -> None:
-    """On stderr, whatever --quiet says: somebody or something has changed results on the disk."""
+    """Warn on stderr, also with --quiet, that the results at *path* were changed on the disk."""
     LOG.warning("%s is damaged: it %s. It is not used; where it is needed it is simulated again.", path, error)
 
 
 def flush(path: Path) -> None:
-    """Waits until the file or folder *path* is on the disk."""
+    """Wait until the file or folder *path* is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -43,7 +43,7 @@ def flush(path: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Waits until *folder* and the files in it are on the disk."""
+    """Wait until *folder* and the files in it are on the disk."""
     for path in folder.iterdir():
         if path.is_file():
             flush(path)
@@ -51,7 +51,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def beside(path: Path) -> Path:
-    """Return a new hidden name beside *path* for what will be renamed to it.
+    """Return a new hidden name in the folder of *path*, for a file or folder that will be renamed to *path*.
 
     Files and folders made under that name have the modes of the user's umask, which those of `tempfile` do not.
     """
@@ -59,7 +59,7 @@ def beside(path: Path) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes the file *path*, which appears complete or not at all."""
+    """Write *text* to the file *path* atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = beside(path)
     try:
@@ -76,7 +76,7 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which gets the name *folder* with its checksums once the context ends, or goes if it fails."""
+    """Yield a new folder, renamed to *folder* with checksums when the context ends, or deleted on an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = beside(folder)
     building.mkdir()
@@ -92,7 +92,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _take_name(building: Path, folder: Path) -> None:
-    """Renames *building*; what has the name goes: it is damaged, or from a process that outlived its command."""
+    """Rename *building* to *folder*, replacing a damaged folder or that of a process that outlived its command."""
     while True:
         try:
             building.replace(folder)
@@ -107,7 +107,14 @@ def _take_name(building: Path, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises Damaged where the files of *folder* are not those that `whole_folder` has left there."""
+    """Check the files of *folder* against the checksums that `whole_folder` wrote.
+
+    Raises
+    ------
+    DamagedFile
+        Where they differ.
+
+    """
     try:
         with opened(folder / SUMS_FILE, "r", hidden=True, encoding="utf-8", errors="replace") as file:
             told = file.read()
@@ -123,7 +130,7 @@ def _sums(folder: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of the file's content; empty where *path* is no file."""
+    """Return the SHA-256 of the file's content; empty where *path* is no file."""
     if not path.is_file():
         return ""
     with opened(path, hidden=True) as file:
@@ -131,12 +138,19 @@ def file_digest(path: Path) -> str:
 
 
 def write_sealed(path: Path, value: Any) -> None:
-    """Writes *value* as JSON with its checksum; the file appears complete or not at all."""
+    """Write *value* as JSON with its checksum to *path*, atomically."""
     write_whole(path, json.dumps({"value": value, "sha256": _seal(value)}))
 
 
 def read_sealed(path: Path) -> Any:
-    """What `write_sealed` has written. Raises Damaged where it is something else."""
+    """Return the value that `write_sealed` wrote to *path*.
+
+    Raises
+    ------
+    DamagedFile
+        Where the file cannot be read or does not agree with its checksum.
+
+    """
     try:
         with opened(path, "r", hidden=True, encoding="utf-8") as file:
             told = json.load(file)

@@ -1,10 +1,17 @@
-"""Replications until a metric is known well enough: which cases a scenario with a `precision` needs next.
+"""Sequential choice of the number of replications, for a scenario with a `precision`.
 
-What comes next depends on finished results alone, a round at a time, so that any number of workers ends with the same
-cases. All fleets have the same replications at a point: their differences stay paired.
+The next replications depend on finished results alone, a round at a time, so that any number of workers ends with the
+same cases. All fleets have the same replications at a point, so that their differences stay paired.
 
-Source: A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.4.1 (relative half-width, sequentially). A rule
-that stops on its own interval covers a little less than 95 %; to begin with five replications keeps that small.
+Notes
+-----
+A rule that stops on its own interval covers slightly less than 95 %; starting with five replications keeps the loss
+small.
+
+References
+----------
+A. M. Law, Simulation Modeling and Analysis, 5th ed., section 9.4.1 (relative half-width, sequentially).
+
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -26,30 +33,30 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class PointPrecision:
-    """Precision of one fleet at one point."""
+    """Precision that one fleet attains at one sweep point."""
 
     fleet: str
     axes: dict[str, object]
     replications: int
     relative: float | None
-    """Half-width over mean; None where the metric has no steady, finite value."""
+    """Half-width over mean [1]; None where the metric has no steady, finite value."""
     met: bool | None
-    """True if the precision asked for is reached; None where no precision can be asked for."""
+    """True if the requested precision is reached; None where no precision can be asked for."""
 
 
 def key_of(case: Case | StoredCase) -> Key:
-    """What distinguishes cases of one scenario."""
+    """Return the key that distinguishes *case* from the other cases of its scenario."""
     return case.fleet, repr(case.axes), case.replication
 
 
 def held_to(scenario: Scenario, stored: Sequence[StoredCase]) -> list[PointPrecision]:
-    """The precision of every fleet at every point, in order."""
+    """Return the precision attained by every fleet at every point, in order."""
     assert scenario.precision is not None
     return [_held(scenario.precision, members) for members in _grouped(stored).values()]
 
 
 def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
-    """The replications to add to the *stored* ones; none once the precision is met wherever it can be."""
+    """Return the replications to add to the *stored* cases; none once the precision is met wherever it can be."""
     precision = scenario.precision
     if precision is None or precision.metric is None:
         return []
@@ -67,7 +74,7 @@ def next_cases(scenario: Scenario, stored: Sequence[StoredCase]) -> list[Case]:
 
 
 def with_further(scenario: Scenario, held: Container[Key]) -> Iterator[Case]:
-    """The scenario's cases and, where it has a precision, the replications beyond them that are *held*."""
+    """Yield the scenario's cases and, where it has a precision, the further replications that are *held*."""
     wanted = cases(scenario)
     for case, following in zip(wanted, [*wanted[1:], None], strict=True):
         yield case
@@ -80,7 +87,7 @@ def with_further(scenario: Scenario, held: Container[Key]) -> Iterator[Case]:
 
 
 def _points(scenario: Scenario) -> Iterator[list[Case]]:
-    """The first case of every fleet, point by point."""
+    """Yield the first cases of all fleets, point by point."""
     points: dict[str, list[Case]] = {}
     for case in cases(scenario):
         if case.replication == 0:
@@ -107,15 +114,30 @@ def _held(precision: Precision, members: Sequence[StoredCase]) -> PointPrecision
 
 
 def replications_next(precision: Precision, relatives: Sequence[float | None], have: int) -> int:
-    """How many replications there are to be next, of *have* now; *relatives*: half-width over mean of all that shares
-    them, None where there is nothing to be precise about.
+    """Return the number of replications after the next round.
+
+    Parameters
+    ----------
+    precision
+        Target of the scenario.
+    relatives
+        Half-width over mean of each fleet at the point; None where precision does not apply.
+    have
+        Number of replications now.
+
     """
     wanted = max(replications_wanted(precision.relative, one, have) for one in relatives)
     return min(precision.max_replications, max(FIRST_REPLICATIONS, min(wanted, 2 * have)))
 
 
 def replications_wanted(asked: float, relative: float | None, have: int) -> int:
-    """Replications that make the interval narrow enough if the spread stays what it is."""
+    """Return the number of replications that make the interval narrow enough if the spread stays the same.
+
+    Notes
+    -----
+    The half-width falls with the square root of the number n of replications, so n (relative / asked)^2 are needed.
+
+    """
     if relative is None or (relative <= asked and have >= FIRST_REPLICATIONS):
         return have
     if not isfinite(relative):
@@ -124,7 +146,7 @@ def replications_wanted(asked: float, relative: float | None, have: int) -> int:
 
 
 def _relative(precision: Precision, members: Sequence[StoredCase]) -> float | None:
-    """Half-width over mean; inf below three runs; None where there is no steady value to be precise about."""
+    """Return half-width over mean of the metric; inf below three runs, None where it has no steady value."""
     if any(case.status != "ok" for case in members) or cases_overloaded([case.metrics for case in members]):
         return None
     if len(members) < LEAST_FOR_INTERVAL:

@@ -1,4 +1,4 @@
-"""Finished cases on disk, one folder each under a digest of everything they rest on: written whole or not at all."""
+"""Finished cases on disk, each in a folder named by the digest of its inputs and written atomically."""
 
 import json
 import shutil
@@ -23,45 +23,45 @@ from sim.units import NANO_PER_USD
 
 CASE_FILE = "case.json"
 SHARES = ("prefill_s", "recompute_s", "decode_s")
-"""Seconds that a request took of its replica, of the last one if it moved."""
+"""Columns of the seconds of its (last) replica's time that a request used, by activity."""
 VISITS = "earlier_visits"
-"""Column of the replicas that requests were at before, with the same seconds; only where some moved."""
+"""Column of the earlier replicas of a request, with the seconds used there; present only where requests moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCase:
-    """A finished case, read back. Its tables stay on disk until they are asked for."""
+    """Finished case, read back from disk; its tables are read when they are used."""
 
     folder: Path
     fleet: str
     axes: dict[str, Any]
     replication: int
     status: str
-    """ok or infeasible."""
+    """Status of the case: `ok` or `infeasible`."""
     reason: str
     measured: CaseMetrics | None
-    """None for a fleet that could not run."""
+    """Metrics of the case; None for a fleet that could not run."""
     point: str = ""
-    """Name of the folder that it was written to."""
+    """Name of the folder that the case was written to."""
     rests_on: dict[str, str] = field(default_factory=dict)
-    """What its quantities rest on, in words -> digest; see `inputs.rests_on`."""
+    """Inputs of the simulated quantities -> digest; see `digest.rests_on`."""
 
     @property
     def metrics(self) -> CaseMetrics:
-        """Metrics of a case that could run."""
+        """Metrics of a case that could run; fails for other cases."""
         assert self.measured is not None, f"{self.fleet} could not run"
         return self.measured
 
     def requests(self) -> pa.Table:
-        """One row per request; without rows if the scenario keeps none."""
+        """Return the table of requests, without rows if the scenario keeps none."""
         return self._table("requests")
 
     def usage(self) -> pa.Table:
-        """One row per replica interval."""
+        """Return the table of replica intervals."""
         return self._table("usage")
 
     def costs(self) -> pa.Table:
-        """One row per ledger row."""
+        """Return the table of ledger rows."""
         return self._table("costs")
 
     def _table(self, name: str) -> pa.Table:
@@ -71,7 +71,7 @@ class StoredCase:
 
 
 def load_case(folder: Path) -> StoredCase | None:
-    """The case in *folder*, checked; None if there is none, or, after a warning, if it is damaged or another one."""
+    """Return the case in *folder* after a check; None if missing or, after a warning, if damaged or another case."""
     if not folder.exists():
         return None
     try:
@@ -86,7 +86,7 @@ def load_case(folder: Path) -> StoredCase | None:
 
 
 def read_case(folder: Path) -> StoredCase:
-    """The case in *folder*, which this command has written or checked."""
+    """Return the case in *folder*, which this command has written or checked."""
     with opened(folder / CASE_FILE, "r", hidden=True, encoding="utf-8") as file:
         told = json.load(file)
     metrics = told.pop("metrics")
@@ -101,7 +101,24 @@ def save_case(
     keep_requests: bool,
     rests_on: dict[str, str],
 ) -> None:
-    """Writes *outcome* to *folder*, which appears complete or not at all."""
+    """Write *outcome* to *folder* atomically.
+
+    Parameters
+    ----------
+    folder
+        Folder under the points of the run, named by the case's digest.
+    case
+        Fleet, sweep point and replication.
+    outcome
+        Result of the simulation, or the plan of a fleet that could not run.
+    metrics
+        Metrics of the result; None for a fleet that could not run.
+    keep_requests
+        Whether the table of requests has rows.
+    rests_on
+        Inputs of the simulated quantities -> digest.
+
+    """
     told = {"fleet": case.fleet, "axes": case.axes, "replication": case.replication}
     told |= {"metrics": as_stored(metrics), "rests_on": rests_on}
     if isinstance(outcome, CasePlan):
@@ -118,12 +135,12 @@ def save_case(
 
 
 def as_stored(metrics: CaseMetrics | None) -> dict[str, Any]:
-    """Figures as the file of a case has them; none of a fleet that could not run."""
+    """Return the figures in the form of the case file; empty for a fleet that could not run."""
     return {} if metrics is None else metrics.as_data()
 
 
 def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, metrics: CaseMetrics | None) -> None:
-    """Writes *stored* to *folder* with the bill of *result*; as it is where it could not run."""
+    """Write *stored* to *folder* with the bill of *result*; unchanged where it could not run."""
     told = {name: getattr(stored, name) for name in ("fleet", "axes", "replication")}
     told |= {"metrics": as_stored(metrics)}
     told |= {name: getattr(stored, name) for name in ("rests_on", "status", "reason")}
@@ -138,7 +155,7 @@ def save_repriced(folder: Path, stored: StoredCase, result: CaseResult | None, m
 
 
 def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-    """Fills *folder*, which appears complete or not at all."""
+    """Write the case file and the *tables* to *folder* atomically."""
     with whole_folder(folder) as building:
         for name, table in tables.items():
             pq.write_table(table, building / f"{name}.parquet", compression="zstd")
@@ -146,13 +163,13 @@ def _write(folder: Path, told: dict[str, Any], tables: dict[str, pa.Table]) -> N
 
 
 def discard_unfinished(points: Path) -> None:
-    """Removes what a worker that was stopped while it wrote has left behind."""
+    """Remove the partial folders below *points* of workers that were stopped while they wrote."""
     for building in points.glob(".*-*"):
         shutil.rmtree(building, ignore_errors=True)
 
 
 def requests_table(result: CaseResult | None) -> pa.Table:
-    """The request table of contract and report, in arrival order."""
+    """Return the table of requests in arrival order, with the columns of requests.csv."""
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
     cohort = WindowRequests.of(result) if result else None
@@ -191,7 +208,7 @@ def requests_table(result: CaseResult | None) -> pa.Table:
 
 
 def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
-    """Who asks, and which conversation goes on; each only where some request says it."""
+    """Return *table* with the columns tenant, adapter, session and turn, each only where some request has one."""
     if any(r.tenant for r in requests):
         table = table.append_column("tenant", pa.array([r.tenant for r in requests], pa.string()))
     if any(r.adapter for r in requests):
@@ -204,7 +221,7 @@ def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
 
 
 def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[int] | None) -> pa.Table:
-    """What each request took of its replica's time, and what that cost; empty without a `cost` section."""
+    """Return *table* with each request's replica time [s] and cost [USD], which is empty without a `cost` section."""
     for name in SHARES:
         table = table.append_column(name, pa.array([getattr(r.busy, name) for r in requests], pa.float64()))
     if any(r.left for r in requests):
@@ -215,18 +232,18 @@ def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[in
 
 
 def _dates(values: Any) -> pa.Array:
-    """Seconds; what never happened is empty."""
+    """Return a column of times [s]; nan becomes null."""
     return pa.array(values, pa.float64(), from_pandas=True)
 
 
 def _usage(intervals: Sequence[Interval]) -> pa.Table:
-    """One row per replica interval; the part that lies idle only where some does."""
+    """Return the table of replica *intervals*, with the column `unused` only where some interval has an unused part."""
     table = _records(Interval, intervals)
     return table if any(one.unused for one in intervals) else table.drop_columns(["unused"])
 
 
 def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
-    """Slots dataclasses as columns, one of them *left_out*."""
+    """Return a table with the fields of the dataclass *kind* as columns, without the field *left_out*."""
     listed = list(rows)
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
     columns = {}
@@ -239,7 +256,7 @@ def _records(kind: type, rows: Iterable[Any], left_out: str = "") -> pa.Table:
 
 
 def _ledger(rows: Sequence[LedgerRow]) -> pa.Table:
-    """Ledger rows with amounts in USD, exact to the nano-USD they are kept in."""
+    """Return the ledger rows as a table with amounts in USD, exact to the nano-USD in which they are kept."""
     nano = "amount_nano_usd"  # more than a column of whole numbers holds, where somebody tries such a price
     position = [column.name for column in fields(LedgerRow)].index(nano)
     usd = pa.array([row.amount_nano_usd / NANO_PER_USD for row in rows], pa.float64())
