@@ -1,20 +1,21 @@
-"""Bounds of candidates, worked out without a simulation: the most that a replica serves, the least that a fleet costs.
+"""Bounds of candidates without a simulation: the highest throughput of a replica and the lowest cost of a fleet.
 
-From these follow which fleets of a search may meet the service level, with how many replicas at least, and which exceed
-a budget of money or power.
+They decide which fleets of a search may meet the service level, with how many replicas at least, and which exceed a
+budget of money or power.
 
-A request served alone has the shortest prompt time and the shortest steps that it can ever have: the share of requests
-that keep to the service level alone bounds the share that does in company.
+A request served alone has the shortest possible prompt time and steps, so the share of requests that meet the service
+level when served alone is an upper bound of the share that meets it under load.
 
 A replica's steps form a linear program. A step with D decodes and P prompt tokens takes at least t(D, P), without
-attention. A mix of steps must bring o answer tokens and p prompt tokens per request and hold the request's KV cache
+attention. A mix of steps must produce o output tokens and p prompt tokens per request and hold the request's KV cache
 meanwhile (S token-steps, at most K tokens in each step), so a request takes at least
 
     max  a o + b p + c S   over a, b, c >= 0 with   a D + b P + c K <= t(D, P) for every D, P
 
-(the dual of the cheapest mix). What attention adds grows with the contexts, all of it where the GPU has most to do,
-less where it hides beside the host's work. Hence a second bound, of long contexts: what attention takes, and the
-program where t(D, P) is what such a step takes beside it. The steps stand on a grid, which `GRID_MARGIN` makes up for.
+(the dual of the cheapest mix). The time added by attention grows with the contexts: in full where the GPU is the
+bottleneck, less where the host's work hides it. Hence a second bound, for long contexts: the time of attention plus the
+program in which t(D, P) is the remaining time of a step with attention. The steps are taken from a grid, and
+`GRID_MARGIN` covers the steps between.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,24 +49,31 @@ from sim.workload import Workload
 FLOATS = 1e-9
 """Relative rounding error of sums of floats."""
 MOST_DIGITS = 12
-"""Of a figure in a refusal."""
+"""Largest number of digits of a figure in a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetNeeds:
-    """Money and power of one fleet."""
+    """Money and power that one fleet needs."""
 
     capex_usd: float
     kw: float | None
-    """The most that the machines bought may draw at the wall, by their nameplates; None where one is not known."""
+    """Nameplate power of the purchased machines at the wall [kW]; None where one is unknown."""
     least_operating_usd_per_h: float
-    """Everything paid month by month that no load changes, and electricity without any work."""
+    """Least operating cost: monthly charges that do not depend on load, and electricity when idle [USD/h]."""
     capital_usd_per_h: float
-    """What recovers the rest over the life: capital, and costs at the end of it."""
+    """Cost that recovers capital and end-of-life costs over the life [USD/h]."""
 
     @classmethod
     def of(cls, plan: FleetPlan, fleet: Fleet) -> "FleetNeeds":
-        """Those of *fleet* at the mean prices of the year. Raises CostError for a fleet without a `cost` section."""
+        """Return the needs of *fleet* at the mean prices of the year.
+
+        Raises
+        ------
+        CostError
+            For a fleet without a `cost` section.
+
+        """
         if plan.costs is None:
             raise CostError(Problem("cost", f"{fleet.name} has no cost section"))
         costs, least_kw = plan.costs.averaged(), least_kw_by_pool(plan)
@@ -75,7 +83,7 @@ class FleetNeeds:
 
 
 def least_kw_by_pool(plan: FleetPlan) -> dict[str, float]:
-    """Power at the wall without any work; replicas on a schedule are off at times."""
+    """Return the idle power at the wall by pool [kW], without pools that are switched on and off."""
     return {
         pool.name: pool.replicas * pool.power.least_w / 1e3
         for pool in plan.pools
@@ -84,7 +92,10 @@ def least_kw_by_pool(plan: FleetPlan) -> dict[str, float]:
 
 
 def _nameplate_kw(plan: FleetPlan, fleet: Fleet) -> float | None:
-    """Pools under the same terms fill servers together, as on their bill."""
+    """Return the nameplate power of the purchased machines [kW]; None where one is unknown.
+
+    Pools under the same terms fill servers together, as on their bill.
+    """
     bought: list[tuple[Buy, list[PoolFacts]]] = []
     for facts, cost in zip(plan.machines.pools, fleet.costs, strict=True):
         if isinstance(cost, Buy):
@@ -101,10 +112,19 @@ def _nameplate_kw(plan: FleetPlan, fleet: Fleet) -> float | None:
 def over(
     budget: Budget | None, needs: FleetNeeds, usd_per_h: float | None = None, rounding_usd_per_h: float = 0.0
 ) -> str:
-    """Which limits of *budget* a fleet breaks; empty if none.
+    """Return the limits of *budget* that a fleet exceeds, in words; empty if none.
 
-    *usd_per_h* is what it costs, where that is known, and *rounding_usd_per_h* how far a bill rounded to nano-dollars
-    may be from it.
+    Parameters
+    ----------
+    budget
+        Limits of capital, operating cost and power; None: no limit.
+    needs
+        Money and power of the fleet.
+    usd_per_h
+        Cost of the fleet [USD/h], where it was simulated.
+    rounding_usd_per_h
+        Largest deviation of that cost due to a bill rounded to nano-dollars [USD/h].
+
     """
     return "; ".join(_over(budget, needs, usd_per_h, rounding_usd_per_h)) if budget is not None else ""
 
@@ -127,19 +147,19 @@ def _over(budget: Budget, needs: FleetNeeds, usd_per_h: float | None, rounding_u
 
 
 def _apart(value: float, limit: float, form: str, digits: int) -> tuple[str, str]:
-    """The value with *digits* digits, or as many as tell it from the limit; and the limit as the scenario has it."""
+    """Return the value, with *digits* digits or more to distinguish it from the limit, and the limit, as text."""
     enough = (n for n in range(digits, MOST_DIGITS) if form.format(value, n) != form.format(limit, n))
     return form.format(value, next(enough, MOST_DIGITS)), f"{limit:,.{MOST_DIGITS}g}"
 
 
 def operating_usd_per_month(needs: FleetNeeds, usd_per_h: float | None) -> float:
-    """What is paid month by month of *usd_per_h*; at the least, where nothing was simulated."""
+    """Return the operating cost within *usd_per_h* [USD/month]; its lower bound where nothing was simulated."""
     per_h = needs.least_operating_usd_per_h if usd_per_h is None else usd_per_h - needs.capital_usd_per_h
     return per_h * HOURS_PER_MONTH
 
 
 def ceilings(budget: Budget | None, kinds: Sequence[Sequence[FleetNeeds]]) -> list[tuple[list[list[float]], float]]:
-    """For each limit of *budget* what 1, 2, ... replicas of each of *kinds* ask of it, and the limit."""
+    """Return, for each limit of *budget*, the needs of 1, 2, ... replicas of each of *kinds*, and the limit."""
     if budget is None:
         return []
     amounts: list[tuple[float | None, Callable[[FleetNeeds], float]]] = [
@@ -156,44 +176,44 @@ def _exceeds(value: float, limit: float, rounding: float = 0.0) -> bool:
 
 SAMPLED_REQUESTS = 4000
 SAMPLING_MARGIN = 0.02
-"""The share of good requests in a sample may be below that of a simulation by this much."""
+"""Margin by which the share of good requests in a sample may be below that of a simulation."""
 GRID_MARGIN = 0.9
-"""The least time per request is taken times this: between two steps of the grid a step may be a little cheaper."""
+"""Factor on the least time per request: between two steps of the grid a step may be slightly cheaper per token."""
 GRID_RATIO = 1.4
 MOST_STEP_TOKENS = 16384
 """Tokens in a step beyond which the time per token hardly falls."""
 FAR_TOKENS = 1_000_000_000
-"""Context from which on attention is all that grows: no host's work takes longer."""
+"""Context at which step time grows by attention alone: no host work takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedLoad:
-    """What the workload asks of a fleet."""
+    """Load that the workload offers to a fleet."""
 
     rate_rps: float | None
-    """Requests per second that must be answered for the service level; None where nothing bounds it."""
+    """Requests per second that must be answered to meet the service level; None where nothing bounds the number."""
     prompts: NDArray[np.float64]
-    """Prompt tokens of a sample, or of the whole trace."""
+    """Prompt tokens of the requests of a sample, or of the whole trace."""
     outputs: NDArray[np.float64]
     may_share: bool
-    """Prompts may have prefixes in common."""
+    """True if prompts may share prefixes."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> "OfferedLoad":
-        """All that the scenario's workload, or its services, ask for at the scenario's own load."""
+        """Return the load of the scenario's workload, or of all its services together."""
         if scenario.services:
             return cls.together(list(cls.of_services(scenario).values()))
         return cls.of_workload(scenario.workload, scenario.slo, scenario.seed, scenario.horizon_s)
 
     @classmethod
     def of_services(cls, scenario: Scenario) -> dict[str, "OfferedLoad"]:
-        """Service -> what it asks for."""
+        """Return the load of each service by name."""
         terms = scenario.seed, scenario.horizon_s
         return {one.name: cls.of_workload(one.workload, one.slo, *terms) for one in scenario.services}
 
     @classmethod
     def of_workload(cls, workload: Workload, slo: Slo, seed: int, horizon_s: float | None) -> "OfferedLoad":
-        """The *workload* at its own load, as far as *slo* wants it answered."""
+        """Return the load of *workload*, with the rate that must be answered to meet *slo*."""
         if workload.trace is not None:
             table = workload.trace.requests(horizon_s)
             prompts, outputs = table.prompt_tokens, table.output_tokens
@@ -213,8 +233,9 @@ class OfferedLoad:
 
     @classmethod
     def together(cls, parts: Sequence["OfferedLoad"]) -> "OfferedLoad":
-        """All of *parts*, each with as many requests of the sample as it has of the rate; those whose rate nothing
-        bounds are left out.
+        """Return the sum of *parts*, each with a share of the sample in proportion to its rate.
+
+        Parts without a bounded rate are left out.
         """
         known = [(one, one.rate_rps) for one in parts if one.rate_rps]
         if len(parts) == 1 or not known:
@@ -229,20 +250,20 @@ class OfferedLoad:
         return cls(rate, prompts, outputs, any(one.may_share for one, _ in known))
 
     def prompts_alone(self, at_least: int) -> "OfferedLoad":
-        """The prompts of at least *at_least* tokens, each with the first token of its answer."""
+        """Return the load of the prompts of at least *at_least* tokens, each with the first token of its output."""
         chosen = self.prompts >= at_least
         rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
         return OfferedLoad(rate, self.prompts[chosen], np.ones(int(chosen.sum())), self.may_share)
 
     def of_prompts(self, above: float, up_to: float) -> "OfferedLoad":
-        """The part of it with prompts of more than *above* and at most *up_to* tokens."""
+        """Return the part of the load with prompts of more than *above* and at most *up_to* tokens."""
         chosen = (self.prompts > above) & (self.prompts <= up_to)
         rate = None if self.rate_rps is None else self.rate_rps * float(chosen.mean())
         return OfferedLoad(rate, self.prompts[chosen], self.outputs[chosen], self.may_share)
 
 
 def _in_time(goal: SloGoal, output_tokens: NDArray[np.float64], span_s: float) -> float:
-    """Share of the rate of arrivals in the span that must at least be answered meanwhile."""
+    """Return the least share of the arrival rate in the span that must be answered during the span."""
     # what arrives in the span may be finished this much later and still be in time
     late_s = _latest_s(goal.limits, float(np.quantile(output_tokens, 0.95)))
     counted = float((output_tokens > 1).mean()) if _skips_single_tokens(goal) else 1.0
@@ -250,7 +271,7 @@ def _in_time(goal: SloGoal, output_tokens: NDArray[np.float64], span_s: float) -
 
 
 def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
-    """How long after its arrival a request may end and still be good [s]."""
+    """Return the longest time from arrival to end of a good request [s]."""
     if "e2e_s" in limits:
         return limits["e2e_s"]
     if "ttft_s" in limits and "tpot_s" in limits:
@@ -259,12 +280,12 @@ def _latest_s(limits: Mapping[str, float], output_tokens: float) -> float:
 
 
 def _skips_single_tokens(goal: SloGoal) -> bool:
-    """Return whether answers of one token count for nothing."""
+    """Return whether *goal* ignores outputs of one token."""
     return goal.percentile is not None and goal.percentile.latency == "tpot_s"
 
 
 class PoolBounds:
-    """Bounds of one pool under one demand."""
+    """Bounds of one pool under one offered load."""
 
     def __init__(self, pool: PoolPlan, demand: OfferedLoad) -> None:
         self.pool, self.demand = pool, demand
@@ -276,19 +297,19 @@ class PoolBounds:
         self._earlier_s = self._slope_s("prefill_context_tokens", prefill_seqs=1, prefill_tokens=1)
         drafts = getattr(pool.batching, "speculative", None)
         self._pace = 1 + drafts.num_speculative_tokens if drafts is not None else 1
-        """Most tokens that a step brings to an answer; what drafts cost is left out."""
+        """Most tokens that a step adds to an output; the cost of drafts is left out."""
 
     def _leap(self, **batch: int) -> float:
-        """Duration of one step [s]."""
+        """Return the duration of one step [s]."""
         return self.pool.steptime.leap(Batch(**batch)).first_s
 
     def _slope_s(self, counted: str, **batch: int) -> float:
-        """What one more of a great many *counted* adds to a step [s]."""
+        """Return the marginal step time of one more token or pair *counted*, at very large numbers [s]."""
         far_s, farther_s = (self._leap(**batch, **{counted: times * FAR_TOKENS}) for times in (1, 2))
         return (farther_s - far_s) / FAR_TOKENS
 
     def _beside_attention_s(self, decodes: int, prompt_tokens: int) -> float:
-        """A step with long contexts without what attention takes for them [s]."""
+        """Return the time of a step with long contexts without the time of attention [s]."""
         batch = {"decode_seqs": decodes, "sampled_seqs": decodes, "prefill_tokens": prompt_tokens}
         if prompt_tokens:
             far_s = self._leap(**batch, prefill_seqs=1, prefill_context_tokens=FAR_TOKENS)
@@ -296,7 +317,7 @@ class PoolBounds:
         return self._leap(**batch, kv_tokens=FAR_TOKENS) - self._context_s * FAR_TOKENS
 
     def refusal(self, slo: Slo) -> str:
-        """Why no load however small meets *slo*; empty if one may."""
+        """Return why no load, however small, meets *slo*; empty if a load may."""
         return next((reason for goal in slo.goals if (reason := self._refusal(goal))), "")
 
     def _refusal(self, goal: SloGoal) -> str:
@@ -319,22 +340,22 @@ class PoolBounds:
 
     @property
     def served(self) -> bool:
-        """True if any of the requests is not too long for it."""
+        """True if at least one request fits into the context length."""
         return bool(self._served.any())
 
     def good_alone(self, goal: SloGoal) -> float:
-        """Share of the requests that keep to *goal* when each is served alone: more never do."""
+        """Return the share of the requests that meet *goal* when each is served alone: an upper bound under load."""
         good = self._served_of(goal).copy()
         for values, limit in self._alone_s(goal).values():
             good &= values <= limit
         return float(good.mean())
 
     def _served_of(self, goal: SloGoal) -> NDArray[np.bool_]:
-        """Which requests are not too long, and those that the goal does not count."""
+        """Return the mask of the requests that fit into the context length or that *goal* does not count."""
         return self._served | (self.demand.outputs <= 1) if _skips_single_tokens(goal) else self._served
 
     def _alone_s(self, goal: SloGoal) -> dict[str, tuple[NDArray[np.float64], float]]:
-        """In words -> the least times of all requests and the limit, for every limit that *goal* has."""
+        """Return, by description, the least times of all requests and the limit [s], for every limit of *goal*."""
         prompts, outputs = self.demand.prompts, self.demand.outputs
         ttft_s = np.full(len(prompts), self._step_s) if self.pool.unit else self._ttft_s()
         step_s = np.maximum(self._step_s, self._beside_attention_s(1, 0) + self._context_s * prompts)
@@ -347,7 +368,7 @@ class PoolBounds:
         return {found[name][0]: (found[name][1], limit_s) for name, limit_s in goal.limits.items()}
 
     def _ttft_s(self) -> NDArray[np.float64]:
-        """Least time to first token of each request [s]: that of a shorter prompt of the sample, alone."""
+        """Return the least TTFT of each request [s]: that of the next shorter prompt of a sample, served alone."""
         overhead_s = self.pool.request_overhead_s
         if self._shares:
             return np.full(len(self.demand.prompts), overhead_s)
@@ -357,7 +378,7 @@ class PoolBounds:
         return np.asarray(overhead_s + alone_s[places])
 
     def _prompt_s(self, tokens: int) -> float:
-        """A prompt in chunks of the step's budget, one after another."""
+        """Return the time of a prompt served alone, in chunks of the token budget [s]."""
         budget = self.pool.batching.step_tokens or tokens
         total_s, done = 0.0, 0
         while done < tokens:
@@ -374,7 +395,7 @@ class PoolBounds:
         return self.pool.pipeline_parallel_size * total_s
 
     def replica_rps(self) -> float:
-        """Most requests per second that one replica answers in the long run, rejected ones included."""
+        """Return the highest long-run rate of requests per replica [1/s], rejected requests included."""
         if self.pool.unit:
             return self._units_per_s()
         prompts = np.where(self._served & (not self._shares), self.demand.prompts, 0.0)
@@ -389,17 +410,26 @@ class PoolBounds:
         return 1 / busy_s if busy_s > 0 else float("inf")
 
     def _units_per_s(self) -> float:
-        """Full batches without a gap: larger ones take longer and less per unit."""
+        """Return the units of work per second in full batches without a gap: larger batches take less time per unit."""
         largest = min(self.pool.batching.max_num_seqs or 1, getattr(self.pool.batching, "max_batch_size", 1))
         return largest / self._leap(decode_seqs=largest, sampled_seqs=largest)
 
     def _short_s(self, decodes: int, prompt_tokens: int) -> float:
-        """A step without any contexts [s]."""
+        """Return the time of a step without contexts [s]."""
         prompts = {"prefill_seqs": int(prompt_tokens > 0), "prefill_tokens": prompt_tokens}
         return self._leap(decode_seqs=decodes, sampled_seqs=decodes, **prompts)
 
     def _mix_s(self, step_s: Callable[[int, int], float], outputs: float, prompts: float, held: float) -> float:
-        """The linear program of this module, where a step of so many decodes and prompt tokens takes *step_s*."""
+        """Return the optimum of the linear program of this module [s]: the least time per request.
+
+        Parameters
+        ----------
+        step_s
+            Time of a step with a number of decodes and a number of prompt tokens [s].
+        outputs, prompts, held
+            Output tokens, prompt tokens and KV token-steps per request.
+
+        """
         from scipy.optimize import linprog  # slow to import; `check` asks for no bound
 
         batching = self.pool.batching
@@ -419,7 +449,7 @@ class PoolBounds:
 
 
 def _grid(most: int) -> list[int]:
-    """0, 1, ... *most* at about even ratios."""
+    """Return 0, 1, ... *most* at approximately equal ratios."""
     values, at = {0, most}, 1.0
     while at < most:
         values.add(round(at))
@@ -432,7 +462,7 @@ def _seconds(value: float) -> str:
 
 
 def why_no_size(scenario: Scenario) -> str:
-    """What the scenario lacks for a search, with its key; empty if nothing."""
+    """Return what the scenario lacks for a search, with its key; empty if nothing."""
     if scenario.size is None:
         return "size: is missing: it names the GPUs, layouts and prices to choose from"
     if scenario.tenant is not None:
@@ -448,7 +478,7 @@ def why_no_size(scenario: Scenario) -> str:
 
 
 def _why_no_level(place: str, slo: Slo) -> str:
-    """What a service level lacks; *place* stands before its key."""
+    """Return what a service level lacks for a search; *place* is the prefix of its key."""
     if not slo.goals:
         return f"{place}slo: a fleet is sized to at least one limit: ttft_s, tpot_s or e2e_s"
     if slo.tenants is not None:
@@ -463,27 +493,27 @@ def _why_no_level(place: str, slo: Slo) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBounds:
-    """What is known of a replica before anything is simulated."""
+    """Bounds of one kind of replica."""
 
     reason: str
-    """Why it cannot serve; empty if it may."""
+    """Reason why the replica cannot serve; empty if it may."""
     least_replicas: int
-    """Fewer cannot carry the load."""
+    """Least number of replicas that may carry the load."""
 
 
 class CandidateBounds:
-    """Bounds of all units, each machine worked out once."""
+    """Bounds of all units, computed once per machine."""
 
     def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
         self.scenario, self.catalog, self.demand = scenario, catalog, OfferedLoad.of(scenario)
         self.demands = OfferedLoad.of_services(scenario)
-        """Of each of several services."""
+        """Offered load of each service by name, where the scenario has services."""
         self.levels = [one.slo for one in scenario.services]
         self._machines: dict[str, ReplicaBounds] = {}
         self._starts: dict[str, bool] = {}
 
     def look(self, unit: Unit) -> ReplicaBounds:
-        """Return whether and with how many replicas *unit* may serve the load."""
+        """Return why *unit* cannot serve, or the least number of its replicas that may carry the load."""
         machine = unit.machine if unit.beside is None else unit.beside.kinds
         if machine not in self._machines:
             self._machines[machine] = self._machine(unit)
@@ -513,7 +543,10 @@ class CandidateBounds:
         return ReplicaBounds(reason, 1 if rate is None or reason else max(1, ceil(rate / floor.replica_rps())))
 
     def _serving_all(self, pool: PoolPlan) -> ReplicaBounds:
-        """A replica that serves all services. Those of one model are in the same batches; models take turns."""
+        """Return the bounds of a replica that serves all services.
+
+        Services of one model share batches; several models take turns on the GPU.
+        """
         for one in self.scenario.services:
             floor = PoolBounds(pool.serving(one.name), self.demands[one.name])
             if reason := floor.refusal(one.slo):
@@ -525,7 +558,7 @@ class CandidateBounds:
         return ReplicaBounds("", max(1, ceil(busy)))
 
     def cannot_start(self, unit: Unit) -> bool:
-        """Return whether *unit* does not hold the model, or its layout or limits are refused."""
+        """Return whether *unit* cannot hold the model, or its layout or limits are refused."""
         if unit.refusal:
             return True
         if unit.machine not in self._starts:
@@ -534,7 +567,7 @@ class CandidateBounds:
 
     @staticmethod
     def most_replicas(unit: Unit, size: Size) -> int:
-        """That may carry the load."""
+        """Return the largest number of load-carrying replicas of *unit* that the section allows."""
         if unit.own is not None:
             return 1
         most = size.max_replicas - (unit.beside.replicas if unit.beside is not None else 0)
@@ -542,7 +575,7 @@ class CandidateBounds:
         return most - (unit.standby.count if unit.standby is not None else 0)
 
     def plan(self, unit: Unit) -> FleetPlan:
-        """One replica, without prices."""
+        """Return the resolved plan of one replica of *unit*, without prices."""
         fleet = unit.fleet(1)
         if unit.beside is not None:
             free = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
@@ -550,7 +583,7 @@ class CandidateBounds:
         return resolve_fleet(self.scenario, fleet.model_copy(update={"cost": None}), self.catalog)
 
     def refusal(self, unit: Unit) -> str:
-        """What is wrong with its layout or limits; empty if nothing is."""
+        """Return what is wrong with the layout or limits of *unit*; empty if nothing is."""
         fleet = unit.fleet(1)
         try:
             models = [pool_models(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
@@ -563,23 +596,30 @@ class CandidateBounds:
         return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
 
     def usd_per_h(self, unit: Unit, replicas: int, spare: int) -> float:
-        """Least that the fleet costs: what runs with the clock. Raises CostError."""
+        """Return the least cost of the fleet [USD/h], from charges that do not depend on load; raises CostError."""
         return self.floor(unit, replicas, spare)[0]
 
     def floor(self, unit: Unit, replicas: int, spare: int) -> tuple[float, FleetNeeds]:
-        """Least that the fleet costs [USD/h], and what it asks of a budget. Raises CostError."""
+        """Return the least cost of the fleet [USD/h] and its needs of a budget; raises CostError."""
         fleet = unit.fleet(replicas, spare)
         plan = resolve_fleet(self.scenario, fleet, self.catalog)
         return least_usd_per_h(plan, unit.name), FleetNeeds.of(plan, fleet)
 
     def needs(self, fleet: Fleet) -> FleetNeeds:
-        """What *fleet* asks of a budget. Raises CostError."""
+        """Return the needs of *fleet* of a budget; raises CostError."""
         return FleetNeeds.of(resolve_fleet(self.scenario, fleet, self.catalog), fleet)
 
 
 def least_usd_per_h(plan: FleetPlan, name: str) -> float:
-    """Charges that no load changes, and electricity without any work, at the mean prices of the year [USD/h]: an idle
-    fleet draws it in all hours alike. Raises CostError for a fleet without a `cost` section.
+    """Return the charges that do not depend on load, and electricity when idle, at the mean prices of the year [USD/h].
+
+    Idle power is the same at all hours, so the mean price of electricity applies.
+
+    Raises
+    ------
+    CostError
+        For a fleet without a `cost` section.
+
     """
     if plan.costs is None:
         raise CostError(Problem("cost", f"{name} has no cost section"))

@@ -1,4 +1,4 @@
-"""What a search for the cheapest fleet knows of every candidate, and its answer."""
+"""Rows of a search for the cheapest fleet, one per candidate, and its answer."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,42 +23,42 @@ Status = Literal["meets", "misses", "not simulated", "over budget", "impossible"
 
 @dataclass(frozen=True, slots=True)
 class CandidateFleet:
-    """One fleet and what is known of it."""
+    """Candidate fleet with its status, cost and metrics; a row of the result."""
 
     name: str
     machine: str
-    """Key of the hardware: equal for fleets that differ only in number and in how they are paid for."""
+    """Key of the hardware: equal for fleets that differ only in number and in purchase option."""
     gpu: str
-    """Catalogue ids of its GPUs."""
+    """Catalogue ids of the fleet's GPUs."""
     replicas: int
-    """Those that carry the load, spares left out; 0 where none could."""
+    """Replicas that carry the load, without spares; 0 where no number could."""
     gpus: int
     status: Status
     usd_per_h: float | None
-    """Mean over replications; None where it was not simulated to the end."""
+    """Mean cost over replications [USD/h]; None where the fleet was not simulated in full."""
     floor_usd_per_h: float | None
-    """What it costs at least; None without prices."""
+    """Lower bound of the cost [USD/h]; None without prices."""
     reason: str = ""
-    """Why it is impossible or over the budget."""
+    """Reason why the fleet is impossible or over the budget."""
     overloaded: bool = False
     metrics: dict[str, float | None] | None = None
-    """Means over what was simulated; None for a fleet that was not."""
+    """Means over the simulated replications; None for a fleet that was not simulated."""
     replications: int | None = None
-    """Simulated ones, which the metrics are means over; None for a fleet that was not simulated."""
+    """Number of simulated replications; None for a fleet that was not simulated."""
     fleet: Fleet | None = None
     standing: ServiceLevelAttainment | None = None
-    """The decision on the service level with what is attained of each goal; None for a fleet that was not simulated."""
+    """Verdict on the service level, with the attained value of each goal; None for a fleet that was not simulated."""
     needs: FleetNeeds | None = None
-    """What it asks of a budget; None where that is not known."""
+    """Money and power of the fleet; None where unknown."""
     choice: str = ""
-    """Key: equal for fleets that differ only in the host that the search has chosen, and in number."""
+    """Key equal for fleets that differ only in the host chosen by the search, and in number."""
     standby: StandBy | None = None
-    """Spares that do not carry the load."""
+    """Warm or cold spares, which do not carry the load."""
     services: Mapping[str, ServiceTrial] = field(default_factory=dict)
-    """How each of several services fared, where it was simulated and could run."""
+    """Service -> trial, where the fleet serves several services, was simulated and could run."""
 
     def seen(self, outcome: Trial, levels: Mapping[str, Slo] | None = None) -> "CandidateFleet":
-        """With what the simulations of it have shown, beside its cost; *levels* are those of several services."""
+        """Return this row with its simulated results, except cost; *levels* are the SLOs of several services."""
         return replace(
             self,
             metrics=outcome.metrics,
@@ -70,54 +70,54 @@ class CandidateFleet:
 
     @property
     def doubtful(self) -> bool:
-        """True if it is inconclusive that it meets or misses the service level."""
+        """True if the verdict on the service level is inconclusive."""
         return self.standing is not None and self.standing.verdict == "inconclusive"
 
     @property
     def total(self) -> int:
-        """All replicas, spares that stand by included."""
+        """Number of replicas, warm and cold spares included."""
         return self.replicas + (self.standby.count if self.standby is not None else 0)
 
     @property
     def serving(self) -> str:
-        """Key of the hardware of those that carry the load."""
+        """Key of the hardware of the replicas that carry the load."""
         return self.machine if self.standby is None else self.standby.machine
 
     @property
     def servers(self) -> str:
-        """Catalogue ids of what its GPUs stand in; empty without a server."""
+        """Catalogue ids of the fleet's servers; empty without a server."""
         return _named(self.fleet, "server")
 
     @property
     def least_usd_per_h(self) -> float | None:
-        """What it costs, or costs at the least where it was not simulated to the end."""
+        """Cost of the fleet, or its lower bound where it was not simulated in full [USD/h]."""
         return self.usd_per_h if self.usd_per_h is not None else self.floor_usd_per_h
 
     @property
     def operating_usd_per_month(self) -> float | None:
-        """What is paid month by month; at the least, where it was not simulated to the end."""
+        """Operating cost, or its lower bound where the fleet was not simulated in full [USD/month]."""
         return None if self.needs is None else operating_usd_per_month(self.needs, self.usd_per_h)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The answer of a search."""
+    """Answer of a search."""
 
     winner: CandidateFleet | None
     tried: tuple[CandidateFleet, ...]
-    """All candidates, the answer first: the winner, else the nearest; then as `rank` has them."""
+    """All candidates: the winner first, or else the nearest, then in the order of `rank`."""
     simulated: int
-    """Cases that this call has simulated; others were found on disk."""
+    """Number of cases that this call has simulated; other cases were found on disk."""
     mixed: MixedSearch | None = None
-    """What came of fleets of several kinds, where they are asked for."""
+    """Result of the search among fleets of several kinds, where the section asks for it."""
     nearest: CandidateFleet | None = None
-    """Where none meets the service level within the budget: the fleet of one kind that attains the most within it."""
+    """Fleet of one kind that attains the most within the budget, where none meets the service level within it."""
     chance: WinProbability | None = None
-    """How often the winner stays cheaper than the next fleet with other GPUs within the model's own error."""
+    """Probability that the winner stays cheaper than the next fleet with other GPUs, under the model's own error."""
 
     @property
     def rival(self) -> CandidateFleet | None:
-        """The cheapest fleet with other GPUs than the winner's that meets the service level, or may."""
+        """Cheapest fleet with other GPUs than the winner's that meets the service level, or may meet it."""
         best = self.winner
         if best is None:
             return None
@@ -126,7 +126,7 @@ class Sizing:
 
 
 def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:
-    """GPUs that *fleet* takes of *scenario*, spares included, and for slices whole ones."""
+    """Return the number of GPUs that *fleet* occupies, spares included; slices are counted as whole GPUs."""
     if any(pool.mig is not None for pool in fleet.pools):
         pools = tuple(pool.model_copy(update={"cost": None}) for pool in fleet.pools)
         free = fleet.model_copy(update={"cost": None, "pools": pools})
@@ -139,7 +139,7 @@ def gpus_of(fleet: Fleet, scenario: Experiment, catalog: Catalog) -> int:
 
 
 def kinds_of(fleet: Fleet) -> str:
-    """Catalogue ids of its GPUs."""
+    """Return the catalogue ids of the GPUs of *fleet*."""
     return _named(fleet, "gpu")
 
 
@@ -149,8 +149,9 @@ def _named(fleet: Fleet | None, key: str) -> str:
 
 
 def with_one_host(ranked: Sequence[CandidateFleet], nearest: CandidateFleet | None) -> Iterator[CandidateFleet]:
-    """Of fleets that differ only in the host chosen for them the best, or *nearest*; of those that cannot be, all
-    reasons in one.
+    """Yield one row for fleets that differ only in the host chosen by the search: the best, or *nearest*.
+
+    Fleets that are impossible with every host become one row with all reasons.
     """
     possible = {one.choice for one in ranked if one.choice and one.replicas}
     shown: set[tuple[str, int]] = set()
@@ -169,19 +170,22 @@ def with_one_host(ranked: Sequence[CandidateFleet], nearest: CandidateFleet | No
 
 
 def in_order(tried: Iterable[CandidateFleet], nearest: CandidateFleet | None) -> list[CandidateFleet]:
-    """By `rank`, but *nearest* before all others."""
+    """Return the rows in the order of `rank`, with *nearest* before all others."""
     ranked = with_one_host(sorted(tried, key=rank), nearest)
     return sorted(ranked, key=lambda one: one is not nearest)
 
 
 def rank(one: CandidateFleet) -> tuple[int, float, str]:
-    """Those that meet, those that miss, those not simulated, those over the budget, each by cost; the impossible."""
+    """Return the sort key of a row: by status (meets, misses, not simulated, over budget, impossible), then by cost."""
     order: dict[Status, int] = {"meets": 0, "misses": 1, "not simulated": 2, "over budget": 3, "impossible": 4}
     return order[one.status], one.usd_per_h or one.floor_usd_per_h or 0.0, one.name
 
 
 def front(found: Sizing, names: Sequence[str]) -> list[CandidateFleet]:
-    """The Pareto front, by cost: fleets that meet and that no other beats in cost and all the metrics *names* at
+    """Return the Pareto front by cost.
+
+    The front has the fleets that meet the service level and that no other fleet beats in cost and in all metrics
+    *names* at
     once.
     """
     met = [(one, _criteria(one, names)) for one in found.tried if one.status == "meets"]

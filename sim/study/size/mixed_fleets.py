@@ -1,21 +1,30 @@
-"""The cheapest fleet of several kinds of replicas: an integer program proposes fleets, and simulations test them.
+"""Search for the cheapest fleet of several kinds of replicas: an integer program proposes, simulations test.
 
-The program chooses how many replicas of which kinds there are, and which of them serve which prompt lengths. Requests
-fall into classes by the length of their prompts. A replica of kind u answers at most rho[i, u] requests of class i per
-second, so a fleet with n[u] replicas that takes the shares x[i, u] of the classes' rates r[i] needs
+The program chooses the number of replicas of each kind, and the prompt lengths that each kind serves. Requests fall
+into
+classes by the length of their prompts. A replica of kind u answers at most rho[i, u] requests of class i per second, so
+a fleet with n[u] replicas that serves the shares x[i, u] of the classes' rates r[i] needs
 
     sum_i x[i, u] r[i] / rho[i, u] <= e[u, n] n[u]      for every kind u
     sum_u x[i, u] = 1                                   for every class i
     sum_iu x[i, u] s[i] g[i, u] >= attainment
 
-at the least cost (after Griggs et al., "Melange: Cost Efficient Large Language Model Serving by Exploiting GPU
-Heterogeneity", arXiv:2404.14527, which packs slices of classes into GPUs). g is the share of a class that keeps to
-the service level when served alone; e, the part of the bound that n replicas reach, is what simulations lower.
+at the least cost. s[i] is the share of the requests in class i, and g the share of a class that meets the service level
+when served alone. e, the fraction of its bound that a pool of n replicas reaches, starts at 1 and is lowered by
+simulations:
 
-The program starts from bounds that no replica beats. Each fleet that it proposes is simulated; where pools miss the
-service level, their kind is taken to reach less of its bound, and the program is asked again, until what it proposes
-costs no less than the best fleet known. Then it is asked once more without what was learned, for numbers of replicas
-that were not tried before.
+    bounds -> integer program -> proposed fleets -> simulation -> meets: new best cost
+                     ^                                    |
+                     +------ lower e of the pools that missed
+
+The loop ends when the next proposal costs no less than the best fleet known. The program then runs once more with e
+reset to 1, for numbers of replicas that were not simulated before.
+
+References
+----------
+Griggs et al., "Melange: Cost Efficient Large Language Model Serving by Exploiting GPU Heterogeneity", arXiv:2404.14527,
+which packs slices of classes into GPUs.
+
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,43 +52,43 @@ from sim.study.size.search_space import family as unit_family
 from sim.study.size.trials import Trial, Trials
 
 SMALLEST_SHARE = 0.005
-"""Of a class: a pool that would get less of it gets none."""
+"""Least share of a class that a pool is given; smaller shares become zero."""
 TOLERANCE = 1e-6
-"""Of the solvers."""
+"""Tolerance of the solvers."""
 Counts = tuple[tuple[int, int], ...]
 """(kind, replicas) of every pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindLimits:
-    """What is known of kinds of replicas and classes of prompts; arrays are classes x kinds."""
+    """Limits of kinds of replicas per class of prompts; arrays are classes x kinds."""
 
     rates_rps: NDArray[np.float64]
-    """Of the classes."""
+    """Arrival rate of each class [1/s]."""
     most_rps: NDArray[np.float64]
-    """One replica with requests of one class alone; 0 where it may not have any."""
+    """Highest rate of one replica with requests of one class alone [1/s]; 0 where it may not serve the class."""
     good: NDArray[np.float64]
-    """Share of a class that keeps to the service level when served alone."""
+    """Share of a class that meets the service level when served alone [1]."""
     usd_per_h: tuple[tuple[float, ...], ...]
-    """Per kind: what 1, 2, ... replicas cost at least."""
+    """Lower bound of the cost of 1, 2, ... replicas, per kind [USD/h]."""
     families: tuple[str, ...]
-    """Per kind: a fleet has at most one kind of a family."""
+    """Family of each kind; a fleet has at most one kind of a family."""
     borders: tuple[int, ...] = ()
-    """The longest prompts of all classes but the last."""
+    """Longest prompt of each class but the last [tokens]."""
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Of the requests, by class."""
+        """Share of the requests in each class [1]."""
         return np.asarray(self.rates_rps / self.rates_rps.sum())
 
     @property
     def busy(self) -> NDArray[np.float64]:
-        """Replicas that a class keeps busy if a kind has all of it, at the bound."""
+        """Number of replicas that a class keeps busy if a kind serves all of it, at the bound."""
         allowed = self.most_rps > 0
         return np.where(allowed, self.rates_rps[:, None] / np.where(allowed, self.most_rps, 1.0), 0.0)
 
     def only(self, chosen: Sequence[int]) -> "KindLimits":
-        """The *chosen* kinds alone."""
+        """Return the limits of the *chosen* kinds."""
         return replace(
             self,
             most_rps=self.most_rps[:, chosen],
@@ -91,27 +100,27 @@ class KindLimits:
 
 @dataclass(frozen=True, slots=True)
 class MixedFleet:
-    """A fleet of several kinds."""
+    """Fleet of several kinds, with the split of the classes among its pools."""
 
     kinds: KindLimits
-    """Whose classes it divides."""
+    """Limits of the kinds, with the classes that the fleet splits."""
     counts: Counts
     split: NDArray[np.float64]
-    """Classes x pools: the part of each class that each pool gets."""
+    """Share of each class that each pool serves; classes x pools."""
 
     @property
     def pools(self) -> list[int]:
-        """The kind of each."""
+        """Kind of each pool."""
         return [u for u, _ in self.counts]
 
     @property
     def usd_per_h(self) -> float:
-        """At least."""
+        """Lower bound of the cost [USD/h]."""
         return sum(self.kinds.usd_per_h[u][n - 1] for u, n in self.counts)
 
     @property
     def utilisation(self) -> NDArray[np.float64]:
-        """Of each pool, by the bound."""
+        """Utilisation of each pool, by the bound [1]."""
         taken = (self.split * self.kinds.busy[:, self.pools]).sum(axis=0)
         return np.asarray(taken / np.array([n for _, n in self.counts]))
 
@@ -124,11 +133,23 @@ def cheapest_mix(
     forbidden: Sequence[Counts],
     ceilings: Sequence[tuple[Sequence[Sequence[float]], float]] = (),
 ) -> MixedFleet | None:
-    """The cheapest fleet of two to *most_kinds* kinds that may serve the load; None where there is none.
+    """Return the cheapest fleet of two to *most_kinds* kinds that may serve the load; None where there is none.
 
-    *reached* is the part of the bound for (kind, replicas), 1 where it is silent; *least_good* the share of requests
-    that must keep to the service level. Each of *ceilings* has what 1, 2, ... replicas of every kind take at least of
-    something, and how much there is of it.
+    Parameters
+    ----------
+    kinds
+        Limits of the kinds.
+    reached
+        (kind, replicas) -> fraction of the bound that is reached; 1 where absent.
+    least_good
+        Share of the requests that must meet the service level [1].
+    most_kinds
+        Largest number of kinds in a fleet.
+    forbidden
+        Fleets that must not be returned.
+    ceilings
+        Limits of a budget: needs of 1, 2, ... replicas of every kind, and the limit.
+
     """
     classes, count = kinds.most_rps.shape
     options = [(u, n) for u in range(count) for n in range(1, len(kinds.usd_per_h[u]) + 1)]
@@ -169,7 +190,7 @@ def cheapest_mix(
 def _balanced(
     kinds: KindLimits, counts: Counts, reached: Mapping[tuple[int, int], float], least_good: float
 ) -> MixedFleet:
-    """The split that leaves the fullest pool of *counts* as far from full as it can be."""
+    """Return the fleet with the split that minimises the utilisation of its fullest pool."""
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
     busy, good = kinds.busy[:, pools], (kinds.shares[:, None] * kinds.good)[:, pools]
     room = np.array([n * reached.get((u, n), 1.0) for u, n in counts])
@@ -199,12 +220,17 @@ def _balanced(
 
 
 def split_by_length(kinds: KindLimits, counts: Counts, least_good: float, most: int) -> list[MixedFleet]:
-    """Splits of *counts* in which each pool has the classes of one range of lengths for itself: for every order of the
-    pools at most this number of those that the bounds allow, with the most room in the fullest pool.
+    """Return splits of *counts* in which each pool serves one range of prompt lengths alone.
 
-    The balanced split fills pools evenly, but a long prompt holds up the short ones beside it, which the bounds do not
-    see; and where a few may be late, it is the long ones that a small pool may have for itself. What a kind has reached
-    does not count here: it was with other lengths.
+    Of every order of the pools the *most* splits with the lowest utilisation of the fullest pool are returned, as far
+    as
+    the bounds allow them.
+
+    The balanced split loads pools evenly, but a long prompt delays the short ones beside it, which the bounds do not
+    model;
+    and where some requests may be late, a small pool may serve the long ones alone. Reached fractions of the bound are
+    not
+    applied: they were observed with other lengths.
     """
     classes, pools = len(kinds.rates_rps), [u for u, _ in counts]
     room = np.array([float(n) for _, n in counts])
@@ -224,7 +250,7 @@ def split_by_length(kinds: KindLimits, counts: Counts, least_good: float, most: 
 
 
 def merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Neighbours that go to the same pools in the same shares as one class."""
+    """Return the classes with neighbours merged that have the same shares of the same pools."""
     found: list[dict[str, Any]] = []
     for one in classes:
         if found and found[-1]["pools"] == one["pools"]:
@@ -235,7 +261,7 @@ def merged(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _Rows:
-    """Linear constraints, one by one."""
+    """Builder of a matrix of linear constraints, row by row."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -244,13 +270,13 @@ class _Rows:
         self._most: list[float] = []
 
     def add(self, row: Mapping[int, float], least: float = -np.inf, most: float = np.inf) -> None:
-        """*least* <= row <= *most*."""
+        """Add the constraint *least* <= row <= *most*."""
         self._rows.append(row)
         self._least.append(least)
         self._most.append(most)
 
     def constraint(self) -> LinearConstraint:
-        """All of them."""
+        """Return all constraints as one."""
         matrix = lil_array((len(self._rows), self._width))
         for place, row in enumerate(self._rows):
             for column, value in row.items():
@@ -259,52 +285,52 @@ class _Rows:
 
 
 MOST_TRIALS = 120
-"""About the number of fleets that are simulated; beyond it the answer says that the search was cut off."""
+"""Approximate limit of the number of simulated fleets; beyond it the answer reports that the search was cut off."""
 TOGETHER = 4
-"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+"""Number of fleets that are simulated at a time, whatever the number of workers: the answer must not depend on it."""
 MOST_SPLITS = 2
-"""Ways to give each pool a range of lengths, for each order of the pools, that are tried beside the balanced one."""
+"""Number of splits by ranges of lengths, per order of the pools, that are simulated beside the balanced one."""
 CUTS = 11
-"""Borders between such ranges to choose from."""
+"""Number of borders between such ranges to choose from."""
 STEPS = ((0.02, 0.97), (0.1, 0.93), (1.0, 0.85))
-"""(Attainment that a pool is short by, at most; share of its load that it then reaches, at most.)"""
+"""(Largest shortfall of a pool's attainment; fraction of its load that it then reaches.)"""
 BEHIND = 0.9
-"""A pool that answers less than this share of what arrives meanwhile falls behind."""
+"""Answers over arrivals below which a pool falls behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class MixedTrial:
-    """One mixed fleet and what became of it."""
+    """Mixed fleet with the result of its simulation."""
 
     fleet: Fleet
     replicas: int
-    """Spares left out."""
+    """Number of replicas, without spares."""
     floor_usd_per_h: float
     outcome: Trial
     needs: FleetNeeds
 
     def over(self, budget: Budget | None) -> str:
-        """Which limits of *budget* it breaks by its own cost; empty if none."""
+        """Return the limits of *budget* that the fleet exceeds at its simulated cost, in words; empty if none."""
         return over(budget, self.needs, self.outcome.usd_per_h, self.outcome.rounding_usd_per_h)
 
     @property
     def merit(self) -> tuple[bool, float]:
-        """The cheapest of those that meet; else the one that lacks least."""
+        """Rank of the trial: fleets that meet by lower cost, above the others by smaller shortfall."""
         return self.outcome.meets, -self.outcome.usd_per_h if self.outcome.meets else self.outcome.slack
 
 
 @dataclass(frozen=True, slots=True)
 class MixedSearch:
-    """What was tried, and how it ended."""
+    """Result of a search among mixed fleets."""
 
     trials: tuple[MixedTrial, ...]
     least_usd_per_h: float
-    """No fleet that is left costs less; infinite where none is left."""
+    """Lower bound of the cost of all fleets that were not simulated [USD/h]; infinite where none is left."""
     proved: bool
-    """False where the search was cut off."""
+    """True if the search was completed, false if it was cut off."""
 
     def best_by_name(self) -> list[MixedTrial]:
-        """The trials, of fleets that differ in nothing but their router the best."""
+        """Return the trials, the best one of fleets that differ only in their router."""
         found: dict[str, MixedTrial] = {}
         for trial in self.trials:
             known = found.get(trial.fleet.name)
@@ -314,7 +340,9 @@ class MixedSearch:
 
 
 def length_classes(demand: OfferedLoad, count: int) -> list[int]:
-    """The longest prompts of all classes but the last: at most *count* classes with about as many prompt tokens each.
+    """Return the longest prompts of all classes but the last [tokens].
+
+    The at most *count* classes have about the same number of prompt tokens each.
 
     >>> demand = OfferedLoad(1.0, np.array([1.0, 1.0, 2.0, 4.0, 8.0]), np.ones(5), False)
     >>> length_classes(demand, 2)
@@ -328,7 +356,7 @@ def length_classes(demand: OfferedLoad, count: int) -> list[int]:
 
 
 class MixedSearcher:
-    """One search among *units*, whose bounds *prospects* knows."""
+    """Search for a mixed fleet among *units*, cheaper than *best_usd_per_h*."""
 
     def __init__(
         self,
@@ -342,22 +370,22 @@ class MixedSearcher:
         self._size, self._mixed, self._trials, self._prospects = size, mixed, trials, prospects
         self._best_usd_per_h = best_usd_per_h
         self._goal = trials.slo.goals[0]
-        """Bounds need one; simulations judge by all."""
+        """Goal for which bounds are computed; simulations judge all goals."""
         self._units, self._kinds = self._known(units)
         self._ranges = self._by_class(self._units, CUTS + 1, self._kinds.usd_per_h)
-        """Units by the finer classes that ranges are made of."""
+        """Limits of the units for the finer classes from which ranges of lengths are built."""
         self._ceilings = ceilings(size.budget, [self._shared(place) for place in range(len(self._units))])
         self._reached: dict[tuple[int, int], float] = {}
         self._tried: list[Counts] = []
         self._forbidden: list[Counts] = []
-        """Known already."""
+        """Fleets that the program must not propose again."""
         self._split: set[Counts] = set()
-        """Tried with its classes split by ranges."""
+        """Fleets that were simulated with their classes split by ranges."""
         self._guided = True
-        """By what trials teach, which leads to a fleet that meets; that none is cheaper only the bounds can say."""
+        """True while trials lower the reached fractions; a proof requires a final pass on the bounds alone."""
 
     def run(self) -> MixedSearch:
-        """Simulates what is not on disk yet."""
+        """Return the result of the search; cases that are not on disk are simulated."""
         tried: list[MixedTrial] = []
         while True:
             batch, least_usd_per_h = self._proposals()
@@ -374,12 +402,12 @@ class MixedSearcher:
                 self._judge([(way, next(following)) for way in mine])
 
     def _by_bounds_alone(self) -> None:
-        """Forgets what trials have taught: it was of the lengths that their pools had. No counts are tried twice."""
+        """Reset the reached fractions, which depend on the lengths their pools served, and exclude simulated fleets."""
         self._guided, self._reached = False, {}
         self._forbidden += self._tried
 
     def _ways(self, mix: MixedFleet) -> list[MixedFleet]:
-        """To share the load among its pools: balanced as *mix* is, and by ranges of lengths where nobody has tried."""
+        """Return the splits of *mix* to simulate: the balanced one and, the first time, splits by ranges of lengths."""
         if mix.counts in self._split or self._alike(mix):
             return [mix]
         self._split.add(mix.counts)
@@ -388,7 +416,7 @@ class MixedSearcher:
         return [mix, *others]
 
     def _judge(self, ways: Sequence[tuple[MixedFleet, MixedTrial]]) -> None:
-        """What the trials of one fleet teach: its cost if a way meets, else what its best way lacks."""
+        """Update the search with the trials of one fleet: its cost if a split meets, else its least shortfall."""
         counts = ways[0][0].counts
         self._tried.append(counts)
         met = [trial for _, trial in ways if trial.outcome.meets]
@@ -402,7 +430,7 @@ class MixedSearcher:
             self._learn(mix, trial.outcome.cases)
 
     def _proposals(self) -> tuple[list[MixedFleet], float]:
-        """The cheapest mixes that may meet, none if none is cheaper than the best fleet; what the next one costs."""
+        """Return the cheapest mixes that may beat the best fleet, and the lower bound of what is left [USD/h]."""
         found: list[MixedFleet] = []
         least_good = self._goal.share - SAMPLING_MARGIN
         while len(found) < TOGETHER and len(self._units) > 1 and self._kinds.borders:
@@ -418,7 +446,7 @@ class MixedSearcher:
         return found, found[0].usd_per_h if found else inf
 
     def _known(self, units: Sequence[Unit]) -> tuple[list[Unit], KindLimits]:
-        """The units that may have a part in a cheaper fleet, and what their replicas can do at most."""
+        """Return the units that may be part of a cheaper fleet, and their limits."""
         costs: dict[int, tuple[float, ...]] = {}
         for place, unit in enumerate(units):
             if unit.own is None and not self._prospects.cannot_start(unit):
@@ -431,7 +459,7 @@ class MixedSearcher:
         return [units[held[u]] for u in chosen], known.only(chosen)
 
     def _by_class(self, units: Sequence[Unit], count: int, usd_per_h: tuple[tuple[float, ...], ...]) -> KindLimits:
-        """What a replica of each of *units* can do at most with at most *count* classes of prompts."""
+        """Return the limits of *units* for at most *count* classes of prompts."""
         demand = self._prospects.demand
         borders = length_classes(demand, count)
         classes = [demand.of_prompts(low, high) for low, high in pairwise([-inf, *borders, inf])]
@@ -446,7 +474,7 @@ class MixedSearcher:
         return KindLimits(arriving, most_rps, good, usd_per_h, tuple(map(unit_family, units)), tuple(borders))
 
     def _costs(self, unit: Unit) -> Iterator[float]:
-        """Of 1, 2, ... replicas, for as long as they cost less than the best fleet."""
+        """Yield the lower bound of the cost of 1, 2, ... replicas [USD/h], up to the cost of the best fleet."""
         for replicas in range(1, self._prospects.most_replicas(unit, self._size) + 1):
             try:
                 usd_per_h, needs = self._prospects.floor(unit, replicas, self._size.spare_replicas)
@@ -457,7 +485,7 @@ class MixedSearcher:
             yield usd_per_h
 
     def _shared(self, place: int) -> list[FleetNeeds]:
-        """What 1, 2, ... replicas of a kind ask of a budget where other kinds fill its servers with it."""
+        """Return the needs of 1, 2, ... replicas of a kind, where other kinds fill the rest of its servers."""
         unit, spare = self._units[place], self._size.spare_replicas
         shared = replace(unit, cost=unit.cost | {"share": True})
         counts = range(1, len(self._kinds.usd_per_h[place]) + 1) if self._size.budget is not None else ()
@@ -470,7 +498,7 @@ class MixedSearcher:
         return bool(over(self._size.budget, needs))
 
     def _rates(self, unit: Unit, classes: Sequence[OfferedLoad]) -> tuple[list[float], list[float]]:
-        """Requests per second of each class that one replica answers at most, and how many of them are ever good."""
+        """Return, per class, the highest rate of one replica [1/s] and the share of requests that can be good [1]."""
         plan = self._prospects.plan(unit).pools[0]
         whole = PoolBounds(plan, self._prospects.demand)
         floors = [PoolBounds(plan, part) for part in classes]
@@ -483,7 +511,7 @@ class MixedSearcher:
         return [rps * help_factor for rps in most_rps], good
 
     def _try(self, batch: Sequence[MixedFleet]) -> list[MixedTrial]:
-        """Simulates the mixes, and those that meet with their spares."""
+        """Simulate the mixes, and once more with their spares those that meet the service level."""
         outcomes = self._trials.of([self.fleet(mix, 0) for mix in batch])
         spare = self._size.spare_replicas
         fleets = [self.fleet(mix, spare) for mix in batch]
@@ -497,7 +525,7 @@ class MixedSearcher:
         ]
 
     def fleet(self, mix: MixedFleet, spare: int) -> Fleet:
-        """*mix* as a scenario says it."""
+        """Return *mix* as a fleet of a scenario."""
         names = _names([self._units[u] for u in mix.pools])
         pools, words = [], []
         for (u, n), name in zip(mix.counts, names, strict=True):
@@ -515,14 +543,14 @@ class MixedSearcher:
         return Fleet.model_validate(data | {"routing": {"policy": "by_length", "classes": merged(classes)}})
 
     def _alike(self, mix: MixedFleet) -> bool:
-        """Return whether its pools are the same machines, paid for in different ways: no router divides their load."""
+        """Return whether the pools of *mix* are equal machines with other purchase options, which need no split."""
         rates = mix.kinds.most_rps[:, mix.pools]
         return bool((rates == rates[:, :1]).all())
 
     def _learn(self, mix: MixedFleet, cases: Sequence[StoredCase]) -> None:
-        """Lowers what the kinds reach whose pools have missed: with no more replicas than here they reach no more.
+        """Lower the reached fractions of the kinds whose pools missed, for this number of replicas and fewer.
 
-        Where a pool falls behind, what it has answered is all that its kind can, with any number of replicas.
+        Where a pool falls behind, its answered share bounds the kind with any number of replicas.
         """
         names = _names([self._units[u] for u in mix.pools])
         fared = [_fared(cases, name, self._goal) for name in names]
@@ -541,7 +569,7 @@ class MixedSearcher:
                     self._lower(u, self._size.max_replicas, answered * loaded)
 
     def _lower(self, kind: int, most: int, reached: float) -> None:
-        """No more than *most* replicas of *kind*, or of one that is as fast, reach more than *reached*."""
+        """Limit the reached fraction of *kind* and equally fast kinds to *reached*, for up to *most* replicas."""
         rates = self._kinds.most_rps
         alike = [v for v in range(len(self._units)) if np.array_equal(rates[:, v], rates[:, kind])]
         for v, n in product(alike, range(1, most + 1)):
@@ -549,7 +577,7 @@ class MixedSearcher:
 
 
 def _fared(cases: Sequence[StoredCase], pool: str, goal: SloGoal) -> tuple[float, float]:
-    """Of the measured requests of *pool* the share within the *goal*, and answers over arrivals meanwhile."""
+    """Return, for the measured requests of *pool*, the share within *goal*, and answers over arrivals meanwhile."""
     good = arrived = answered = 0
     for case in cases:
         table = case.requests()
@@ -566,7 +594,7 @@ def _fared(cases: Sequence[StoredCase], pool: str, goal: SloGoal) -> tuple[float
 
 
 def _within(requests: pa.Table, goal: SloGoal) -> int:
-    """How many of the measured *requests* are within the *goal*."""
+    """Return the number of the measured *requests* within *goal*."""
     if goal.percentile is None:
         return pc.sum(requests["slo_met"]).as_py() or 0
     late = latencies_s(requests, goal.percentile.latency) > goal.percentile.limit_s
@@ -574,6 +602,6 @@ def _within(requests: pa.Table, goal: SloGoal) -> int:
 
 
 def _names(units: Sequence[Unit]) -> list[str]:
-    """The GPU, or what tells two of one GPU apart."""
+    """Return the name of each unit's pool: its GPU, or the unit's name where several have the same GPU."""
     wanted = [str(unit.pool["gpu"]) for unit in units]
     return [name if wanted.count(name) == 1 else unit.name for name, unit in zip(wanted, units, strict=True)]

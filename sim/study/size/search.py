@@ -1,13 +1,16 @@
-"""The search for the cheapest fleet that meets the service level, or for the one within a budget that attains the most.
+"""Best-first search for the cheapest fleet that meets the service level, or for the best one within a budget.
 
-A fleet never costs less than its charges that run with the clock and its idle power. Fleets are simulated in the order
-of that floor; one that misses makes room for the next larger one. When the lowest floor left is not below the cheapest
-fleet found, nothing left can be cheaper (Lawler and Wood, 1966). More replicas of a kind are taken to serve no worse.
+The lower bound of a fleet's cost is its charges that do not depend on load plus its idle power. Fleets are simulated in
+the order of that bound; a fleet that misses is replaced by the next larger one. When the lowest bound left is not below
+the cheapest fleet found, nothing left can be cheaper (Lawler and Wood, 1966). The search assumes that more replicas of
+a
+kind serve no worse.
 
-Where no fleet meets the service level within a budget, of each kind the most replicas that the budget holds are
-simulated, in the order of an upper bound of what they attain: the share of requests that keep to the service level
-alone, and the share that so many replicas can answer at all. When no bound left is above the best attainment found,
-nothing left attains more. With several goals the one that is missed most counts.
+Where no fleet meets the service level within a budget, the largest fleet of each kind that the budget holds is
+simulated, in the order of an upper bound of its attainment: the share of requests that meet the service level alone,
+and
+the share that its replicas can answer at all. When no bound left is above the best attainment found, nothing left
+attains more. With several goals the one with the largest shortfall counts.
 """
 
 import heapq
@@ -32,37 +35,37 @@ from sim.study.size.search_space import Unit, spares_differ, units, with_spares
 from sim.study.size.trials import Runner, Trial, Trials
 
 TOGETHER = 4
-"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
+"""Number of fleets that are simulated at a time, whatever the number of workers: the answer must not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedFleet:
-    """A fleet that may be within the budget, and what became of it."""
+    """Fleet that may be within the budget, with the result of its simulation."""
 
     order: int
-    """Place of its unit."""
+    """Index of the fleet's unit."""
     replicas: int
     floor_usd_per_h: float
     needs: FleetNeeds
     outcome: Trial
-    """Without its spares."""
+    """Result without spares."""
     usd_per_h: float
-    """With them."""
+    """Cost with spares [USD/h]."""
     reason: str
-    """Why it is over the budget after all; empty if it is not."""
+    """Reason why the fleet is over the budget after simulation; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Candidate:
     less: float
-    """The upper bound of its slack, negative."""
+    """Negative upper bound of the fleet's slack."""
     floor_usd_per_h: float
     order: int
     replicas: int
 
 
 class Nearest:
-    """One search among *units* that all miss the service level, or exceed the budget."""
+    """Search for the fleet that attains the most within a budget, where none meets the service level within it."""
 
     def __init__(
         self, size: Size, budget: Budget, units: Sequence[Unit], prospects: CandidateBounds, trials: Trials
@@ -71,14 +74,17 @@ class Nearest:
         self._units, self._prospects, self._trials = units, prospects, trials
         self._heap: list[_Candidate] = []
         self._settled: dict[str, int] = {}
-        """Machine -> the most replicas simulated within the budget: fewer, or as many paid otherwise, do no better."""
+        """Machine -> largest number of replicas simulated within the budget.
+
+        Fewer replicas, or as many with another purchase option, attain no more.
+        """
         self._needs: dict[tuple[int, int], FleetNeeds] = {}
         self._best: EvaluatedFleet | None = None
         self.judged: list[EvaluatedFleet] = []
-        """All that were simulated."""
+        """All fleets that were simulated."""
 
     def run(self) -> EvaluatedFleet | None:
-        """None where nothing that can start stays within the budget."""
+        """Return the fleet that attains the most; None where no fleet that can start stays within the budget."""
         for order, unit in enumerate(self._units):
             if self._may_start(unit):
                 self._push(order, self._prospects.most_replicas(unit, self._size))
@@ -100,7 +106,7 @@ class Nearest:
             return False
 
     def _push(self, order: int, most: int) -> None:
-        """At most *most* replicas of a unit: as many as the budget holds."""
+        """Queue the largest fleet of a unit within the budget, of at most *most* replicas."""
         unit = self._units[order]
         for replicas in range(most, 0, -1):
             try:
@@ -113,7 +119,7 @@ class Nearest:
                 return
 
     def _bound(self, unit: Unit, replicas: int) -> float:
-        """Upper bound of its slack, the part of the requests that it attains beyond what is asked for."""
+        """Return the upper bound of the fleet's slack: attained share of requests minus the target [1]."""
         demand, goals = self._prospects.demand, self._trials.slo.goals
         if self._prospects.demands:
             return 1.0 - max(goal.share for slo in self._prospects.levels for goal in slo.goals)
@@ -128,7 +134,7 @@ class Nearest:
         return min(alone, min(goal.share for goal in goals) * (answered - 1)) if answered < 1 else alone
 
     def _batch(self) -> list[_Candidate]:
-        """The next to simulate; none once no bound that is left is above the best."""
+        """Return the next fleets to simulate; none once no remaining bound is above the best attainment."""
         found: list[_Candidate] = []
         machines: set[str] = set()
         later: list[_Candidate] = []
@@ -159,21 +165,20 @@ class Nearest:
 
 
 def _merit(best: EvaluatedFleet) -> tuple[float, float]:
-    """The higher attainment, then the lower cost."""
+    """Return the sort key of a fleet: attainment, then lower cost."""
     return best.outcome.slack, -best.usd_per_h
 
 
-"""Fleets that are tried at a time, however many workers there are: the answer must not depend on them."""
 TOGETHER_BEYOND = 16
-"""Fleets that are tried at a time once the cheapest is known: what is tried then would be tried anyway."""
+"""Number of fleets that are simulated at a time once the cheapest is known and the order no longer matters."""
 
 Told = Callable[[int, float], None]
-"""Called with (cases simulated, USD per hour of the cheapest fleet so far; infinite before any)."""
+"""Callback with (cases simulated, cost of the cheapest fleet so far [USD/h], infinite before any)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Entry:
-    """A fleet that waits for its turn."""
+    """Fleet that waits to be simulated."""
 
     floor_usd_per_h: float
     order: int
@@ -181,7 +186,7 @@ class _Entry:
 
 
 class Search:
-    """One search, from its bounds to its proof."""
+    """Search of one scenario, from the bounds to the proof that no cheaper fleet is left."""
 
     def __init__(
         self,
@@ -195,26 +200,26 @@ class Search:
         # a search of mixed fleets reads of each request how it fared
         kept = {"requests": "csv"} if size.mixed is not None and scenario.requests == "none" else {}
         self.scenario = levelised(at_peak(scenario)).model_copy(update={"sweep": None, "size": None, **kept})
-        """With a load profile at its peak, which fleets are to carry."""
+        """Scenario at the peak of its load profile, which fleets must carry."""
         self.size, self.catalog, self._progress = size, catalog, progress
         self._runner = Runner(self.scenario, catalog, out, workplace, self._tell)
         self._trials = Trials(self.scenario, self._runner, catalog, size)
         self._prospects = CandidateBounds(self.scenario, catalog)
         self._units = list(units(self.scenario, size, catalog))
         self._needs: dict[tuple[int, int], FleetNeeds] = {}
-        """By unit and replicas."""
+        """(unit, replicas) -> money and power of the fleet."""
         self._levels = {one.name: one.slo for one in scenario.services}
         self._heap: list[_Entry] = []
         self._tried: list[CandidateFleet] = []
         self._best_usd_per_h = inf
         self._cheapest: _Entry | None = None
         self._missed: dict[tuple[str, int], Trial] = {}
-        """By machine and replicas: another way to pay for the same machines serves no better."""
+        """(machine, replicas) -> trial that missed; another purchase option of the same machines serves no better."""
         self._met: dict[tuple[str, int], _Entry] = {}
-        """Likewise, under the way to pay that was the first to be tried."""
+        """(machine, replicas) -> fleet that met, with the purchase option that was simulated first."""
 
     def run(self) -> Sizing:
-        """Simulates what is not on disk yet."""
+        """Return the answer; cases that are not on disk are simulated."""
         for order, unit in enumerate(self._units):
             self._consider(order, unit)
         while batch := self._next_batch():
@@ -234,7 +239,7 @@ class Search:
         return replace(found, chance=self._chance(found))
 
     def _chance(self, found: Sizing) -> WinProbability | None:
-        """What the model's own error leaves of the winner's lead over the next fleet with other GPUs."""
+        """Return the probability, under the model's error, that the winner is cheaper than its rival."""
         best, rival = found.winner, found.rival
         if best is None or rival is None:
             return None
@@ -243,7 +248,7 @@ class Search:
         return None if share is None else WinProbability(rival.name, share, rival.usd_per_h is None)
 
     def _bid(self, one: CandidateFleet) -> MeetingFleet | None:
-        """*one* as the draws need it; None for several pools, and where the step time is not computed."""
+        """Return *one* in the form for Monte Carlo draws; None for several pools or without a computed step time."""
         single = one.fleet is not None and len(one.fleet.pools) == 1 and one.replicas
         worth = fleet_worth(self.scenario, one.fleet, self.catalog) if single and one.fleet is not None else None
         return (
@@ -253,7 +258,7 @@ class Search:
         )
 
     def _nearest(self) -> CandidateFleet | None:
-        """The fleet within the budget that attains the most: with as many replicas as the budget lets it have."""
+        """Return the fleet of one kind that attains the most within the budget."""
         assert self.size.budget is not None
         # whoever serves attains no less than whoever stands by
         serving = [unit for unit in self._units if unit.standby is None]
@@ -271,14 +276,14 @@ class Search:
         return None if best is None else rows[finder.judged.index(best)]
 
     def _judged(self, one: EvaluatedFleet) -> CandidateFleet:
-        """The row of a fleet that was tried on how near it comes."""
+        """Return the row of a fleet of the search for the best attainment."""
         self._needs[one.order, one.replicas] = one.needs
         status: Status = "over budget" if one.reason else "meets" if one.outcome.meets else "misses"
         row = self._row(_Entry(one.floor_usd_per_h, one.order, one.replicas), status, one.usd_per_h)
         return replace(row, reason=one.reason).seen(one.outcome)
 
     def _extend_front(self) -> None:
-        """Simulates dearer fleets that may be faster: what less latency costs."""
+        """Simulate more expensive fleets that may be faster, for the front of cost against latency."""
         for entry in list(self._met.values()):
             self._push_more(entry)
         while batch := self._next_batch(self.size.front_up_to, TOGETHER_BEYOND):
@@ -288,7 +293,7 @@ class Search:
                 self._push_more(self._met[key])
 
     def _push_next(self, entry: _Entry, outcome: Trial) -> None:
-        """One replica more that serves; where there are enough without failures, also one more that stands by."""
+        """Queue the fleet with one more serving replica, or with one more spare where it suffices without failures."""
         unit, spares = self._units[entry.order], self.size.spares
         if unit.standby is not None:
             self._stand_by(entry, unit.standby.kind, unit.standby.count + 1)
@@ -299,7 +304,7 @@ class Search:
                 self._push_more(entry) if kind == "hot" else self._stand_by(entry, kind, 1)
 
     def _stand_by(self, entry: _Entry, kind: str, count: int) -> None:
-        """The replicas of *entry* with *count* spares of *kind*."""
+        """Queue the replicas of *entry* with *count* warm or cold spares of *kind*."""
         unit = with_spares(self._units[entry.order], self.size, kind, count)
         if entry.replicas > self._prospects.most_replicas(unit, self.size):
             return
@@ -314,7 +319,7 @@ class Search:
         self._tried.append(replace(self._refused(unit, reason), name=unit.counted(entry.replicas)))
 
     def _try_each_kind(self) -> None:
-        """The cheapest fleet with each other kind of spares: what they cost beside those of the cheapest of all."""
+        """Simulate the cheapest fleet with each other kind of spares, to compare with the cheapest of all."""
         if self._cheapest is None or self.size.spares is None:
             return
         best = self._units[self._cheapest.order]
@@ -334,7 +339,7 @@ class Search:
             self._push(entry.order, entry.replicas + 1)
 
     def _mixed(self) -> MixedSearch:
-        """Fleets of several kinds that may be cheaper than the best of one kind."""
+        """Return the result of the search among fleets of several kinds cheaper than the best of one kind."""
         assert self.size.mixed is not None
         known = (self._units, self._prospects, self._trials, self._best_usd_per_h)
         found = MixedSearcher(self.size, self.size.mixed, *known).run()
@@ -356,7 +361,7 @@ class Search:
         self._progress(simulated, self._best_usd_per_h)
 
     def _consider(self, order: int, unit: Unit) -> None:
-        """Puts *unit* into the heap with as many replicas as it needs at least, or says why not."""
+        """Queue *unit* with its least number of replicas, or add a row with the reason why it is impossible."""
         machine = self._prospects.look(unit)
         reason, least = self._other_product(unit) or machine.reason, machine.least_replicas
         most = self._prospects.most_replicas(unit, self.size)
@@ -374,7 +379,7 @@ class Search:
             self._tried.append(self._refused(unit, f"no price: {error}"))
 
     def _other_product(self, unit: Unit) -> str:
-        """Why the scenario's own fleet *unit* is not ranked with the candidates, which serve the scenario's model."""
+        """Return why the scenario's own fleet *unit*, with another model, cannot be ranked; empty if it can."""
         compare, wanted = self.scenario.compare, self.scenario.model
         if unit.own is None or not wanted or (compare is not None and compare.across_models):
             return ""
@@ -394,7 +399,7 @@ class Search:
             heapq.heappush(self._heap, entry)
 
     def _next_batch(self, factor: float = 1.0, most: int = TOGETHER) -> list[_Entry]:
-        """The next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
+        """Return the next fleets to simulate; none once nothing left can cost less than *factor* times the cheapest."""
         batch: list[_Entry] = []
         machines: set[str] = set()
         later: list[_Entry] = []
@@ -423,7 +428,7 @@ class Search:
         return missed is not None
 
     def _try(self, batch: Sequence[_Entry]) -> None:
-        """Simulates the fleets, and those that meet with their spares, which are on the bill."""
+        """Simulate the fleets, and those that meet once more with their spares, which are on the bill."""
         met = []
         fleets = [self._units[entry.order].fleet(entry.replicas) for entry in batch]
         for entry, outcome in zip(batch, self._trials.of(fleets), strict=True):
@@ -482,6 +487,9 @@ class Search:
 def search(
     scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Told = lambda *_: None
 ) -> Sizing:
-    """The cheapest fleet for *scenario*, which `why_no_size` has let pass; cases are kept under `out/points`."""
+    """Return the cheapest fleet for *scenario*, with cases stored under `out/points`.
+
+    The scenario must satisfy `why_no_size`.
+    """
     assert scenario.size is not None
     return Search(scenario, scenario.size, catalog, out, workplace, progress).run()

@@ -1,7 +1,7 @@
-"""The search space of `size`: one kind of replica each, in any number, with its host, its spares and one way to pay.
+"""Search space of `size`: kinds of replicas with host, spares and purchase option, in any number.
 
-A GPU that is bought without a named server stands in every server of the catalogue that could carry it. Warm or cold
-spares may stand by beside the replicas that serve.
+A GPU that is purchased without a named server is combined with every server of the catalogue that can host it. Warm or
+cold spares may be added to the replicas that serve.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,18 +23,18 @@ class StandBy:
     kind: str
     count: int
     machine: str
-    """Key of the hardware of the replicas without them."""
+    """Key of the hardware of the replicas without spares."""
     pool: dict[str, Any]
-    """Keys of a pool that has them."""
+    """Keys that the spares add to a pool."""
 
     @property
     def words(self) -> str:
-        """In the name of a fleet: `1 warm`."""
+        """Label in the name of a fleet: `1 warm`."""
         return f"{self.count} {self.kind}"
 
     @classmethod
     def of(cls, size: Size, kind: str, count: int, machine: str) -> "StandBy":
-        """*count* spares of *kind* under the failures of *size*, which states both."""
+        """Return *count* spares of *kind*, with the failures and takeover time of *size*."""
         assert size.failures is not None
         assert size.spares is not None
         spares: dict[str, Any] = {"count": count, "kind": kind}
@@ -53,25 +53,32 @@ def _as_data(section: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class HostServer:
-    """What a replica's GPUs stand in."""
+    """Server that hosts a replica's GPUs."""
 
     server: str | None
     """Id in data/servers; None where the GPU is a host itself, or where its owner has one."""
     link: str | None = None
-    """Between the GPUs, where it is not the server's own."""
+    """Link between the GPUs, where it is not the server's own."""
     most_gpus: int | None = None
-    """In all; None: as many as one likes, in several servers."""
+    """Largest number of GPUs in all, limited by the power supply; None: no limit, in several servers."""
 
 
 class NoHost(ValueError):
-    """No server of the catalogue carries the GPUs; the message says why."""
+    """Error where no server of the catalogue can host the GPUs; the message gives the reasons."""
 
 
 def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[HostServer]:
-    """Servers with slots, power and link for replicas of *gpus* each, run at *cap_w* at most. Raises NoHost.
+    """Return the servers with slots, power and link for replicas of *gpus* GPUs, at a power cap of *cap_w* [W].
 
-    A server that is built for the GPU suits it. One for any GPU takes PCIe cards: they use the slower of its link and
-    their own, and no more of them are bought than its power supply feeds in one box.
+    A server built for the GPU suits it. A server for any GPU takes PCIe cards: they use the slower of its link and
+    their
+    own, and no more cards are purchased than its power supply feeds in one server.
+
+    Raises
+    ------
+    NoHost
+        Where no server suits.
+
     """
     found = [HostServer(None)] if gpu.is_host else []
     reasons = []
@@ -88,7 +95,7 @@ def hosts(gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> list[Ho
 
 
 def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Catalog) -> HostServer:
-    """*server* as a host. Raises NoHost with the rest of a sentence."""
+    """Return *server* as a host; raises NoHost with the predicate of a sentence."""
     slots = int(server.gpu_slots.value)
     if slots < gpus:
         raise NoHost(f"has {slots} slot{'s' * (slots > 1)}")
@@ -103,7 +110,7 @@ def _host(server: Server, gpu: Gpu, gpus: int, cap_w: float | None, catalog: Cat
 
 
 def _fed(server: Server, gpu: Gpu, cap_w: float | None) -> int:
-    """GPUs that the server's power supply feeds, at most its slots."""
+    """Return the number of GPUs that the server's power supply feeds, at most its slots."""
     slots = int(server.gpu_slots.value)
     if server.max_power_w is None or server.base_power_w is None:
         return slots
@@ -114,7 +121,7 @@ def _fed(server: Server, gpu: Gpu, cap_w: float | None) -> int:
 
 
 def _link(server: Server, gpu: Gpu, catalog: Catalog) -> str | None:
-    """The card's own where the server's is as fast; else the server's, if the card can use all of it."""
+    """Return the card's link where the server's is as fast; else None, if the card can use the server's fully."""
     own, its = catalog.link(gpu.link), catalog.link(server.link)
     if its.theoretical_bytes_per_s.value >= own.theoretical_bytes_per_s.value:
         return gpu.link
@@ -125,19 +132,19 @@ def _link(server: Server, gpu: Gpu, catalog: Catalog) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DecodeReplicas:
-    """Replicas that answer what others have computed the prompts of."""
+    """Decode replicas of a fleet in which other replicas compute the prompts."""
 
     name: str
     pool: dict[str, Any]
-    """As a scenario says it, without `replicas`."""
+    """Keys of the pool in a scenario, without `replicas`."""
     cost: dict[str, Any]
     replicas: int
     kv_transfer: dict[str, Any]
     kinds: str
-    """Key of the hardware of both, whatever the numbers."""
+    """Key of the hardware of prefill and decode replicas, whatever their numbers."""
 
     def fleet(self, name: str, prompts: dict[str, Any], cost: dict[str, Any], replicas: int, spare: int) -> Fleet:
-        """*replicas* of *prompts* in front of these, with *spare* ones of both."""
+        """Return the fleet of *replicas* prefill replicas *prompts* before these, with *spare* spares of both."""
         pools = [
             {"name": "prompts", "role": "prefill", **prompts, "replicas": replicas + spare, "cost": cost},
             {"name": "answers", "role": "decode", **self.pool, "replicas": self.replicas + spare, "cost": self.cost},
@@ -145,43 +152,43 @@ class DecodeReplicas:
         return Fleet.model_validate({"name": name, "pools": pools, "kv_transfer": self.kv_transfer})
 
     def named(self, prompts: str, replicas: int, spare: int) -> str:
-        """The name of a fleet."""
+        """Return the name of a fleet with *replicas* prefill replicas."""
         more = f"+{spare}" if spare else ""
         return f"{replicas}{more}x ({prompts}) for prompts, {self.replicas}{more}x ({self.name}) for answers"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Replicas of one kind and how they are paid for; or a fleet of the scenario's own, which is as it is."""
+    """Kind of replica with its purchase option; or a fleet of the scenario, which is not varied."""
 
     name: str
     pool: dict[str, Any]
-    """As a scenario says it, without `replicas`; empty for a fleet of the scenario."""
+    """Keys of the pool in a scenario, without `replicas`; empty for a fleet of the scenario."""
     cost: dict[str, Any]
     machine: str
-    """Key of the hardware: equal for units that differ only in how they are paid for."""
+    """Key of the hardware: equal for units that differ only in purchase option."""
     own: Fleet | None = None
     own_spares: int = 0
-    """Replicas in each pool of `own` that are spares."""
+    """Number of replicas in each pool of `own` that are spares."""
     refusal: str = ""
-    """Why there is nothing to look at."""
+    """Reason why the unit cannot be simulated."""
     most: int | None = None
-    """Replicas, spares included, that its host carries; None: as many as one likes."""
+    """Largest number of replicas, spares included, that the host carries; None: no limit."""
     choice: str = ""
-    """Key: equal for units that differ only in the host that the search chooses for them; empty for all others."""
+    """Key equal for units that differ only in the host chosen by the search; empty for all other units."""
     way: str = ""
-    """Label of the way to pay; empty for a fleet of the scenario."""
+    """Label of the purchase option; empty for a fleet of the scenario."""
     beside: DecodeReplicas | None = None
-    """Who answers, where `pool` computes prompts only."""
+    """Decode replicas, where `pool` computes prompts only."""
     standby: StandBy | None = None
-    """Spares that do not serve with the others."""
+    """Warm or cold spares, which do not serve with the other replicas."""
 
     def total(self, replicas: int) -> int:
-        """All replicas of a fleet with *replicas* of `pool`."""
+        """Return the number of all replicas of a fleet with *replicas* of `pool`."""
         return replicas + (self.beside.replicas if self.beside is not None else 0)
 
     def fleet(self, replicas: int, spare: int = 0) -> Fleet:
-        """*replicas* behind one router, and *spare* ones; of the scenario's own, spares may be out of service."""
+        """Return the fleet of *replicas* and *spare* more; from the scenario's own fleet, spares are removed."""
         if self.own is not None:
             out = self.own_spares - spare
             pools = [pool.model_copy(update={"replicas": pool.replicas - out}) for pool in self.own.pools]
@@ -199,7 +206,7 @@ class Unit:
         return Fleet.model_validate(data)
 
     def counted(self, replicas: int, spare: int = 0) -> str:
-        """The name of a number of replicas."""
+        """Return the name of the fleet with *replicas* and *spare* more."""
         if self.beside is not None:
             return self.beside.named(self.name, replicas, spare)
         if self.standby is not None:
@@ -209,8 +216,11 @@ class Unit:
 
 
 def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
-    """The scenario's fleets, then every combination of the section, then every pair of combinations paid alike, where
-    prompts are to be computed by replicas of their own.
+    """Yield the units of the search.
+
+    In order: the scenario's fleets, every combination of the section, and, where prompts are computed by replicas of
+    their
+    own, every pair of combinations with the same purchase option.
     """
     for fleet in scenario.fleets:
         yield Unit(fleet.name, {}, {}, f"fleet {fleet.name}", fleet, size.spare_replicas)
@@ -221,7 +231,7 @@ def units(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
 
 
 def _of_two_roles(single: Sequence[Unit], size: Size, split: SplitFleets) -> Iterator[Unit]:
-    """Each of *single* in front of each other, and of itself, in every number of those that answer."""
+    """Yield each of *single* as prefill replicas, with each as decode replicas in every number."""
     transfer = split.kv_transfer.model_dump(mode="json", exclude_unset=True)
     for prompts, answers in product(single, single):
         if prompts.way != answers.way:
@@ -234,8 +244,11 @@ def _of_two_roles(single: Sequence[Unit], size: Size, split: SplitFleets) -> Ite
 
 
 def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[Unit]:
-    """Every combination of the section. GPUs that are bought and have no server in the section stand in every server of
-    the catalogue that carries them.
+    """Yield every combination of the section.
+
+    GPUs that are purchased and have no server in the section are combined with every server of the catalogue that can
+    host
+    them.
     """
     formats = size.quantizations or (None,)
     layouts = product(_cut(size, catalog), size.tensor_parallel_sizes, size.pipeline_parallel_sizes)
@@ -279,9 +292,9 @@ def _of_one_kind(scenario: Scenario, size: Size, catalog: Catalog) -> Iterator[U
 
 
 def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
-    """What a pool says that serves all services: which, and that their models, if several, are in memory together.
+    """Return the keys of a pool that serves all services: their names, and that several models are in memory together.
 
-    A *quantization* of the pool is that of all.
+    A *quantization* of the pool applies to all services.
     """
     names = [one.name for one in scenario.services]
     if len(names) < 2:
@@ -294,7 +307,7 @@ def _served(scenario: Scenario, quantization: str | None) -> dict[str, Any]:
 
 
 def _cut(size: Size, catalog: Catalog) -> Iterator[tuple[str, str | None]]:
-    """Every GPU whole and in the slices that are asked for, as far as it has them."""
+    """Yield every GPU whole and in each requested MIG profile that it has."""
     for gpu in size.gpus:
         cut = catalog.gpu(gpu).mig
         for profile in size.mig:
@@ -312,7 +325,7 @@ def _hosted(
     words: tuple[list[str], list[str]],
     told: set[str],
 ) -> Iterator[Unit]:
-    """*pool* bought in every server that carries it; or once, unless it is *told* already, why there is none."""
+    """Yield *pool* purchased with every server that can host it; or once, unless in *told*, the reason why none can."""
     gpu, gpus = pool["gpu"], pool["tensor_parallel_size"] * pool["pipeline_parallel_size"]
     cap_w = scenario.power.cap_w if scenario.power is not None else None
     bought = [label for label, cost in size.costs.items() if cost.acquisition == "buy"]
@@ -339,7 +352,7 @@ def _hosted(
 
 
 def _slices(pool: dict[str, Any], catalog: Catalog) -> int:
-    """Replicas on one GPU; 1 where it is not cut."""
+    """Return the number of replicas on one GPU; 1 where it is not partitioned."""
     cut = catalog.gpu(pool["gpu"]).mig if "mig" in pool else None
     return 1 if cut is None else cut.profiles[pool["mig"]].instances
 
@@ -353,7 +366,7 @@ def _limits(limits: dict[str, Any]) -> list[str]:
 
 
 def _ways(size: Size, gpu: str, server: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Label and `cost` of each way to pay, of its quotes those for *gpu* and *server*."""
+    """Yield label and `cost` of each purchase option, with only the quotes for *gpu* and *server*."""
     for label, cost in size.costs.items():
         data = cost.model_dump(mode="json", exclude_unset=True)
         quotes = {item: quote for item, quote in data.pop("quotes", {}).items() if item in (gpu, server)}
@@ -377,7 +390,7 @@ def dominated(place: int, units: Sequence[Unit], costs: dict[int, tuple[float, .
 
 
 def family(unit: Unit) -> str:
-    """Units that differ in nothing but their server or their limits: one fleet has no need of two."""
+    """Return a key equal for units that differ only in server or limits: one fleet has no need of two."""
     if unit.most is not None:  # a server with power for so many shares it with no other kind
         return f"{unit.pool['gpu']} in {unit.pool['server']}"
     kept = {key: value for key, value in unit.pool.items() if key not in ("server", "link", "batching")}
@@ -385,7 +398,7 @@ def family(unit: Unit) -> str:
 
 
 def with_spares(unit: Unit, size: Size, kind: str, count: int) -> Unit:
-    """*unit* beside which *count* spares of *kind* stand by, in place of those that it has."""
+    """Return *unit* with *count* spares of *kind* in place of its own."""
     machine = unit.machine if unit.standby is None else unit.standby.machine
     spares = StandBy.of(size, kind, count, machine)
     choice = f"{unit.way}, {machine}, {spares.words}" if unit.choice else ""
@@ -393,6 +406,6 @@ def with_spares(unit: Unit, size: Size, kind: str, count: int) -> Unit:
 
 
 def spares_differ(unit: Unit, other: Unit, kind: str) -> bool:
-    """Return whether *unit* is *other*, paid alike, but for its spares, which are of *kind*."""
+    """Return whether *unit* equals *other* in purchase option and hardware but has spares of *kind*."""
     has = "hot" if unit.standby is None else unit.standby.kind
     return has == kind and unit.name == other.name

@@ -1,7 +1,7 @@
 """Trials of candidates by simulation: whether fleets meet the service level.
 
-Every candidate has one replication first, and those that may meet the service level have all of them. Cases come from
-disk, or are simulated a few at a time while a search goes on.
+Every candidate is simulated with one replication first; those that may meet the service level are simulated with all
+replications. Cases are read from disk, or simulated a few at a time while the search runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,14 @@ Overrides = Mapping[str, Any]
 
 
 class Runner:
-    """Cases of one fleet each, from disk or simulated."""
+    """Runner of cases of one fleet each, which are read from disk or simulated.
+
+    Parameters
+    ----------
+    progress
+        Callback with the number of simulated cases.
+
+    """
 
     def __init__(
         self,
@@ -49,7 +56,6 @@ class Runner:
         workplace: Workplace,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """*progress* is called with the number of simulated cases."""
         self._scenario, self._catalog, self._out, self._workplace = scenario, catalog, out, workplace
         self._progress = progress
         self.simulated = 0
@@ -57,8 +63,9 @@ class Runner:
     def run(
         self, wanted: Sequence[tuple[Fleet, int]], axes: Mapping[str, Any] | None = None, point: Overrides | None = None
     ) -> list[list[StoredCase]]:
-        """The first replications of each fleet, at the scenario's load or at the *point* of these *axes*; of one
-        without randomness a single one.
+        """Return the first replications of each fleet, at the scenario's load or at the *point* of these *axes*.
+
+        A deterministic fleet has a single replication.
         """
         groups = [self._jobs(fleet, count, dict(axes or {}), dict(point or {})) for fleet, count in wanted]
         try:
@@ -77,58 +84,62 @@ class Runner:
 
 
 SCREEN_MARGIN = 0.15
-"""A first replication that falls short of the attainment by more than this settles it: bursts make that much of a
-difference between replications, and few fleets lie between."""
+"""Shortfall of attainment in a first replication beyond which a fleet is judged to miss.
+
+Bursts make replications differ by about this much, and few fleets are between.
+"""
 METRICS = ("requests", "slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gpu_busy_fraction", "batch_mean")
-"""Beside the percentiles that the service level names."""
+"""Metrics that a trial averages, beside the percentiles that the service level names."""
 OVER_FAILURES = "share_over_failures"
-"""The share of requests within the limits over failures, where it is asked for."""
+"""Name of the share of requests within the limits over failures, where the scenario asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTrial:
-    """How one of several services fared."""
+    """Result of a trial for one of several services."""
 
     good: bool
-    """True if it keeps to its limits and its queue does not grow without end."""
+    """True if the service keeps to its limits and its queue does not grow without end."""
     overloaded: bool
     metrics: dict[str, float | None]
-    """Means of the main metrics."""
+    """Means of the main metrics over the replications."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fleet, simulated as far as it took."""
+    """Result of simulating one fleet, with one replication or with all."""
 
     slo: Slo
     cases: tuple[StoredCase, ...]
     meets: bool
     over: OverFailures | None = None
-    """What is attained over failures, where the service level asks for that."""
+    """Attainment over failures, where the service level asks for availability."""
     year_usd_per_h: float | None = None
-    """Mean cost over the hours of the load profile [USD/h]; None without a profile, and where a first replication has
-    settled that the fleet misses."""
+    """Mean cost over the hours of the load profile [USD/h].
+
+    None without a profile, and where the first replication has shown that the fleet misses.
+    """
 
     @property
     def standing(self) -> ServiceLevelAttainment:
-        """The decision on the service level, as `gpufleet run` has it."""
+        """Verdict on the service level, as in `gpufleet run`."""
         return standing(self.slo, [case.metrics for case in self.cases])
 
     @property
     def slack(self) -> float:
-        """How far it is within the service level (see `service_level.slack`)."""
+        """Smallest margin within the service level [1]; see `service_level.slack`."""
         return slack(self.slo, [case.metrics for case in self.cases])
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Means of the main metrics; None where a case has none."""
+        """Means of the main metrics; None where a case lacks a metric."""
         found = _means(self.slo, [case.metrics for case in self.cases])
         if self.over is not None:
             found |= {OVER_FAILURES: self.over.share, f"{OVER_FAILURES}_ci95": self.over.half_width}
         return found
 
     def services(self, levels: Mapping[str, Slo]) -> dict[str, ServiceTrial]:
-        """Each of several services by name, under its own service level of *levels*."""
+        """Return the result for each service by name, under its own service level in *levels*."""
         found = {}
         for name, slo in levels.items():
             own = [case.metrics.services[name] for case in self.cases]
@@ -138,7 +149,7 @@ class Trial:
 
     @property
     def usd_per_h(self) -> float:
-        """Mean cost over the year: of the hours of the load profile, else of the simulated load at the mean prices."""
+        """Mean cost over the hours of the load profile, else of the simulated load at the mean prices [USD/h]."""
         if self.year_usd_per_h is not None:
             return self.year_usd_per_h
         costs = [(case.metrics.usd_of_a_mean_year or 0.0) / case.metrics["window_h"] for case in self.cases]
@@ -146,14 +157,14 @@ class Trial:
 
     @property
     def rounding_usd_per_h(self) -> float:
-        """How far that may be off: a ledger rounds each component to the nearest nano-dollar, once a window."""
+        """Largest rounding error of `usd_per_h` [USD/h]; a ledger rounds each component once a window."""
         metrics = [case.metrics for case in self.cases]
         counts = [len(one["component_usd_per_h"] or ()) / one["window_h"] for one in metrics]
         return 0.5 / NANO_PER_USD * mean(counts)
 
 
 def _means(slo: Slo, cases: Sequence[CaseMetrics]) -> dict[str, float | None]:
-    """Of the main metrics and those that *slo* names; None where a case has none."""
+    """Return the means of the main metrics and those that *slo* names; None where a case lacks a metric."""
     found: dict[str, float | None] = {}
     for name in (*METRICS, *(one.column for one in slo.percentiles)):
         values = [case[name] for case in cases]
@@ -163,7 +174,7 @@ def _means(slo: Slo, cases: Sequence[CaseMetrics]) -> dict[str, float | None]:
 
 
 def failing(fleet: Fleet, size: Size) -> Fleet:
-    """*fleet* whose pools that state neither failures nor spot have the failures of *size*."""
+    """Return *fleet* with the failures of *size* in the pools that state neither failures nor spot."""
     if size.failures is None:
         return fleet
     start = {} if size.cold_start is None else {"cold_start": size.cold_start}
@@ -173,27 +184,26 @@ def failing(fleet: Fleet, size: Size) -> Fleet:
 
 
 class Trials:
-    """Trials of fleets under one scenario."""
+    """Trials of fleets under one scenario; fleets that state no failures have those of *size*."""
 
     def __init__(self, scenario: Scenario, runner: Runner, catalog: Catalog, size: Size) -> None:
-        """Fleets that state no failures have those of *size*."""
         self._scenario, self._runner, self._catalog = scenario, runner, catalog
         self._size = size
         self.slo = scenario.slo
         self._states: dict[str, ServingStates] = {}
-        """By the name of the fleet."""
+        """Name of the fleet -> its states of failure."""
         self._served: dict[str, Sequence[StoredCase]] = {}
-        """What was simulated of states, by the fleet that serves in them."""
+        """Fleet that serves in a state, as JSON -> its simulated cases."""
 
     def of(self, fleets: Sequence[Fleet]) -> list[Trial]:
-        """Each of *fleets*, in order."""
+        """Return the trial of each of *fleets*, in order; fleets that clearly miss have one replication."""
         first = self._runner.run([(self._undisturbed(fleet), 1) for fleet in fleets])
         hopeful = [place for place, cases in enumerate(first) if self._may_meet(cases)]
         whole = dict(zip(hopeful, self.whole([fleets[place] for place in hopeful]), strict=True))
         return [whole.get(place, Trial(self.slo, tuple(cases), False)) for place, cases in enumerate(first)]
 
     def whole(self, fleets: Sequence[Fleet]) -> list[Trial]:
-        """Each of *fleets* in all replications, whatever the first one says."""
+        """Return the trial of each of *fleets* in all replications, in order."""
         every = self._runner.run([(self._undisturbed(fleet), self._scenario.replications) for fleet in fleets])
         return [self._judged(fleet, cases) for fleet, cases in zip(fleets, every, strict=True)]
 
@@ -205,7 +215,7 @@ class Trials:
         return Trial(self.slo, tuple(cases), meets, over, self._year_usd_per_h(fleet))
 
     def _year_usd_per_h(self, fleet: Fleet) -> float | None:
-        """What *fleet* costs over the hours of the load profile, each at its own load and price."""
+        """Return the cost of *fleet* over the hours of the load profile, each at its own load and price [USD/h]."""
         year = year_plan(self._scenario)
         fleet = self._undisturbed(fleet)
         if year is None or not fleet.is_priced:
@@ -221,7 +231,7 @@ class Trials:
         return usd_per_h_of_year(year.hours, year.mean, billing)
 
     def _undisturbed(self, fleet: Fleet) -> Fleet:
-        """*fleet* as it is judged first: by state of failures, with all replicas."""
+        """Return *fleet* with all replicas in service: states of failure are judged afterwards."""
         if self.slo.availability is None or not any(pool.failures or pool.spot for pool in fleet.pools):
             return fleet
         return in_state(fleet, self._states_of(fleet).full)
@@ -236,7 +246,7 @@ class Trials:
         return answered(over_failures(states, wanted), ask)
 
     def _in_state(self, fleet: Fleet, count: int) -> Sequence[StoredCase]:
-        """Fleets that differ in their spares alone are the same in a state."""
+        """Return the cases of *fleet*, a state of failure; fleets that differ in spares alone share them."""
         alike = fleet.model_copy(update={"name": ""}).model_dump_json()
         if alike not in self._served:
             self._served[alike] = self._runner.run([(fleet, count)])[0]
@@ -253,6 +263,6 @@ class Trials:
         return cases[0].status == "ok" and slack(self.slo, [cases[0].metrics]) >= -SCREEN_MARGIN
 
     def meets(self, cases: Sequence[StoredCase]) -> bool:
-        """As `gpufleet run` says it of a point; a fleet without requests has shown nothing."""
+        """Return whether the service level is met, as in `gpufleet run`; a fleet without requests does not meet it."""
         found = standing(self.slo, [case.metrics for case in cases])
         return found.good and found.met is True
