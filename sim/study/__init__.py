@@ -1,4 +1,4 @@
-"""Answers computed from many cases; no words and no pictures.
+"""Answers computed from many cases, without text or pictures.
 
 Running and reading cases:
 
@@ -8,7 +8,7 @@ Running and reading cases:
     comparison, year, tenants, timeline, availability
                     differences of fleets; a year under a load profile; tenants; means over time; failures
     explanation, confidence
-                    one request step by step; how far predictions are backed by measurements
+                    one request step by step; prediction intervals from measurements
 
 Other prices, without a new simulation:
 
@@ -16,7 +16,7 @@ Other prices, without a new simulation:
                     bills in memory; a run's folder at other prices; runs from disk; two runs
     monte_carlo     draws of uncertain inputs
     discounting, booked_inputs
-                    span and discount rate of a comparison; prices and terms that can be moved
+                    horizon and discount rate of a comparison; adjustable prices and terms
 
 Questions, one module or folder each:
 

@@ -1,4 +1,4 @@
-"""What a fleet does and costs at its capacity, over the replications of the search."""
+"""Metrics and cost of a fleet at its capacity, over the replications of the search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from sim.study.metrics.case_metrics import CaseMetrics
 from sim.study.metrics.statistics import mean, paired_difference, ratio
 
 LATENCIES = ("ttft_s_p95", "tpot_s_p95", "e2e_s_p95")
-"""Beside the percentiles that the service level names."""
+"""Latency columns of capacity.csv, beside the percentiles that the service level names."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtCapacity:
-    """One fleet at its capacity; the columns of capacity.csv."""
+    """Metrics and cost of a fleet at its capacity; a row of capacity.csv."""
 
     capacity: FleetCapacity
     limited_by: str
-    """What limits most of the replications."""
+    """Most frequent bottleneck among the replications."""
     latencies_s: Mapping[str, float | None]
-    """By column of summary.csv."""
+    """Means of the latencies [s], by column of summary.csv."""
     output_tokens_per_s: float | None
     gpu_busy_fraction: float | None
     cost_usd_per_h: float | None
-    """At the mean prices of the year; None without a cost."""
+    """Cost at the mean prices of the year [USD/h]; None without a cost."""
     usd_per_million_good_tokens: float | None
-    """The same over the goodput tokens of all replications."""
+    """Cost per million goodput tokens, over those of all replications [USD]; None without a cost."""
     usd_per_million_good_tokens_ci95: float | None
 
     def row(self, axis: LoadAxis) -> dict[str, Any]:
-        """A row of capacity.csv."""
+        """Return the row of capacity.csv."""
         known = self.capacity
         over = [found.over for found in known.found if found.over is not None]
         return {
@@ -58,7 +58,7 @@ class AtCapacity:
 
 
 def at_capacity(one: FleetCapacity, slo: Slo) -> AtCapacity:
-    """Means over the replications that found a load, and cost per token as a ratio of sums."""
+    """Return the means over the replications that found a load, with the cost per token as a ratio of sums."""
     cases = [found.at.metrics for found in one.found if found.at is not None and found.at.status == "ok"]
     columns = dict.fromkeys([*LATENCIES, *(limit.column for limit in slo.percentiles)])
     return AtCapacity(
@@ -72,7 +72,7 @@ def at_capacity(one: FleetCapacity, slo: Slo) -> AtCapacity:
 
 
 def _why_none(one: FleetCapacity, axis: LoadAxis) -> str:
-    """Why a fleet that can run meets the service level at no load; empty if it does at some."""
+    """Return why a fleet that can run meets the service level at no load; empty if it does at some load."""
     tried = [load for found in one.found for load in found.tried]
     if one.mean or one.reason or not tried:
         return ""
@@ -96,8 +96,9 @@ def _why_none(one: FleetCapacity, axis: LoadAxis) -> str:
 
 
 def _over_failures(over: Sequence[OverFailures]) -> dict[str, float | None]:
-    """The share of requests over failures and half of its interval, means over replications; nothing where nobody asks
-    for them.
+    """Return the share of requests within the limits over failures and half of its interval, means over replications.
+
+    Empty where the service level has no availability.
     """
     if not over:
         return {}
@@ -112,7 +113,7 @@ def _mean(cases: Sequence[CaseMetrics], name: str) -> float | None:
 
 
 def _cost(cases: Sequence[CaseMetrics]) -> tuple[float | None, float | None, float | None]:
-    """USD per hour, and USD per million goodput tokens with half of its interval."""
+    """Return the cost per hour [USD], and per million goodput tokens [USD] with half of its interval."""
     usd = [cost for one in cases if (cost := one.usd_of_a_mean_year) is not None]
     if not cases or len(usd) < len(cases):
         return None, None, None
@@ -123,13 +124,13 @@ def _cost(cases: Sequence[CaseMetrics]) -> tuple[float | None, float | None, flo
 
 @dataclass(frozen=True, slots=True)
 class CapacityDifference:
-    """The capacity of the first fleet less that of the second, over replications paired by seed."""
+    """Difference of the capacities of the first and the second fleet, over replications paired by seed."""
 
     first: str
     second: str
     load: float
     half_width: float
-    """Of the 95 % interval."""
+    """Half of the 95 % interval of the difference."""
 
     @property
     def certain(self) -> bool:
@@ -138,7 +139,7 @@ class CapacityDifference:
 
 
 def capacity_differences(found: Sequence[FleetCapacity]) -> Iterator[CapacityDifference]:
-    """Of every two fleets whose capacities were all found, where there are two replications or more."""
+    """Yield the difference for every two fleets whose capacities were found in all, at least two, replications."""
     usable = [one for one in found if not one.reason and all(isfinite(search.capacity) for search in one.found)]
     for first, second in combinations(usable, 2):
         pairs = [(one.capacity, other.capacity) for one, other in zip(first.found, second.found, strict=False)]

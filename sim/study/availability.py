@@ -1,10 +1,13 @@
-"""The share of requests within the limits over failures: what each state of a fleet attains, by its share of the time.
+"""Share of requests within the limits over failures: the attainment in each state of a fleet, weighted by its time.
 
-Failures are rare and long beside requests, so a simulation of both together would have to run for years. Instead the
-states (how many replicas serve, and for what share of the time) are found by a simulation of failures alone, and what
-is attained in each of them by one of requests with the replicas of that state: stratified sampling over the states. A
-request that is on a replica when it fails counts as missed, and so does one that is sent there before the failure is
-detected.
+Failures are rare and long compared with requests, so a simulation of both together would have to run for years. Instead
+a simulation of failures alone gives the states (the number of serving replicas) with their shares of the time, and a
+simulation of requests with the replicas of one state gives the attainment in that state: stratified sampling over the
+states.
+
+    attainment = sum over states of (share of the time x attainment in the state) - share of requests hit by failures
+
+A request counts as hit if it is on a replica when it fails, or is sent there before the failure is detected.
 """
 
 from collections import defaultdict
@@ -28,54 +31,57 @@ from sim.study.metrics.statistics import half_width
 from sim.units import SECONDS_PER_HOUR
 
 FAILURES = 10_000
-"""That are simulated: enough for the share of rare states."""
+"""Number of failures that are simulated: enough for the shares of rare states."""
 BATCHES = 10
-"""Parts of the simulated time that show how exact the shares are."""
+"""Number of parts of the simulated time, whose spread gives the error of the shares."""
 
 Counts = tuple[int, ...]
-"""Replicas that serve, pool by pool."""
+"""Number of serving replicas of each pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServingStates:
-    """What a fleet has to serve with, in the long run."""
+    """Long-run states of a fleet under failures."""
 
     shares: dict[Counts, tuple[float, ...]]
-    """State -> its share of each batch of the time; the shares of a batch sum to 1."""
+    """State -> its share of each batch of the time [1]; the shares of a batch sum to 1."""
     strikes_per_s: float
-    """Failures that hit replicas while they serve."""
+    """Rate of failures of replicas that serve [1/s]."""
     detection_s: float
-    """From a failure until the router knows, the mean over failures [s]."""
+    """Mean time from a failure until the router detects it [s]."""
 
     def share(self, counts: Counts) -> float:
-        """Of the time."""
+        """Return the share of the time in the state *counts* [1]."""
         return float(np.mean(self.shares[counts]))
 
     @property
     def by_share(self) -> list[Counts]:
-        """The states, the most frequent one first."""
+        """States, the most frequent one first."""
         return sorted(self.shares, key=lambda counts: (-self.share(counts), counts))
 
     @property
     def full(self) -> Counts:
-        """All that ever serve."""
+        """State in which all replicas serve."""
         return max(self.shares, key=sum)
 
     @property
     def mean_serving(self) -> float:
-        """Replicas that serve in the mean."""
+        """Mean number of serving replicas."""
         return sum(self.share(counts) * sum(counts) for counts in self.shares)
 
     def hit_share(self, latency_s: float) -> float:
-        """Share of the requests that are on a replica when it fails, or are sent there before anybody knows, where an
-        answer takes *latency_s* in the mean. Each replica has an equal part of the requests.
+        """Return the share of the requests hit by a failure [1], at a mean end-to-end latency of *latency_s*.
+
+        A request is hit if it is on a replica when it fails, or is sent there before the failure is detected. The
+        replicas are
+        assumed to serve equal numbers of requests.
         """
         serving = self.mean_serving
         return min(1.0, self.strikes_per_s * (latency_s + self.detection_s) / serving) if serving else 1.0
 
 
 def serving_states(plan: CasePlan, failures: int = FAILURES) -> ServingStates:
-    """States of the fleet of *plan*, for as long as that number of *failures* takes."""
+    """Return the states of the fleet of *plan*, from a simulation as long as *failures* failures take."""
     rates = [_strikes_per_s(pool) for pool in plan.pools]
     per_s = sum(_failures_per_s(pool) for pool in plan.pools)
     whole = tuple(pool.replicas - pool.standing_by for pool in plan.pools)
@@ -94,7 +100,7 @@ def serving_states(plan: CasePlan, failures: int = FAILURES) -> ServingStates:
 
 
 def _failures_per_s(pool: PoolPlan) -> float:
-    """Everything that takes replicas of *pool* out."""
+    """Return the rate of events that take replicas of *pool* out of service [1/s]."""
     spot = pool.spot
     lost = 0.0
     if spot is not None and spot.interruptions_per_h is not None:
@@ -107,7 +113,7 @@ def _failures_per_s(pool: PoolPlan) -> float:
 
 
 def _strikes_per_s(pool: PoolPlan) -> float:
-    """Failures of serving replicas, each domain counted once for each of its replicas."""
+    """Return the rate of failures of serving replicas [1/s]; a failure domain is counted once per replica in it."""
     if pool.failures is None:
         return 0.0
     serving = (pool.replicas - pool.standing_by) / pool.replicas
@@ -115,7 +121,7 @@ def _strikes_per_s(pool: PoolPlan) -> float:
 
 
 def _shares(log: FleetLog, pools: Sequence[PoolPlan], length_s: float) -> dict[Counts, tuple[float, ...]]:
-    """Share of each batch in which so many replicas serve."""
+    """Return the share of each batch of the time, by the number of serving replicas of each pool."""
     first_of_pool = [log.pool_of_replica.index(position) for position in range(len(pools))]
     changes: dict[float, list[int]] = defaultdict(lambda: [0] * len(pools))
     for one in log.intervals:
@@ -143,25 +149,26 @@ def _shares(log: FleetLog, pools: Sequence[PoolPlan], length_s: float) -> dict[C
 
 Asked = TypeVar("Asked")
 Cases = Sequence[CaseMetrics]
-"""Replications of one state; none where it cannot run."""
+"""Metrics of the replications of one state; empty where the fleet cannot run in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverFailures:
-    """What a fleet attains over its failures at one load."""
+    """Attainment of a fleet over its failures at one load."""
 
     share: float
-    """Of the requests within the limits; where the answer was certain early, a bound."""
+    """Share of the requests within the limits [1]; a bound where the verdict was certain early."""
     half_width: float | None
-    """Of the 95 % interval; None where one replication has no spread."""
+    """Half of the 95 % interval of the share; None where one replication has no spread."""
     hit_share: float
-    """Of the requests: on a replica when it failed, or sent there before that was noticed."""
+    """Share of the requests on a replica when it failed, or sent there before the failure was detected [1]."""
     meets: bool
 
 
 def over_failures(states: ServingStates, wanted: float) -> Generator[Counts, Cases, OverFailures]:
-    """Asks for the cases of one state after the other, the most frequent first, until it is certain whether the share
-    reaches *wanted*.
+    """Yield states, the most frequent first, for which the caller sends the cases; return the attainment.
+
+    The generator ends as soon as it is certain whether the share of requests reaches *wanted*.
     """
     attained: dict[Counts, list[float]] = {}
     hit, left = 0.0, 1.0
@@ -182,8 +189,9 @@ def over_failures(states: ServingStates, wanted: float) -> Generator[Counts, Cas
 
 
 def _attained(cases: Cases) -> list[float]:
-    """Share of requests within the limits, in each replication. A queue that grows without end attains nothing in a
-    state that lasts for hours.
+    """Return the share of requests within the limits in each replication [1].
+
+    An overloaded state attains 0, since it lasts for hours.
     """
     if not cases or cases_overloaded(cases):
         return [0.0]
@@ -196,7 +204,7 @@ def _mean_latency_s(cases: Cases) -> float:
 
 
 def _half(states: ServingStates, attained: dict[Counts, list[float]]) -> float | None:
-    """Half of the 95 % interval: of the time in each state, and of what is attained there."""
+    """Return half of the 95 % interval, from the errors of the states' shares and of the attainment in each state."""
     means = {counts: float(np.mean(values)) for counts, values in attained.items()}
     batches = np.sum([np.array(states.shares[counts]) * mean for counts, mean in means.items()], axis=0)
     squares = [(half_width(batches.tolist()) or 0.0) ** 2]
@@ -209,14 +217,14 @@ def _half(states: ServingStates, attained: dict[Counts, list[float]]) -> float |
 
 
 def in_state(fleet: Fleet, counts: Counts) -> Fleet:
-    """*fleet* with the replicas that serve in a state and nothing that ever fails."""
+    """Return *fleet* with only the replicas that serve in the state *counts*, without failures."""
     pools = [_serving(pool, count) for pool, count in zip(fleet.pools, counts, strict=True) if count]
     up = "+".join(map(str, counts))
     return fleet.model_copy(update={"name": f"{fleet.name} ({up} serve)", "pools": tuple(pools)})
 
 
 def _serving(pool: Pool, count: int) -> Pool:
-    """*count* replicas of *pool*; where none has failed also its spares, which are on the bill."""
+    """Return *pool* with *count* replicas; its idle spares are included, for the bill, where no replica has failed."""
     spares = pool.failures.spares if pool.failures is not None else None
     changed: dict[str, Any] = {"failures": None, "spot": None, "cold_start": None, "replicas": count}
     if spares is not None and spares.kind != "hot" and count == pool.replicas - spares.count:
@@ -225,7 +233,7 @@ def _serving(pool: Pool, count: int) -> Pool:
 
 
 def pools_as_data(fleet: Fleet, counts: Counts) -> list[dict[str, Any]]:
-    """The pools of `in_state`, as a scenario says them."""
+    """Return the pools of `in_state` as data of a scenario."""
     gone = {"spot", "cold_start"}
     return [
         pool.model_dump(mode="json", exclude_unset=True, exclude=gone if pool.failures else gone | {"failures"})
@@ -234,7 +242,7 @@ def pools_as_data(fleet: Fleet, counts: Counts) -> list[dict[str, Any]]:
 
 
 def answered(search: Generator[Asked, Cases, OverFailures], ask: Callable[[Asked], Cases]) -> OverFailures:
-    """Runs *search* to its end; *ask* has the cases of a state."""
+    """Return the result of *search*, which is run to its end; *ask* returns the cases of a state."""
     try:
         counts = next(search)
         while True:
@@ -245,7 +253,7 @@ def answered(search: Generator[Asked, Cases, OverFailures], ask: Callable[[Asked
 
 
 def why_no_availability(slo: Slo, fleets: Sequence[Fleet], operations: Operations | None = None) -> str:
-    """What keeps the long-run share from being found; empty if nothing. *operations* are those of the scenario."""
+    """Return why the long-run share cannot be found; empty if it can. *operations* are those of the scenario."""
     if slo.availability is None:
         return ""
     if not slo.per_request:

@@ -1,4 +1,4 @@
-"""Prices and terms of a scenario that can be moved without a new simulation: names, units, ranges, and their values."""
+"""Prices and terms of a scenario that can be changed without a new simulation: names, units, ranges and values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +15,14 @@ INPUTS = {
     "finance.life_years": ("life", "years", 0.5, 15.0),
     "finance.residual_fraction": ("residual value", "of the price", 0.0, 1.0),
 }
-"""Path -> (name, unit, lowest, highest) of the scenario's own inputs; those it does not have are passed over. A
-price in another currency is moved in that currency."""
+"""Path -> (name, unit, lowest, highest value) of the scenario's own inputs.
+
+Inputs that a scenario does not have are ignored. A price in another currency is changed in that currency.
+"""
 
 
 def booked_inputs(data: Mapping[str, Any]) -> dict[str, tuple[str, str, float, float]]:
-    """Return the inputs that change the ledger of `run`: no discount rate where purchases carry no interest."""
+    """Return the inputs that change the ledger of `run`; the discount rate only where purchases carry interest."""
     finance = data.get("finance")
     free = isinstance(finance, dict) and finance.get("method") == "straight_line"
     return {path: told for path, told in INPUTS.items() if not (free and path == "finance.discount_rate")}

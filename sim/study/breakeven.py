@@ -1,4 +1,4 @@
-"""Rent, buy or API at the scenario's load: the cheapest candidate, and the tipping points where another one is cheaper.
+"""Rent, buy or API at the scenario's load: the cheapest candidate, and the tipping points of each input.
 
 A tipping point is the value of one input beyond which another candidate is the cheapest, found by bisection on the
 ledger.
@@ -22,14 +22,14 @@ from sim.study.capacity import FleetCapacity
 
 API = token_api.NAME
 SPAN = 20.0
-"""Largest factor that an input is changed by, either way."""
+"""Largest factor by which an input is changed, up or down."""
 STEPS = 12
-"""Values tried on either side before the bisection; a verdict that tips twice in between is missed."""
+"""Number of values on either side before the bisection; two changes of the verdict between them are missed."""
 HALVINGS = 24
-"""Steps of the bisection."""
+"""Number of steps of the bisection."""
 LOAD = "load"
 REFINEMENTS = 6
-"""Most times that a load at which the verdict tips is simulated and looked for again."""
+"""Largest number of times that a load at which the verdict changes is simulated and refined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class TippingPoints:
     unit: str
     now: float
     below: float | None
-    """Nearest value under which another candidate is the cheapest; None: there is none in range."""
+    """Nearest value below which another candidate is the cheapest; None: there is none in range."""
     above: float | None
-    """Nearest value over which another candidate is the cheapest; None: there is none in range."""
+    """Nearest value above which another candidate is the cheapest; None: there is none in range."""
     searched: tuple[float, float]
     then_below: str = ""
     """Cheapest candidate just below `below`."""
@@ -51,7 +51,7 @@ class TippingPoints:
 
 
 Costs = Callable[[float], dict[str, float]]
-"""Value of the input -> candidate -> cost of the load [USD/h]; empty where the value is not allowed."""
+"""Function of the input's value: candidate -> cost of the load [USD/h]; empty where the value is not allowed."""
 ANY = (0.0, float("inf"))
 
 
@@ -75,7 +75,7 @@ def costs_at(ledgers: CandidateLedgers, load: float, overrides: dict[str, Any] |
 
 
 def tipping_points(ledgers: CandidateLedgers, with_api: bool = True) -> Iterator[TippingPoints]:
-    """Yield the tipping points of one input after the other, at the scenario's load, the other inputs unchanged.
+    """Yield the tipping points of each input at the scenario's load, the other inputs unchanged.
 
     Without the API the machines are compared among themselves.
     """
@@ -139,7 +139,7 @@ def _tipping(one: TippingInput, with_api: bool) -> TippingPoints:
 
 
 def _simulated(ledgers: CandidateLedgers, one: TippingInput, found: TippingPoints, with_api: bool) -> TippingPoints:
-    """Return *found*, the tipping of the load *one*, where all fleets are simulated at the loads that tip."""
+    """Return *found*, the tipping points of the load *one*, after simulating all fleets at the loads found."""
     for _ in range(REFINEMENTS):
         new = [ledgers.simulate_at(load) for load in (found.below, found.above) if load is not None]
         if not any(new):
@@ -180,36 +180,38 @@ LOADS_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class BreakevenAnswer:
-    """All of the answer."""
+    """Answer of `breakeven`: costs, cash and tipping points of all candidates."""
 
     axis: str
     load: float
     capacities: Sequence[FleetCapacity]
     candidates: Sequence[Candidate]
     curves: Mapping[str, Sequence[tuple[float, Cost]]]
-    """Candidate -> (utilisation, cost of one unit)."""
+    """Candidate -> (utilisation [1], cost of one unit)."""
     cheaper: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
-    """Candidate -> other way to get its tokens -> utilisations of one unit at which the candidate costs less."""
+    """Candidate -> alternative source of its tokens -> utilisations of one unit at which the candidate costs less."""
     by_load: Mapping[str, Sequence[tuple[float, float]]]
-    """Candidate, or API -> (load, USD/h), whole units sharing the load."""
+    """Candidate, or API -> (load, cost [USD/h]), with the load shared by whole units."""
     at_load: Mapping[str, Cost]
     usd_per_h: Mapping[str, float]
-    """Candidate, or API -> cost of the load."""
+    """Candidate, or API -> cost of the load [USD/h]."""
     cash: Mapping[str, Sequence[CumulativeCost]]
-    """Candidate, or API -> months from delivery on, to the end of the horizon and of `breakeven.months`."""
+    """Candidate, or API -> months from delivery to the end of the horizon and of `breakeven.months`."""
     shown_months: int
-    """`breakeven.months`."""
+    """Number of months shown: `breakeven.months`."""
     horizon: Horizon
     """Horizon over which net present costs are compared: the life of the hardware."""
     api: Cost | None
-    """The API at the load; None without one."""
+    """Cost of the API at the load; None without an API."""
     tipping: Sequence[TippingPoints]
     """Input values at which another candidate, or the API, becomes the cheapest."""
     tipping_of_machines: Sequence[TippingPoints]
     """Input values at which another machine becomes the cheapest machine, where the API is cheaper than all."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart; then
-    nothing tips from one to another."""
+    """Model of every candidate, and of the tokens that the API is compared for, where models are ranked apart.
+
+    No tipping points are then searched.
+    """
     uncertain: bool = False
     """True if inputs of the scenario are distributions; all costs are those of their central values."""
 
@@ -220,29 +222,29 @@ class BreakevenAnswer:
 
     @property
     def months(self) -> Mapping[str, Sequence[CumulativeCost]]:
-        """The months that are shown."""
+        """Months that are shown, by candidate."""
         return {name: path[: self.shown_months + 1] for name, path in self.cash.items()}
 
     @property
     def products(self) -> list[list[str]]:
-        """Candidates that are ranked against each other, the API among them, each list by cost."""
+        """Lists of the candidates that are ranked against each other, the API among them, each list by cost."""
         ranked = sorted(self.usd_per_h, key=lambda name: self.usd_per_h[name])
         models = dict.fromkeys(self.models.get(name, "") for name in self.usd_per_h)
         return [[name for name in ranked if self.models.get(name, "") == model] for model in models]
 
     @property
     def winner(self) -> str:
-        """The cheapest at the load; empty where no fleet meets the service level at any."""
+        """Cheapest candidate at the load; empty where no fleet meets the service level at any load."""
         return min(self.usd_per_h, key=lambda name: self.usd_per_h[name], default="")
 
     @property
     def best_machine(self) -> str:
-        """The cheapest at the load, without the API."""
+        """Cheapest candidate at the load without the API; empty where there is none."""
         return min(self.at_load, key=lambda name: self.usd_per_h[name], default="")
 
 
 def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetCapacity]) -> BreakevenAnswer:
-    """Costs, months and tipping points of all candidates."""
+    """Return costs, months and tipping points of all candidates."""
     terms = scenario.breakeven or Breakeven()
     rate, span = ledgers.horizon.discount_rate, max(terms.months, ceil(ledgers.horizon.months))
     at_load = {one.name: ledgers.cost(one, ledgers.load) for one in ledgers.candidates}
@@ -276,8 +278,9 @@ def decide(scenario: Scenario, ledgers: CandidateLedgers, found: Sequence[FleetC
 
 
 def _models(scenario: Scenario, candidates: Sequence[Candidate], api: bool) -> dict[str, str]:
-    """Model of every candidate, and of the API, which is asked for the tokens of the first; empty where one ranking
-    holds for all.
+    """Return the model of every candidate, and of the API; empty where one ranking holds for all.
+
+    The API is compared for the tokens of the first candidate.
     """
     of_fleet = models_of(scenario, scenario.compare)
     if not of_fleet or not candidates:
@@ -289,7 +292,7 @@ def _models(scenario: Scenario, candidates: Sequence[Candidate], api: bool) -> d
 
 
 def _by_load(ledgers: CandidateLedgers) -> dict[str, list[tuple[float, float]]]:
-    """Costs from a thirtieth of the verdict's load, or of the least capacity, to twice the greater of them."""
+    """Return the costs by load, from a thirtieth of the least of load and capacities to twice the greatest."""
     if not ledgers.candidates:
         return {}
     ends = [ledgers.load, *(one.capacity for one in ledgers.candidates)]

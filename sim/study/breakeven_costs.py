@@ -1,16 +1,17 @@
-"""Rent, buy or API: what the same tokens cost under each, over utilisation and over months.
+"""Cost of the same tokens under rent, purchase or API, over utilisation and over months.
 
-Utilisation is the offered load over the fleet's capacity under its service level. Every candidate (a fleet and a way
-to pay for it) is simulated at fractions of its own capacity; ways to pay share the simulations, as money changes no
-quantity. Beyond one unit's capacity whole units are added, each with an even share of the load. Where the load is that
-of one service beside others that hold theirs, a fleet is one unit: another would share the others' load.
+Utilisation is the offered load over the fleet's capacity under its service level. Every candidate (a fleet and a
+purchase option) is simulated at fractions of its own capacity; purchase options of a fleet share the simulations, as
+prices change no quantity. Beyond one unit's capacity whole units are added, each with an even share of the load. Where
+the load is that of one service beside others that keep theirs, a fleet is one unit: another would share the others'
+load.
 
 Prices are those of the whole calendar, not of the simulated hours. With a `load_profile` the load is its mean, each of
 its hours is billed at its own load and price, and the units carry its peak. Hours without load are those of the idle
 fleet, which is simulated, too.
 
-Cash follows month by month, with its net present cost and the month in which a purchase has paid for itself.
-docs/money.md has the convention: purchases are paid at delivery, all else at the end of every month.
+Cash is computed month by month, with its net present cost and the payback month of a purchase. docs/money.md has the
+convention: purchases are paid at delivery, all other costs at the end of every month.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,18 +50,18 @@ from sim.study.rebill import Bill, Rebilling, flows_of_year
 from sim.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 UTILISATIONS = (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
-"""Utilisations at which a fleet's cost is simulated; between two of them it is a straight line."""
+"""Utilisations at which a fleet's cost is simulated; the cost between two of them is interpolated linearly."""
 API = "api"
 """Component of the API in a bill."""
 SAME_LOAD = 1e-4
-"""Relative distance of two loads of which one is simulated."""
+"""Relative distance within which two loads share a simulation."""
 HALVINGS = 40
-"""Steps of a bisection: enough for the last digit of a float."""
+"""Number of steps of a bisection: enough for the last digit of a float."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Fleet and a way to pay for it."""
+    """Fleet with a purchase option."""
 
     name: str
     fleet: str
@@ -114,7 +115,7 @@ class Cost:
 
 
 class Tokens(NamedTuple):
-    """Tokens per hour, of all units."""
+    """Tokens per hour, of all units together."""
 
     prompt: float
     """Computed prompt tokens."""
@@ -137,7 +138,6 @@ class CandidateLedgers:
         found: Sequence[FleetCapacity],
         progress: Progress = lambda *_: None,
     ) -> None:
-        """Simulate the points that are not yet in *out*/points."""
         self.scenario, self.axis = scenario, LoadAxis.of(scenario)
         self.hours = hours_of(scenario)
         self.horizon = horizon_of(scenario, (scenario.breakeven or Breakeven()).months)
@@ -167,9 +167,9 @@ class CandidateLedgers:
         return not self.beside_others or load <= candidate.capacity * (1 + 1e-9)
 
     def simulate_at(self, load: float) -> bool:
-        """Simulate each fleet where its units share *load*, too. Return whether that is a new place for any of them.
+        """Simulate each fleet at the share of *load* of one unit, and return whether that is a new load for any fleet.
 
-        Where the load changes by the hour, or by whole clients, the straight lines between simulated loads stay.
+        Where the load changes by the hour, or by whole clients, nothing is simulated: the interpolation is kept.
         """
         if len(self.hours) > 1 or self.axis.whole:
             return False
@@ -193,7 +193,7 @@ class CandidateLedgers:
         return max(1, ceil(load * peak_to_mean(self.hours) / capacity - 1e-9))
 
     def cost(self, candidate: Candidate, load: float, overrides: Overrides | None = None) -> Cost:
-        """Return the cost over the hours of a year with the mean *load*, which as many units as it needs share."""
+        """Return the cost over the hours of a year with the mean *load*, shared by as many units as it needs."""
         units = self.units(load, candidate.capacity)
         return self._cost(candidate, load, units, self.hours, {**candidate.overrides, **(overrides or {})})
 
@@ -228,7 +228,7 @@ class CandidateLedgers:
     def _tokens(self, bills: Sequence[tuple[Bill, float]], load: float) -> Tokens:
         """Return the tokens per hour at *load*: those of the workload, where no simulated request was rejected.
 
-        At a few hundredths of a capacity a window has too few requests for their mean lengths.
+        At a few hundredths of a capacity a window has too few requests to estimate their mean lengths.
         """
         simulated = Tokens(
             *(
@@ -250,9 +250,11 @@ class CandidateLedgers:
         return horizon_of(at_point(self.scenario, dict(overrides)), self.horizon.months)
 
     def cheaper(self, candidate: Candidate) -> dict[str, list[tuple[float, float]]]:
-        """Return the utilisations at which one unit costs less than each other way to get its tokens.
+        """Return the utilisations at which one unit costs less than each alternative source of its tokens.
 
-        The other ways are those to pay for the same fleet, and the API. A way without tokens at some load is left out.
+        The alternatives are the other purchase options of the same fleet, and the API. An alternative without tokens at
+        some
+        load is left out.
         """
         others = [one for one in self.candidates if one.fleet == candidate.fleet and one.name != candidate.name]
         gaps = {other.name: partial(self._gap_usd_per_h, candidate, other) for other in others}
@@ -263,7 +265,7 @@ class CandidateLedgers:
         }
 
     def _gap_usd_per_h(self, candidate: Candidate, other: Candidate | None, utilisation: float) -> float:
-        """Cost of one unit at *utilisation* less that of *other*, or of the API, for the same tokens [USD/h]."""
+        """Return the cost of one unit minus that of *other*, or of the API, for the same tokens [USD/h]."""
         load = utilisation * candidate.capacity
         mine = self.steady(candidate, load)
         theirs = self.api([mine]) if other is None else self.steady(other, load)
@@ -294,7 +296,7 @@ def _tokens_per_h(scenario: Scenario) -> tuple[float, float] | None:
 
 
 def _held_per_h(scenario: Scenario) -> tuple[float, float] | None:
-    """Return prompt and output tokens per hour of services that hold their load; None for a closed loop."""
+    """Return prompt and output tokens per hour of services that keep their load; None for a closed loop."""
     held = held_tokens_per_s(scenario)
     return None if held is None else (SECONDS_PER_HOUR * held[0], SECONDS_PER_HOUR * held[1])
 
@@ -337,7 +339,7 @@ def _simulated(
 
 
 def below(xs: Sequence[float], gap: Callable[[float], float]) -> list[tuple[float, float]]:
-    """Return the ranges within *xs* in which *gap* is negative; between two of *xs* it changes its sign at most once.
+    """Return the ranges within *xs* in which *gap* is negative; between neighbours it changes its sign at most once.
 
     >>> [(low, high)] = below([1.0, 2.0, 4.0], lambda x: 6 - 2 * x)
     >>> (round(low, 9), high)
@@ -375,22 +377,21 @@ class CumulativeCost:
 
     months: int
     cash_usd: float
-    """Paid so far, nothing sold but what was replaced."""
+    """Cash paid so far, without the sale of the hardware in use [USD]."""
     net_present_usd: float
-    """Present value of all that was paid, less that of what the hardware would bring now: its resale less its
-    removal."""
+    """Present value of all payments minus that of the hardware's value now: its resale minus its removal [USD]."""
     purchase_usd: float = 0.0
-    """Paid at delivery, in month 0."""
+    """Payment at delivery, in month 0 [USD]."""
     operating_usd: float = 0.0
-    """Paid at the end of this month."""
+    """Payment at the end of this month [USD]."""
     brings_usd: float = 0.0
-    """What the hardware would bring at the end of this month."""
+    """Resale minus removal of the hardware at the end of this month [USD]."""
     renewal_usd: float = 0.0
-    """Paid after it where the candidate goes on: new hardware less what the old one brings."""
+    """Payment after the month where hardware is replaced: new hardware minus the proceeds of the old [USD]."""
 
 
 def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
-    """Operating cost of *month*, counted from 1."""
+    """Return the operating cost of *month*, counted from 1 [USD]."""
     total = 0.0
     for name, usd_per_h in flows.monthly_usd_per_h.items():
         growth = finance.growth_of(name) if finance is not None else 0.0
@@ -399,7 +400,20 @@ def opex_usd(flows: CashFlows, finance: Finance, month: int) -> float:
 
 
 def months(flows: CashFlows, finance: Finance, discount_rate: float, count: int) -> list[CumulativeCost]:
-    """Cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life."""
+    """Return the cumulative cost of a candidate over *count* months; hardware is replaced at the end of its life.
+
+    Parameters
+    ----------
+    flows
+        Payments of the candidate.
+    finance
+        Life, growth of prices and resale values; None: nothing is replaced.
+    discount_rate
+        Rate per year [1].
+    count
+        Number of months.
+
+    """
     life = max(1, round(finance.life_months)) if finance is not None else count
     cash, present = flows.capex_usd, flows.capex_usd
     brings = _brings(flows, finance, 0)
@@ -421,17 +435,26 @@ def months(flows: CashFlows, finance: Finance, discount_rate: float, count: int)
 
 
 def _brings(flows: CashFlows, finance: Finance, age_months: int) -> float:
-    """What the machines bring when they go at that age."""
+    """Return the resale value minus the cost of removal at an age of *age_months* [USD]."""
     value = finance.value_fraction(age_months / 12) if finance is not None else 0.0
     return flows.resold_usd * value - flows.removal_usd
 
 
 def payback_months(bought: Cost, other: Cost) -> float:
-    """Months until what a purchase saves against *other* has paid for it, nothing discounted; infinite if never within
-    the life of the machines.
+    """Return the months until a purchase has paid for itself by its savings against *other*, without discounting.
 
-    Simple payback = price / saving per month (Short, Packey and Holt, "A Manual for the Economic Evaluation of Energy
-    Efficiency and Renewable Energy Technologies", NREL/TP-462-5173, 1995), month by month where prices rise.
+    Infinite if that is never within the life of the machines.
+
+    Notes
+    -----
+    Simple payback = price / saving per month, accumulated month by month where prices grow.
+
+    References
+    ----------
+    Short, Packey and Holt, "A Manual for the Economic Evaluation of Energy Efficiency and Renewable Energy
+    Technologies",
+    NREL/TP-462-5173, 1995.
+
     """
     life = bought.finance.life_months if bought.finance is not None else inf
     left = bought.flows.capex_usd

@@ -1,18 +1,26 @@
 """Search for the capacity of a fleet: the highest load at which it still meets its service level.
 
-Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every
-level, so within a replication the attainment hardly ever rises with load). The mean over replications and its Student
-interval are the answer, so the noise of the search and that of the traffic are one and the same.
+Each replication has a capacity of its own, found by bisection on its own requests (request i is the same at every load,
+so within a replication the attainment hardly ever rises with load). The answer is the mean over replications with its
+Student interval, which covers the noise of the search and of the traffic alike.
 
-The horizon is doubled until the capacity of a run no longer changes with it. A short window ends before the queue has
-built up, and it meets bursts too rarely, so its capacity is too high. The change of a run's capacity from one horizon
-to the next, on the same requests, shows both this bias and the noise. Where *k* equal parts make up the longer window,
-and its capacity is the mean of theirs, the change from the first part to the whole has the variance (k - 1) sigma^2,
-with sigma^2 the variance of the longer run's capacity. A bias that falls with 1/horizon changes by (k - 1) times what
-is left of it.
+The horizon is doubled until the capacity of a run no longer changes with it:
 
-Source: W. Whitt, "The efficiency of one long run versus independent replications in steady-state simulation",
-Management Science 37(6), 1991 (few long runs rather than many runs that are short against the relaxation time).
+    1. search every replication at half the horizon and at the horizon
+    2. compare the capacities of each run at both; if they differ by more than allowed, lengthen the horizon and repeat
+    3. add replications at the last horizon until the interval is narrow enough
+
+A short window ends before the queue has built up, and it meets bursts too rarely, so its capacity is too high. The
+change of a run's capacity from one horizon to the next, on the same requests, shows both this bias and the noise. Where
+*k* equal parts make up the longer window, and its capacity is the mean of theirs, the change from the first part to the
+whole has the variance (k - 1) sigma^2, with sigma^2 the variance of the longer run's capacity. A bias that falls with
+1/horizon changes by (k - 1) times its remainder.
+
+References
+----------
+W. Whitt, "The efficiency of one long run versus independent replications in steady-state simulation", Management
+Science 37(6), 1991 (few long runs rather than many runs that are short against the relaxation time).
+
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +71,7 @@ def precision_of(scenario: Scenario, relative: float) -> Precision:
 
 @dataclass(frozen=True, slots=True)
 class CapacityGoal:
-    """Service level, and the fleet that has to meet it."""
+    """Fleet and the service level that it has to meet."""
 
     slo: Slo
     fleet: Fleet
@@ -72,20 +80,31 @@ class CapacityGoal:
 
     @classmethod
     def of(cls, scenario: Scenario, fleet: Fleet, catalog: Catalog) -> "CapacityGoal":
-        """Return the goal of *fleet*. With `slo.availability`, its states under failures are found from its plan."""
+        """Return the goal of *fleet*, with its states under failures where `slo.availability` is set."""
         if scenario.slo.availability is None:
             return cls(scenario.slo, fleet)
         plan = resolve(scenario, Case(fleet.name, {}, {}, 0), catalog)
         return cls(scenario.slo, fleet, None if plan.infeasible else serving_states(plan))
 
     def undisturbed(self, case: Case) -> Case:
-        """Return *case* as it is judged first: with all replicas, which do not fail if the goal has states."""
+        """Return *case* for the first verdict: with all replicas, and without failures if the goal has states."""
         return case if self.states is None else self._in_state(case, self.states.full)
 
     def in_all_states(
         self, case: Case, whole: StoredCase, states: ServingStates
     ) -> Generator[Case, StoredCase, OverFailures]:
-        """Yield *case* in one state after the other, and return the attainment; *whole* is the undisturbed case."""
+        """Yield *case* in one state after the other, and return the attainment over failures.
+
+        Parameters
+        ----------
+        case
+            Case at one load.
+        whole
+            Finished undisturbed case.
+        states
+            States of the fleet under failures.
+
+        """
         search = over_failures(states, self.slo.availability or 0.0)
         try:
             counts = next(search)
@@ -104,18 +123,20 @@ class CapacityGoal:
 
 
 MOST_REQUESTS = 20_000
-"""Requests in the window of one run at its capacity, beyond which no horizon is lengthened."""
+"""Requests in the window of one run at its capacity beyond which no horizon is lengthened."""
 LEAST_IN_TAIL = 25
-"""Requests beyond the percentile, or outside the SLO, that a window must have room for."""
+"""Least number of requests beyond the percentile, or outside the SLO, that a window must have room for."""
 WARMUP = 0.1
-"""Smallest share of a lengthened horizon that is not measured."""
+"""Least share of a lengthened horizon that is used as warm-up [1]."""
 SINGLE_RUN = 0.7
-"""Largest change of a run's capacity with its horizon, over the precision asked for. Five runs that vary by more would
-miss the precision, and further replications would have the same horizon, too short.
+"""Largest change of a run's capacity with its horizon, as a fraction of the requested precision.
+
+Five runs that vary by more would miss the precision, and further replications would have the same, too short, horizon.
 """
 FINEST, COARSEST = 0.05, 0.1
-"""Bounds of the precision by which a horizon is judged: a finer or coarser one changes nothing, because the remaining
-bias grows with the square of the change.
+"""Bounds of the precision by which a horizon is judged.
+
+A finer or coarser precision changes nothing, because the remaining bias grows with the square of the change.
 """
 LONGEST_STRIDE = 8
 """Largest factor by which a horizon is lengthened at once."""
@@ -131,11 +152,11 @@ class HorizonCheck:
     bias: float
     """Change of the capacity up to an endless horizon, extrapolated from the last lengthening."""
     allowed: float
-    """Largest `change` with which the capacity stands."""
+    """Largest `change` with which the capacity is accepted [1]."""
     requests: float | None
     """Requests in the window at capacity, mean over the runs; None where no load meets the SLO."""
     least_requests: int
-    """Requests that the window needs to show a share of the SLO's size."""
+    """Number of requests that the window needs to show a share of the SLO's size."""
 
     @property
     def stands(self) -> bool:
@@ -150,7 +171,7 @@ class HorizonCheck:
 
     @property
     def stride(self) -> int:
-        """Factor to lengthen the horizon by, a power of two: noise falls with the square root of the horizon."""
+        """Factor by which to lengthen the horizon, a power of two: noise falls with the square root of the horizon."""
         factor = self._short_by
         if isfinite(self.change) and self.allowed:
             factor = max(factor, (self.change / self.allowed) ** 2)
@@ -158,7 +179,7 @@ class HorizonCheck:
 
     @property
     def needed_s(self) -> float:
-        """Horizon at which the capacity would stand, to two digits [s]."""
+        """Horizon at which the capacity would be accepted, to two digits [s]."""
         changes = (self.change / self.allowed) ** 2 if isfinite(self.change) and self.allowed else 0.0
         longer_s = self.horizon_s * max(2.0, changes, self._short_by)
         digits = 10 ** (int(log10(longer_s)) - 1)
@@ -172,10 +193,25 @@ HorizonRuns = tuple[float, Sequence[float]]
 def horizon_check(
     runs: Sequence[HorizonRuns], requests: float | None, levels: Sequence[Slo], tolerance: float, random: bool
 ) -> HorizonCheck:
-    """Judge the last and longest of the horizons in *runs*, with *requests* in its window, by the SLOs *levels*.
+    """Check the last and longest of the horizons in *runs*.
 
-    The capacity stands if that of one run changes by at most the fraction *tolerance*; with *random* events, by at most
+    The capacity is accepted if that of one run changes by at most the fraction *tolerance*; with *random* events, by at
+    most
     SINGLE_RUN times a bounded *tolerance*, and by less below four runs. Without random events the change is bias alone.
+
+    Parameters
+    ----------
+    runs
+        (horizon [s], capacity of every run), in ascending order of the horizon.
+    requests
+        Requests in the window of the last horizon at capacity; None where unknown.
+    levels
+        SLOs of the services.
+    tolerance
+        Accepted change of the capacity [1].
+    random
+        Whether runs depend on chance.
+
     """
     (horizon_s, last), changes = runs[-1], []
     for (shorter_s, before), (longer_s, after) in list(pairwise(runs))[-2:]:
@@ -199,7 +235,7 @@ def horizon_check(
 
 
 def _change(before: float, after: float) -> float:
-    """Return the logarithm of *after* over *before*: 0 where both are 0 or both infinite, inf where one is."""
+    """Return log(*after* / *before*): 0 where both are 0 or both infinite, inf where one is."""
     if before == after:
         return 0.0
     if not before or not after or inf in (before, after):
@@ -208,7 +244,7 @@ def _change(before: float, after: float) -> float:
 
 
 def can_be_lengthened(scenario: Scenario) -> bool:
-    """Return whether a longer horizon shows more of the same: not for a trace, a burst, a profile or a schedule."""
+    """Return whether a longer horizon shows the same load: not for a trace, a burst, a profile or a schedule."""
     workload, scheduled = scenario.workload, _has_schedule(scenario)
     return scenario.horizon_s is not None and workload.stationary and workload.needs_horizon and not scheduled
 
@@ -218,7 +254,7 @@ def _has_schedule(scenario: Scenario) -> bool:
 
 
 def at_horizon(scenario: Scenario, horizon_s: float | None) -> Scenario:
-    """Return *scenario* with another horizon, and a warm-up that grows and shrinks with it."""
+    """Return *scenario* with another horizon, and a warm-up in proportion to it."""
     if horizon_s is None or horizon_s == scenario.horizon_s:
         return scenario
     assert scenario.horizon_s is not None
@@ -230,7 +266,7 @@ def at_horizon(scenario: Scenario, horizon_s: float | None) -> Scenario:
 
 
 def longest_s(scenario: Scenario, precision: Precision | None, horizon_s: float, requests: float) -> float:
-    """Return the longest horizon allowed [s], where one of *horizon_s* has *requests* in its window at capacity."""
+    """Return the longest allowed horizon [s], given the *requests* in the window of *horizon_s* at capacity."""
     assert scenario.horizon_s is not None
     if precision is not None and precision.max_horizon_s is not None:
         return precision.max_horizon_s
@@ -242,12 +278,12 @@ WIDEST = 4096.0
 STEP = 2.0
 """Factor between the first loads of a search."""
 NEAR_STEP = 1.15
-"""Factor between the first loads of a search that begins at the capacity of a shorter horizon."""
+"""Factor between the first loads of a search that starts at the capacity of a shorter horizon."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedLoad:
-    """Simulated load of a search."""
+    """Load simulated during a search, with its verdict."""
 
     load: float
     slo_attainment: float
@@ -261,7 +297,10 @@ class SimulatedLoad:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationCapacity:
-    """Capacity of one fleet in one replication."""
+    """Load between the highest that met the service level and the lowest that did not, a small fraction apart.
+
+    Of neighbouring numbers of clients, the lower. 0 if no simulated load met the service level, inf if all did.
+    """
 
     fleet: str
     replication: int
@@ -272,11 +311,11 @@ class ReplicationCapacity:
     at: StoredCase | None
     """Simulated case at the load `met`, or a case that cannot run; None if no load met the service level."""
     simulated: int
-    """Number of loads tried."""
+    """Number of simulated loads."""
     tried: tuple[SimulatedLoad, ...] = ()
     """Loads simulated during the search, in ascending order."""
     met: float = 0.0
-    """Highest load tried that met the service level."""
+    """Highest simulated load that met the service level."""
     over: OverFailures | None = None
     """Attainment over failures at the load `met`, if the service level asks for it."""
 
@@ -301,12 +340,12 @@ class FleetCapacity:
 
     @property
     def stands(self) -> bool:
-        """True if the horizon is long enough; true if it was not checked."""
+        """True if the horizon is long enough, or was not checked."""
         return self.check is None or self.check.stands
 
     @property
     def at_least(self) -> float:
-        """The capacity; where it lies beyond the search, the highest load that every replication met."""
+        """Capacity, or the highest load that every replication met where the capacity is beyond the search."""
         return self.mean if self.mean < inf else min(one.met for one in self.found)
 
     @property
@@ -343,7 +382,7 @@ def why_no_capacity(scenario: Scenario) -> str:
 
 
 def why_not_its_mean(scenario: Scenario) -> str:
-    """Return why the window does not cover the mean of a day, a profile or a schedule; empty if it does."""
+    """Return why the window does not cover whole days or a whole profile; empty if it does."""
     if not _sees_whole_days(scenario):
         return (
             "horizon_s: with a schedule the answer would depend on the hours that are simulated: "
@@ -383,11 +422,29 @@ def capacities(
     progress: Progress = lambda *_: None,
     precision: Precision | None = None,
 ) -> list[FleetCapacity]:
-    """Return the capacity of every fleet, to within the fraction *relative*; cases are kept under `out/points`.
+    """Return the capacity of every fleet, to within the fraction *relative*.
 
     The horizon is lengthened, for all fleets alike, until no capacity changes with it, or to the longest one allowed.
-    The scenario's replications are searched, and with a *precision* as many more as it needs. Every fleet has the same
-    number; a fleet without random events has one. *progress* counts searches: one per fleet, replication and horizon.
+    The
+    scenario's replications are searched, and with a *precision* as many more as it needs. Every fleet has the same
+    number; a
+    fleet without random events has one. Cases are stored under `out/points`.
+
+    Parameters
+    ----------
+    scenario, catalog
+        Scenario with a service level, and its catalogue.
+    out
+        Results folder.
+    workplace
+        Executor of the simulations.
+    relative
+        Width of the last bracket of a search, as a fraction of the capacity.
+    progress
+        Callback with the number of searches: one per fleet, replication and horizon.
+    precision
+        Precision of the mean over replications; None: no further replications.
+
     """
     search = _Search(scenario, catalog, out, workplace, relative, progress, precision)
     try:
@@ -456,7 +513,7 @@ class _Search:
         return {name: sorted(found[name], key=lambda one: one.replication) for name in self._random if name in found}
 
     def until_it_stands(self) -> tuple[FoundByFleet, Mapping[str, HorizonCheck | None]]:
-        """Lengthen the horizon until the capacities stand. Return those of the last horizon, and its checks."""
+        """Lengthen the horizon until the capacities are accepted; return those of the last horizon with its checks."""
         scenario = self._scenario
         count = scenario.replications if self._precision is None else max(scenario.replications, FIRST_REPLICATIONS)
         own_s = scenario.horizon_s
@@ -489,7 +546,7 @@ class _Search:
         )
 
     def _longer_s(self, horizon_s: float, short: Sequence[HorizonCheck]) -> float | None:
-        """Return the horizon to search next [s]; None where no check is *short*, or a longer horizon is not allowed."""
+        """Return the next horizon to search [s]; None where no check is *short*, or a longer horizon is not allowed."""
         if not short:
             return None
         most = max(one.requests or 0.0 for one in short)
