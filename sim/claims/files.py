@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from sim.catalogue.catalog import Catalog
 from sim.jobs.load import load_job
-from sim.scenario.claim import CatalogueFigure, Claim, FormulaFigure, WeightsFigure, claim_complaints, fleet_complaints
+from sim.scenario.claim import CatalogueFigure, Claim, FormulaFigure, WeightsFigure, claim_issues, fleet_issues
 from sim.scenario.experiment import Name
-from sim.scenario.reading.errors import InputError, ScenarioErrors, ValidationIssue, complaints, did_you_mean
+from sim.scenario.reading.errors import InputError, ScenarioErrors, ValidationIssue, did_you_mean, validation_issues
 from sim.scenario.reading.layers import Layers, read_layers
 from sim.scenario.reading.load import load_for_size, opening_comment
 from sim.scenario.reading.shipped import shipped_folder
@@ -66,9 +66,9 @@ def read_claim(path: Path, catalog: Catalog) -> tuple[Claim, str]:
     try:
         stated = CatalogueClaim.model_validate(layers.data)
     except ValidationError as error:
-        wrong = complaints(error, CatalogueClaim, layers.data)
+        wrong = validation_issues(error, CatalogueClaim, layers.data)
         raise ScenarioErrors(map(layers.error, wrong)) from None
-    wrong = [*claim_complaints(stated.claim), *_of_fleets(stated.claim)]
+    wrong = [*claim_issues(stated.claim), *_of_fleets(stated.claim)]
     if wrong:
         raise ScenarioErrors(map(layers.error, wrong))
     return stated.claim, question
@@ -79,7 +79,7 @@ def _of_job(path: Path, layers: Layers, catalog: Catalog) -> Claim:
     found = scenario.claim
     if found is None:
         raise ScenarioErrors([layers.error(ValidationIssue(("claim",), "is missing"))])
-    if wrong := [*claim_complaints(found), *fleet_complaints(found, scenario.fleets)]:
+    if wrong := [*claim_issues(found), *fleet_issues(found, scenario.fleets)]:
         raise ScenarioErrors(map(layers.error, wrong))
     return found
 

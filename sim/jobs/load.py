@@ -12,10 +12,10 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.hf_config.load import is_config
 from sim.cost.clock import ClockError
 from sim.cost.prices import CostError
-from sim.jobs.plan import queue_complaints, resolve_queue
+from sim.jobs.plan import queue_issues, resolve_queue
 from sim.jobs.schema import QueueScenario
-from sim.scenario.checks.limits import volume_complaints
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, complaints
+from sim.scenario.checks.limits import volume_issues
+from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, validation_issues
 from sim.scenario.reading.layers import (
     Layers,
     mappings,
@@ -37,7 +37,7 @@ from sim.scenario.reading.load import (
     told_at_sweep,
 )
 from sim.scenario.schema import Pool, Scenario
-from sim.scenario.sweep import points, sweep_complaints
+from sim.scenario.sweep import points, sweep_issues
 from sim.training.bind import job_figures
 from sim.training.checks import job_issues
 from sim.training.figures import NotTrainable, network_named
@@ -80,8 +80,8 @@ def load_job(
     for place in kind.files(layers.data):
         _absolute(layers, place)
     refuse_outside(layers, _named_files(layers.data, kind))
-    found: list[ValidationIssue | InputError] = [*layers.faults, *volume_complaints(layers.data)]
-    found += sweep_complaints(layers.data, ())
+    found: list[ValidationIssue | InputError] = [*layers.faults, *volume_issues(layers.data)]
+    found += sweep_issues(layers.data, ())
     if {"job", "jobs"} <= layers.data.keys():
         found.append(ValidationIssue(("jobs",), "stands beside job: a scenario has one of them"))
     if not found:
@@ -127,14 +127,14 @@ def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> lis
     """What is wrong at the points of the sweep, reported at the values that cause it."""
     found = points(data.get("sweep"))
     if len(found) == 1 and not found[0]:
-        return list(dict.fromkeys(_complaints(data, kind, catalog)))
-    standing = set(_complaints(data | {"sweep": None}, kind, catalog))
+        return list(dict.fromkeys(_issues(data, kind, catalog)))
+    standing = set(_issues(data | {"sweep": None}, kind, catalog))
     told: dict[ValidationIssue | InputError, None] = {}
     wrong = []
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     for point, at in zip(found, places, strict=True):
         values = with_values(data, {at[axis]: value for axis, value in point.items()})
-        wrong.append(list(_complaints(values | {"sweep": None}, kind, catalog)))
+        wrong.append(list(_issues(values | {"sweep": None}, kind, catalog)))
     always = set(wrong[0]).intersection(*wrong)
     for index, (point, at) in enumerate(zip(found, places, strict=True)):
         for one in wrong[index]:
@@ -149,13 +149,13 @@ def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> lis
     return list(told)
 
 
-def _complaints(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
+def _issues(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
     """What is wrong with the data of one point: keys, then ids, then what contradicts itself, then prices."""
     schema: list[ValidationIssue] = []
     try:
         scenario = kind.spec.model_validate(data)
     except ValidationError as error:
-        schema = [_of_serving(one) for one in complaints(error, kind.spec, data)]
+        schema = [_of_serving(one) for one in validation_issues(error, kind.spec, data)]
     ids = list(_unknown(data, kind, catalog))
     yield from [*schema, *ids]
     if schema or ids:
@@ -244,6 +244,6 @@ def _of_queue(data: dict[str, Any]) -> list[Place]:
 
 KINDS = {
     "job": _Kind(JobScenario, job_issues, resolve_job, lambda data: [("job",)]),
-    "jobs": _Kind(QueueScenario, queue_complaints, resolve_queue, _of_queue),
+    "jobs": _Kind(QueueScenario, queue_issues, resolve_queue, _of_queue),
 }
 """Key of a scenario -> kind of work."""

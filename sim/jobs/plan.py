@@ -26,7 +26,7 @@ from sim.training.schema import TrainingJob
 from sim.units import SECONDS_PER_HOUR
 
 
-def queue_complaints(scenario: QueueScenario, catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
+def queue_issues(scenario: QueueScenario, catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
     """All that contradicts itself in a scenario whose ids are known."""
     for i, fleet in enumerate(scenario.fleets):
         place: Place = ("fleets", i, "pools", 0)

@@ -211,7 +211,7 @@ def needs(spec: Any) -> list[str]:
     return [one for one in arguments if isinstance(one, str)]
 
 
-def claim_complaints(claim: Claim) -> Iterator[ValidationIssue]:
+def claim_issues(claim: Claim) -> Iterator[ValidationIssue]:
     """Names of figures that are not there, circles, and placeholders without a figure."""
     known = claim.figures
     for name, spec in known.items():
@@ -238,7 +238,7 @@ def _unknown(name: str, known: Any) -> str:
     return f"there is no figure {name!r}{did_you_mean(name, known)}"
 
 
-def fleet_complaints(claim: Claim, fleets: Iterable[HasName]) -> Iterator[ValidationIssue]:
+def fleet_issues(claim: Claim, fleets: Iterable[HasName]) -> Iterator[ValidationIssue]:
     """Figures of fleets that the scenario does not have."""
     names = [fleet.name for fleet in fleets]
     for name, spec in claim.figures.items():
@@ -249,11 +249,11 @@ def fleet_complaints(claim: Claim, fleets: Iterable[HasName]) -> Iterator[Valida
 
 
 def _check(claim: Claim, scenario: Experiment, _: Everything) -> Iterator[ValidationIssue]:
-    yield from fleet_complaints(claim, scenario.fleets)
+    yield from fleet_issues(claim, scenario.fleets)
 
 
 def _check_terms(claim: Claim, _: Experiment, __: Catalog) -> Iterator[ValidationIssue]:
-    yield from claim_complaints(claim)
+    yield from claim_issues(claim)
 
 
 CLAIM = Section(command="claims", of_fleets=True, check=_check, check_terms=_check_terms)

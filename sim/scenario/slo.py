@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
-from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, did_you_mean, dotted
+from sim.scenario.reading.errors import InputError, ScenarioErrors, did_you_mean, dotted, validation_issues
 from sim.spec import Fraction, Spec
 
 LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
@@ -151,5 +151,5 @@ def with_limits(slo: Slo, values: Mapping[str, Any]) -> Slo:
     try:
         return Slo.model_validate(data)
     except ValidationError as error:
-        told = complaints(error, Slo, data)
+        told = validation_issues(error, Slo, data)
         raise ScenarioErrors(InputError(f"--set slo.{dotted(one.place)}", 0, "", one.message) for one in told) from None

@@ -163,7 +163,7 @@ def is_deterministic(scenario: Experiment, fleet: Fleet) -> bool:
     return scenario.workload.deterministic and not routed_at_random
 
 
-def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[ValidationIssue]:
+def sweep_issues(data: dict[str, Any], never: Collection[str]) -> list[ValidationIssue]:
     """Whether the raw `sweep` is a mapping of lists or a list of mappings, over places that exist and are not sections
     that *never* vary.
     """
@@ -171,20 +171,20 @@ def sweep_complaints(data: dict[str, Any], never: Collection[str]) -> list[Valid
     if sweep is None:
         return []
     if isinstance(sweep, dict):
-        found = [_axis_complaint(("sweep", axis), values) for axis, values in sweep.items()]
+        found = [_axis_issue(("sweep", axis), values) for axis, values in sweep.items()]
         named: list[tuple[Place, Any]] = [(("sweep", axis), axis) for axis in sweep]
     elif sweep == []:
         return [ValidationIssue(("sweep",), "must not be empty")]
     elif isinstance(sweep, list):
         twice = set(repeated(sweep))
-        found = [_point_complaint(i, point, i in twice) for i, point in enumerate(sweep)]
+        found = [_point_issue(i, point, i in twice) for i, point in enumerate(sweep)]
         named = [
             (("sweep", i, axis), axis) for i, point in enumerate(sweep) if isinstance(point, dict) for axis in point
         ]
     else:
         return [ValidationIssue(("sweep",), "a mapping of dotted paths to lists, or a list of points, is needed")]
-    found += [_path_complaint(data, place, axis, never) for place, axis in named]
-    return [complaint for complaint in found if complaint is not None]
+    found += [_path_issue(data, place, axis, never) for place, axis in named]
+    return [issue for issue in found if issue is not None]
 
 
 def sound_axes(sweep: Any, broken: Sequence[ValidationIssue]) -> Any:
@@ -197,7 +197,7 @@ def sound_axes(sweep: Any, broken: Sequence[ValidationIssue]) -> Any:
     return [point for point in left if point] or None
 
 
-def _axis_complaint(place: Place, values: Any) -> ValidationIssue | None:
+def _axis_issue(place: Place, values: Any) -> ValidationIssue | None:
     if not isinstance(values, list):
         return ValidationIssue(place, "a list of values is needed")
     if not values:
@@ -227,13 +227,13 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def _point_complaint(index: int, point: Any, stands_twice: bool) -> ValidationIssue | None:
+def _point_issue(index: int, point: Any, stands_twice: bool) -> ValidationIssue | None:
     if not isinstance(point, dict) or not point:
         return ValidationIssue(("sweep", index), "a mapping of dotted paths to values is needed")
     return ValidationIssue(("sweep", index), "the point stands twice") if stands_twice else None
 
 
-def _path_complaint(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> ValidationIssue | None:
+def _path_issue(data: dict[str, Any], place: Place, axis: Any, never: Collection[str]) -> ValidationIssue | None:
     if str(axis) in BOOKKEEPING or str(axis) in never:
         return ValidationIssue(place, f"{axis} cannot be swept")
     try:

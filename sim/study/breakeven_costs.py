@@ -308,7 +308,7 @@ def _candidates(scenario: Scenario, found: Sequence[FleetCapacity]) -> Iterator[
         if not capacity:
             continue
         ways = also.get(fleet.name, {})
-        assert fleet.cost is not None  # breakeven_complaints has seen to it
+        assert fleet.cost is not None  # the checks of the scenario refuse a fleet without costs
         own, *others = candidate_names(fleet, ways)
         yield Candidate(own, fleet.name, {}, capacity)
         for name, cost in zip(others, ways.values(), strict=True):

@@ -404,7 +404,7 @@ def _unit_costs(
     @cache
     def priced(units: int) -> CostPlan:
         costs = FleetTerms.of(scenario, fleet).costs(built.machines, catalog, units)
-        assert costs is not None  # multi_year_complaints has seen to it
+        assert costs is not None  # the checks of the scenario refuse a fleet without costs
         return costs
 
     return UnitCosts(priced, measured, hours_of(scenario))

@@ -19,7 +19,7 @@ from sim.fleet.admission import TokenBucket
 from sim.fleet.fleet import RunningFleet
 from sim.records import Request
 from sim.rng import stream
-from sim.scenario.checks.scenario import scenario_complaints
+from sim.scenario.checks.scenario import scenario_issues
 from sim.scenario.resolving.case import resolve
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
@@ -194,9 +194,9 @@ def test_services_say_which_rows_of_a_trace_are_theirs(tmp_path: Path) -> None:
             }
         )
 
-    (told,) = (str(one) for one in scenario_complaints(scenario()))
+    (told,) = (str(one) for one in scenario_issues(scenario()))
     assert "say whose with service: <name>" in told
-    assert list(scenario_complaints(scenario(service="chat"))) == []
+    assert list(scenario_issues(scenario(service="chat"))) == []
 
 
 def judged(slo: dict[str, Any]) -> tuple[CaseResult, CaseMetrics]:
@@ -227,7 +227,7 @@ def test_a_tenant_is_judged_by_its_own_limits_and_the_fleet_by_all() -> None:
 
 def test_limits_of_tenants_that_there_are_not() -> None:
     data = scenario(workload(), "fcfs") | {"slo": {"tenants": {"noise": {"e2e_s": 1}, "quiet": {}}}}
-    told = [str(one) for one in scenario_complaints(Scenario.model_validate(data))]
+    told = [str(one) for one in scenario_issues(Scenario.model_validate(data))]
     assert any("there is no tenant 'noise' in the workload; did you mean noisy?" in one for one in told), told
     assert any("has no limit" in one for one in told)
     assert any("stands without limits for the others" in one for one in told)

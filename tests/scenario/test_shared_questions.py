@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sim.catalogue.catalog import load_catalog
-from sim.scenario.checks.services import service_workload_complaints, with_one_service
+from sim.scenario.checks.services import service_workload_issues, with_one_service
 from sim.scenario.experiment import Service
 from sim.scenario.schema import Scenario
 from sim.scenario.slo import Slo
@@ -184,4 +184,4 @@ def test_a_tenant_grows_while_the_others_hold_theirs(tmp_path: Path) -> None:
     ],
 )
 def test_a_tenant_that_is_not_there_is_refused(more: dict[str, Any], message: str) -> None:
-    assert next(one.message for one in service_workload_complaints(tenants(**more))).endswith(message)
+    assert next(one.message for one in service_workload_issues(tenants(**more))).endswith(message)

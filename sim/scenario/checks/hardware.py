@@ -123,7 +123,7 @@ def _other_ways(scenario: Scenario, fleet: Fleet) -> tuple[Cost, ...]:
 RANKS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
-def slice_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def slice_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """A profile that the GPU lacks; ranks, schedules and power caps on slices."""
     profile = pool.spec.mig
     if profile is None:
@@ -171,7 +171,7 @@ def _larger(mig: Mig, profile: str) -> str:
     return Message("a larger slice is {larger}", ", ".join(larger)) if larger else "leave mig out for whole GPUs"
 
 
-def batch_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def batch_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """A model or a batch beyond the memory of the pool's GPU; only for services whose batch time is computed."""
     memory = memory_of(pool)
     batch = getattr(pool.batching, "max_batch_size", None)
@@ -230,7 +230,7 @@ def _elsewhere(pool: BoundPool, memory: BatchMemory) -> str:
     return Message("; {batch} fit on the whole {name}", batch, card.name) if card.memory_bytes.value >= needed else ""
 
 
-def offload_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def offload_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """All that is wrong with what stays in host memory; nothing where nothing does."""
     asked, use = pool.offload, pool.engine.offload
     if asked is None:
@@ -324,7 +324,7 @@ def _host(pool: BoundPool, use: EngineOffload, key: str, place: Place) -> Iterat
         )
 
 
-def tier_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def tier_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Tiers below a KV cache that names no blocks, or of an engine whose rules for them are not known."""
     tiers, batching, layout = pool.spec.kv_tiers, pool.batching, pool.layout
     if not tiers:
@@ -352,7 +352,7 @@ def tier_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         )
 
 
-def adapter_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def adapter_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Slots for LoRA adapters in engines whose rules for them are not modelled, or of a model without such matrices."""
     lora, batching, layout = pool.spec.lora, pool.batching, pool.layout
     if lora is None:

@@ -25,7 +25,7 @@ QUANTILES = (np.arange(20) + 0.5) / 20
 """Of the lengths, for their means."""
 
 
-def volume_complaints(data: dict[str, Any]) -> Iterator[ValidationIssue]:
+def volume_issues(data: dict[str, Any]) -> Iterator[ValidationIssue]:
     """More sweep points or cases than the limits of raw scenario *data* allow."""
     limits = _limits(data)
     points, fleets = _points(data.get("sweep")), data.get("fleets")
@@ -78,7 +78,7 @@ def _over(place: Place, told: str, limit: str, limits: ScenarioLimits) -> Valida
     )
 
 
-def load_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
+def load_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """More requests, replicas, rows of usage or months than one case may have."""
     yield from _requests(scenario)
     yield from _replicas(scenario)
@@ -206,7 +206,7 @@ def _months(scenario: Scenario) -> Iterator[ValidationIssue]:
             yield _over((name, key), Message("{count} months", _count(months)), "months", scenario.limits)
 
 
-def transfer_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
+def transfer_issues(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
     """More rows of usage than a case may have, where nothing but the last byte of KV ends it."""
     if scenario.horizon_s is not None or scenario.client is not None:
         return  # the horizon ends the readings; clients give up
@@ -246,7 +246,7 @@ def _moved_tokens(scenario: Scenario, least: int) -> float:
     return float(arrivals.num_requests * np.where(prompts >= least, prompts, 0).mean() * (answers > 1).mean())
 
 
-def closed_loop_complaints(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
+def closed_loop_issues(scenario: Scenario, catalog: Catalog) -> Iterator[ValidationIssue]:
     """More requests than a case may have, where clients wait for their answers and only the horizon ends it."""
     clients = scenario.workload.closed_loop()
     if clients is None or clients.num_requests is not None or scenario.horizon_s is None:

@@ -13,8 +13,8 @@ from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, SERVER_COMPONENTS
 from sim.memory.weights import check_parallel
 from sim.message import Message
-from sim.scenario.checks.hardware import adapter_complaints, offload_complaints, slice_complaints, tier_complaints
-from sim.scenario.checks.services import service_complaints
+from sim.scenario.checks.hardware import adapter_issues, offload_issues, slice_issues, tier_issues
+from sim.scenario.checks.services import service_issues
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import unknown_ids, value_at
@@ -26,10 +26,10 @@ from sim.steptime.affine import Affine
 from sim.steptime.options import Roofline
 
 
-def switching_complaints(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Who switches replicas, between which numbers, how long a start takes, and what fails."""
     pool = bound.spec
-    yield from _failure_complaints(pool, place, catalog)
+    yield from _failure_issues(pool, place, catalog)
     yield from _start(bound, (*place, "cold_start"), catalog)
     if pool.schedule is not None and pool.autoscaling is not None:
         yield ValidationIssue((*place, "autoscaling"), "stands beside schedule: one of them decides, remove the other")
@@ -58,7 +58,7 @@ def _start(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[Validat
     except StartUnknown as error:
         yield ValidationIssue((*place, error.key) if bound.spec.cold_start else place, str(error))
     except UnknownId:
-        return  # id_complaints names it
+        return  # id_issues names it
 
 
 def _schedule(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
@@ -93,7 +93,7 @@ def _autoscaling(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue((*place, "replicas"), text)
 
 
-def _failure_complaints(pool: Pool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def _failure_issues(pool: Pool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """Components that the pool lacks, rates of others, and spares that cannot be."""
     failures, place = pool.failures, (*place, "failures")
     if failures is None:
@@ -179,7 +179,7 @@ def switched_together(fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
             yield ValidationIssue((*place, "pools", j), text)
 
 
-def ejection_complaints(scenario: Experiment, fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
+def ejection_issues(scenario: Experiment, fleet: Fleet, place: Place) -> Iterator[ValidationIssue]:
     """Circuit breaking where no client ever times out."""
     client, rules = scenario.client, fleet.admission
     waits = client is None or (client.timeout_s is None and client.patience_s is None)
@@ -192,7 +192,7 @@ def _counted(rate: str, catalog: Catalog) -> str | None:
     try:
         return catalog.failure_rate(rate).component
     except UnknownId:
-        return None  # id_complaints names it
+        return None  # id_issues names it
 
 
 def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -205,23 +205,23 @@ def unknown_rates(pool: object, place: Place, catalog: Catalog) -> Iterator[Vali
 WHAT_JOINS = "name the server and what joins servers, e.g. network: {link: infiniband-ndr}"
 
 
-def pool_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def pool_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """All that is wrong with one pool itself."""
-    yield from slice_complaints(pool, place, catalog)
-    misplaced = list(service_complaints(pool, place, catalog))
+    yield from slice_issues(pool, place, catalog)
+    misplaced = list(service_issues(pool, place, catalog))
     yield from misplaced
     if not misplaced and not isinstance(pool.batching, Dynamic):
         yield from _missing(pool, place)
-    yield from _layout_complaints(pool, place)
-    yield from _limit_complaints(pool, place)
-    yield from offload_complaints(pool, place)
-    yield from tier_complaints(pool, place)
-    yield from adapter_complaints(pool, place)
+    yield from _layout_issues(pool, place)
+    yield from _limit_issues(pool, place)
+    yield from offload_issues(pool, place)
+    yield from tier_issues(pool, place)
+    yield from adapter_issues(pool, place)
     yield from unused_calibration(pool.spec.calibration, [pool], place)
-    yield from switching_complaints(pool, place, catalog)
+    yield from switching_issues(pool, place, catalog)
 
 
-def cap_complaints(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def cap_issues(pool: BoundPool, fleet: Fleet, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """A power cap that nobody has measured the GPU under."""
     if pool.gpu is None or pool.power.cap_w is None or pool.speed is not None:
         return
@@ -264,7 +264,7 @@ def _missing(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         )
 
 
-def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     if pool.model is not None and pool.quantization is not None:
         told: set[str] = set()
         for text in check_parallel(pool.model, pool.quantization, pool.layout):
@@ -272,7 +272,7 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssu
             if key not in told:
                 yield ValidationIssue((*place, key), text.removeprefix(f"{key}: ").removeprefix(f"{key} "))
             told.add(key)
-    yield from _joint_complaints(pool, place)
+    yield from _joint_issues(pool, place)
     server = pool.server
     if server is None:
         return
@@ -282,7 +282,7 @@ def _layout_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssu
         )
 
 
-def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _joint_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """GPUs of a replica in several servers of which nobody says what joins them."""
     server, ranks, gpus = pool.server, pool.layout.tensor_parallel_size, spread(pool)
     if server is None:
@@ -319,12 +319,12 @@ def _joint_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue
         yield ValidationIssue((*place, "server"), text)
 
 
-def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _ahead_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Drafts and steps that are formed ahead where they cannot be."""
     limits, layout = pool.batching, pool.layout
     together = layout.enable_expert_parallel and layout.data_parallel_size > 1
     if isinstance(limits, PrefillFirst):
-        yield from _sglang_complaints(limits, layout.pipeline_parallel_size > 1, together, place)
+        yield from _sglang_issues(limits, layout.pipeline_parallel_size > 1, together, place)
         for key in (key for key in STATE_OPTIONS if getattr(limits, key) is not None and pool.state_cache is None):
             yield ValidationIssue(
                 (*place, key), "needs a model with recurrent states on an engine that has a cache for them"
@@ -353,7 +353,7 @@ def _ahead_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue
         yield ValidationIssue((*place, "speculative"), "needs one pipeline stage, and ranks that do not step together")
 
 
-def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[ValidationIssue]:
+def _sglang_issues(limits: PrefillFirst, staged: bool, together: bool, place: Place) -> Iterator[ValidationIssue]:
     """SGLang's options where they cannot be; *staged*: the pool has pipeline stages; *together*: ranks that step so.
 
     With these overlap hides the host; what a step holds is settled when it begins.
@@ -393,7 +393,7 @@ def _sglang_complaints(limits: PrefillFirst, staged: bool, together: bool, place
         yield ValidationIssue((*place, "watermark"), "has no effect with schedule_conservativeness: remove it")
 
 
-def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+def _limit_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
     """Limits that the engine does not know or refuses to start with, its defaults included."""
     limits, given = pool.batching, pool.spec.batching
     for key in foreign(given, pool.engine.batching):
@@ -408,7 +408,7 @@ def _limit_complaints(pool: BoundPool, place: Place) -> Iterator[ValidationIssue
             yield ValidationIssue(
                 (*place, "batching", key), Message("is missing: {id} has no known default", pool.engine.id)
             )
-    yield from _ahead_complaints(pool, (*place, "batching"))
+    yield from _ahead_issues(pool, (*place, "batching"))
     seats, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     if isinstance(limits, Vllm) and not limits.enable_chunked_prefill:
         longest = limits.max_model_len or (pool.model.max_context if pool.model else None)
@@ -457,6 +457,6 @@ def unused_calibration(
     try:
         gpu = load_calibration(path).gpu
     except ValueError:
-        return  # id_complaints names it
+        return  # id_issues names it
     if gpu not in tried:
         yield ValidationIssue((*place, "calibration"), Message("is one of {gpu}, which no pool here has", gpu))

@@ -18,7 +18,7 @@ QUEUE_LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens", "max_queued_requ
 DIFFERS = "differs from that of pool 0: the KV of one cannot be read by the other"
 
 
-def routing_complaints(
+def routing_issues(
     fleet: Fleet, bound: Sequence[BoundPool], pools: Sequence[str], place: Place
 ) -> Iterator[ValidationIssue]:
     """Names that are none of the fleet's *pools*, pools that no request would go to, caches that report nothing."""
@@ -58,7 +58,7 @@ def _reports_nothing(pool: BoundPool) -> str:
     return ""
 
 
-def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
+def fair_issues(scenario: Experiment, bound: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
     """Fair shares where nobody shares, or where the engine's queue has rules of its own."""
     for j, pool in enumerate(bound):
         if getattr(pool.batching, "scheduling", "") != "fair":
@@ -73,7 +73,7 @@ def fair_complaints(scenario: Experiment, bound: Sequence[BoundPool], place: Pla
             yield ValidationIssue(at, "fair needs one rank and one kind of KV blocks: no pipeline stages, no kv_groups")
 
 
-def queue_limit_complaints(
+def queue_limit_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
     """Queue limits of servers that share their GPUs, or that have requests whose answers began elsewhere; and servers
@@ -104,7 +104,7 @@ def queue_limit_complaints(
             yield ValidationIssue((*at, "max_num_queued_tokens"), text)
 
 
-def adapter_use_complaints(
+def adapter_use_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
     """Requests for LoRA adapters that a pool has no slots for, or the reverse."""
@@ -123,7 +123,7 @@ def adapter_use_complaints(
         yield ValidationIssue((*place, "routing"), text, lacks=("workload.adapters", "workload.tenants"))
 
 
-def level_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
+def level_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Limits of tenants that there are not, or beside none for the others."""
     asked: list[tuple[Slo, Workload, Place]] = [
         (service.slo, service.workload, ("services", i, "slo")) for i, service in enumerate(scenario.services)
@@ -149,7 +149,7 @@ def level_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
                 yield ValidationIssue((*place, "tenants", name), "has no limit: give ttft_s, tpot_s or e2e_s")
 
 
-def role_complaints(
+def role_issues(
     scenario: Experiment, fleet: Fleet, bound: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
     """Roles of pools that leave prompts or answers to nobody or to an engine that cannot, and what they exclude."""

@@ -22,26 +22,26 @@ from sim.cost.metering import DEMAND_INTERVAL_S
 from sim.cost.prices import CostError
 from sim.cost.site import Site
 from sim.message import Message
-from sim.scenario.checks.limits import load_complaints
+from sim.scenario.checks.limits import load_issues
 from sim.scenario.checks.pools import (
-    cap_complaints,
-    ejection_complaints,
-    pool_complaints,
+    cap_issues,
+    ejection_issues,
+    pool_issues,
     switched_together,
     unknown_rates,
     unused_calibration,
 )
 from sim.scenario.checks.routing import (
-    adapter_use_complaints,
-    fair_complaints,
-    level_complaints,
-    queue_limit_complaints,
-    role_complaints,
-    routing_complaints,
+    adapter_use_issues,
+    fair_issues,
+    level_issues,
+    queue_limit_issues,
+    role_issues,
+    routing_issues,
 )
-from sim.scenario.checks.services import service_workload_complaints, sharing_complaints
+from sim.scenario.checks.services import service_workload_issues, sharing_issues
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import InputError, Place, ValidationIssue, complaints
+from sim.scenario.reading.errors import InputError, Place, ValidationIssue, validation_issues
 from sim.scenario.reading.layers import mappings, unknown_ids, unknown_prices, value_at, with_values
 from sim.scenario.resolving.bind import BoundPool, load_calibration
 from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
@@ -51,7 +51,7 @@ from sim.scenario.sections import Section
 from sim.workload import TraceError, hourly_table, length_table
 
 
-def warmup_complaints(scenario: Experiment) -> Iterator[ValidationIssue]:
+def warmup_issues(scenario: Experiment) -> Iterator[ValidationIssue]:
     """A warm-up that is looked for where nothing settles."""
     if scenario.warmup_s == "auto" and not scenario.workload.stationary:
         text = "auto looks for a steady state, and a trace, a burst or a profile has none; give seconds"
@@ -62,7 +62,7 @@ def warmup_complaints(scenario: Experiment) -> Iterator[ValidationIssue]:
         )
 
 
-def site_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
+def site_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Local times that a clock does not show, time zones without any time, meters too slow for a peak."""
     sites: list[tuple[Place, Site | None]] = [(("site",), scenario.site)]
     sites += [(("fleets", i, "site"), fleet.site) for i, fleet in enumerate(scenario.fleets)]
@@ -94,7 +94,7 @@ MOST_ROUNDS = 3
 """In which mistakes, and what cannot stand without them, are taken out."""
 
 
-def id_complaints(data: Any, catalog: Catalog) -> list[ValidationIssue]:
+def id_issues(data: Any, catalog: Catalog) -> list[ValidationIssue]:
     """Names in raw scenario data that stand twice or that the catalogue does not know, whatever else is wrong there."""
     everywhere: dict[str, Callable[[str], object]] = {
         "model": catalog.any_model,
@@ -144,7 +144,7 @@ def salvaged(data: Any, found: Iterable[ValidationIssue]) -> Scenario | None:
         try:
             return Scenario.model_validate(data)
         except ValidationError as error:  # what is left of a holder says too little: it goes, too
-            wrong = complaints(error, Scenario, data)
+            wrong = validation_issues(error, Scenario, data)
     return None
 
 
@@ -168,12 +168,12 @@ _ANY_WORKLOAD = {
 }
 
 
-def scenario_complaints(scenario: Scenario) -> Found:
+def scenario_issues(scenario: Scenario) -> Found:
     """Contradictions between keys, and what is wrong in the trace."""
     found: Found = []
     for section, asked in _given(scenario):
         if section.check is not None:
-            found += section.check(asked, scenario, scenario_complaints)
+            found += section.check(asked, scenario, scenario_issues)
     if "/" in scenario.name or scenario.name in ("", ".", ".."):
         found.append(
             ValidationIssue(
@@ -195,10 +195,10 @@ def scenario_complaints(scenario: Scenario) -> Found:
         )
     if scenario.horizon_s is None and scenario.workload.needs_horizon:
         found.append(ValidationIssue(("horizon_s",), "is missing: nothing else ends these arrivals"))
-    found += service_workload_complaints(scenario)
-    found += level_complaints(scenario)
-    found += site_complaints(scenario)
-    found += warmup_complaints(scenario)
+    found += service_workload_issues(scenario)
+    found += level_issues(scenario)
+    found += site_issues(scenario)
+    found += warmup_issues(scenario)
     if scenario.horizon_s is not None and scenario.warmup_s != "auto" and scenario.warmup_s >= scenario.horizon_s:
         message = Message(
             "must be below horizon_s ({horizon_s:g}), not {warmup_s:g}", scenario.horizon_s, scenario.warmup_s
@@ -210,8 +210,8 @@ def scenario_complaints(scenario: Scenario) -> Found:
     except TraceError as error:
         return found + [_in_the_trace(*one) for one in error.errors]
     except UnknownId:
-        return found  # id_complaints names it
-    found += load_complaints(scenario)
+        return found  # id_issues names it
+    found += load_issues(scenario)
     if scenario.workload.trace is not None:
         found += _unmeasured(scenario)
     return found
@@ -269,7 +269,7 @@ def _unmeasured(scenario: Scenario) -> Iterator[ValidationIssue]:
         yield ValidationIssue((key,), "no request of the trace arrives in the measured window")
 
 
-def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
+def plan_issues(scenario: Scenario, catalog: Catalog) -> list[ValidationIssue]:
     """What keeps the fleets from being built: layouts and limits that an engine refuses, missing prices."""
     found: list[ValidationIssue] = []
     bound: list[BoundPool] = []
@@ -282,30 +282,30 @@ def plan_complaints(scenario: Scenario, catalog: Catalog) -> list[ValidationIssu
     for i, fleet in enumerate(scenario.fleets):
         try:
             models = [pool_models(scenario, fleet, pool, catalog) for pool in fleet.pools]
-        except ValueError:  # an unknown id: id_complaints names it
+        except ValueError:  # an unknown id: id_issues names it
             models = []
         if not models or not all(_serves_known_services(scenario, pool) for pool in fleet.pools):
             complete = False
-            found += _terms_complaints(scenario, i, fleet)
+            found += _terms_issues(scenario, i, fleet)
             continue
         pools = [replace(each[0], spec=pool) for each, pool in zip(models, fleet.pools, strict=True)]
         bound += [pool for each in models for pool in each]
         wrong: list[ValidationIssue] = []
         for j, each in enumerate(models):
-            told = (one for pool in each for one in pool_complaints(pool, ("fleets", i, "pools", j), catalog))
+            told = (one for pool in each for one in pool_issues(pool, ("fleets", i, "pools", j), catalog))
             wrong += dict.fromkeys(told)
-            wrong += sharing_complaints(scenario, fleet, each, ("fleets", i, "pools", j))
+            wrong += sharing_issues(scenario, fleet, each, ("fleets", i, "pools", j))
         wrong += unused_calibration(fleet.calibration, pools, ("fleets", i))
-        wrong += [one for pool in pools for one in cap_complaints(pool, fleet, ("fleets", i), catalog)]
+        wrong += [one for pool in pools for one in cap_issues(pool, fleet, ("fleets", i), catalog)]
         wrong += switched_together(fleet, ("fleets", i))
-        wrong += ejection_complaints(scenario, fleet, ("fleets", i))
-        wrong += fair_complaints(scenario, pools, ("fleets", i))
-        wrong += queue_limit_complaints(scenario, fleet, pools, ("fleets", i))
-        wrong += adapter_use_complaints(scenario, fleet, pools, ("fleets", i))
-        wrong += role_complaints(scenario, fleet, pools, ("fleets", i))
-        wrong += routing_complaints(fleet, pools, pool_names(pools), ("fleets", i))
+        wrong += ejection_issues(scenario, fleet, ("fleets", i))
+        wrong += fair_issues(scenario, pools, ("fleets", i))
+        wrong += queue_limit_issues(scenario, fleet, pools, ("fleets", i))
+        wrong += adapter_use_issues(scenario, fleet, pools, ("fleets", i))
+        wrong += role_issues(scenario, fleet, pools, ("fleets", i))
+        wrong += routing_issues(fleet, pools, pool_names(pools), ("fleets", i))
         found += wrong
-        found += _terms_complaints(scenario, i, fleet) if wrong else _cost_complaints(scenario, i, models, catalog)
+        found += _terms_issues(scenario, i, fleet) if wrong else _cost_issues(scenario, i, models, catalog)
     if complete and not found:
         for section, asked in sections:
             if section.check_bills is not None:
@@ -319,7 +319,7 @@ def _tried_gpus(scenario: Scenario, catalog: Catalog) -> set[str]:
     try:
         return {catalog.gpu(name).id for name in scenario.size.gpus} if scenario.size else set()
     except UnknownId:
-        return set()  # id_complaints names it
+        return set()  # id_issues names it
 
 
 def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
@@ -328,7 +328,7 @@ def _serves_known_services(scenario: Scenario, pool: Pool) -> bool:
     return not names or (bool(pool.served) and names.issuperset(pool.served))
 
 
-def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[ValidationIssue]:
+def _terms_issues(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[ValidationIssue]:
     """What buying needs, whatever is wrong with the hardware."""
     held: list[tuple[Place, Cost | None]] = [((), fleet.cost)]
     held += [(("pools", j), pool.cost) for j, pool in enumerate(fleet.pools)]
@@ -349,7 +349,7 @@ def _terms_complaints(scenario: Scenario, index: int, fleet: Fleet) -> Iterator[
                 told.add((path, text))
 
 
-def _cost_complaints(
+def _cost_issues(
     scenario: Scenario, index: int, models: Sequence[Sequence[BoundPool]], catalog: Catalog
 ) -> Iterator[ValidationIssue]:
     """What keeps the fleet at *index* from being planned; *models* are its pools, bound."""
@@ -359,9 +359,9 @@ def _cost_complaints(
     except ArithmeticError:
         yield ValidationIssue(("fleets", index), "holds a number too large or too small to compute with")
     except UnknownId:
-        return  # id_complaints names it
+        return  # id_issues names it
     except ClockError:
-        return  # site_complaints names it
+        return  # site_issues names it
     except CostError as error:
         for path, text in error.problems:
             yield ValidationIssue(_of_fleet(scenario, index, fleet, path), text)

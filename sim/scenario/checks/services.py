@@ -14,7 +14,7 @@ from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.routing import ByLength
 from sim.routing.prefix_cache import Exact
-from sim.scenario.checks.hardware import batch_complaints
+from sim.scenario.checks.hardware import batch_issues
 from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
 from sim.scenario.resolving.scheduler import AHEAD
@@ -78,11 +78,11 @@ TOKEN_KEYS = ("engine", "calibration", "kernel", "kv_cache_dtype", "max_model_le
 """What a pool of a service cannot have of its own; at the top they may be there for other pools."""
 
 
-def service_workload_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
+def service_workload_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Lengths where requests have none, or the reverse; language models and services behind one router."""
-    yield from _tenant_complaints(scenario)
+    yield from _tenant_issues(scenario)
     if scenario.services:
-        yield from _services_complaints(scenario)
+        yield from _services_issues(scenario)
         return
     yield from _strange_services(scenario)
     workload = scenario.workload
@@ -94,9 +94,9 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[ValidationIssue]
     served = [one for pools in dynamic for one in pools]
     if not scenario.fleets and scenario.size is not None:
         served = [isinstance(batching, Dynamic) for batching in scenario.size.batching]
-    yield from _trace_complaints(workload, served, ("workload", "trace"))
+    yield from _trace_issues(workload, served, ("workload", "trace"))
     if any(served):
-        yield from _token_limit_complaints(scenario.slo, ("slo",))
+        yield from _token_limit_issues(scenario.slo, ("slo",))
     if workload.lengths is not None and any(served):
         text = "a request of a service is one unit of work: remove lengths, or policy: dynamic"
         yield ValidationIssue(("workload", "lengths"), text)
@@ -105,7 +105,7 @@ def service_workload_complaints(scenario: Scenario) -> Iterator[ValidationIssue]
         yield ValidationIssue(("workload",), text)
 
 
-def _tenant_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _tenant_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """A chosen tenant that is not there, or whose load nothing can raise alone."""
     name = scenario.tenant
     if name is None:
@@ -145,7 +145,7 @@ def _strange_services(scenario: Scenario) -> Iterator[ValidationIssue]:
                 )
 
 
-def _services_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
+def _services_issues(scenario: Scenario) -> Iterator[ValidationIssue]:
     """Services without pools, pools without a service, and what does not go with several services."""
     names = [service.name for service in scenario.services]
     if scenario.service is not None and scenario.service not in names:
@@ -167,7 +167,7 @@ def _services_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
                     yield ValidationIssue(
                         place, Message("there is no service {name!r}{did_you_mean}", name, did_you_mean(name, names))
                     )
-            yield from _names_complaints(pool, ("fleets", i, "pools", j))
+            yield from _names_issues(pool, ("fleets", i, "pools", j))
         served = {name for pool in fleet.pools for name in pool.served}
         missing = [name for name in names if name not in served]
         if missing and served.issubset(names):
@@ -177,9 +177,9 @@ def _services_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
             yield ValidationIssue(("fleets", i, "routing", "policy"), text)
     for i, service in enumerate(scenario.services):
         pools = [pool for fleet in scenario.fleets for pool in fleet.pools if service.name in pool.served]
-        yield from _unit_complaints(service.workload, pools, ("services", i, "workload"))
+        yield from _unit_issues(service.workload, pools, ("services", i, "workload"))
         if any(isinstance(pool.batching, Dynamic) for pool in pools):
-            yield from _token_limit_complaints(service.slo, ("services", i, "slo"))
+            yield from _token_limit_issues(service.slo, ("services", i, "slo"))
         shared = not pools or any(pool.services for pool in pools)  # `size` finds pools for all
         if service.weight != 1 and not shared:
             yield ValidationIssue(
@@ -188,7 +188,7 @@ def _services_complaints(scenario: Scenario) -> Iterator[ValidationIssue]:
     yield from _of_one_service_only(scenario)
 
 
-def _names_complaints(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
+def _names_issues(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
     """Services of a pool that are named twice or in two ways."""
     if pool.services and pool.service is not None:
         yield ValidationIssue((*place, "service"), "stands beside services: remove one of them")
@@ -200,7 +200,7 @@ def _names_complaints(pool: Pool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue((*place, "sharing"), "is for services that share the pool: name them")
 
 
-def sharing_complaints(
+def sharing_issues(
     scenario: Scenario, fleet: Fleet, models: Sequence[BoundPool], place: Place
 ) -> Iterator[ValidationIssue]:
     """What services that share a pool cannot have there, above all where they run several *models*."""
@@ -230,7 +230,7 @@ def sharing_complaints(
         yield ValidationIssue((*place, "sharing"), text)
     for one in models:
         yield from _one_rank(one, place)
-    yield from _memory_complaints(pool, models, (*place, "sharing"))
+    yield from _memory_issues(pool, models, (*place, "sharing"))
 
 
 def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
@@ -253,7 +253,7 @@ def _one_rank(bound: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         yield ValidationIssue((*place, "batching", "kv_groups"), text)
 
 
-def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
+def _memory_issues(pool: Pool, models: Sequence[BoundPool], place: Place) -> Iterator[ValidationIssue]:
     """Shares of memory that are nobody's or too many; models that cannot sleep."""
     if isinstance(pool.sharing, Swapped) and (pool.cold_start is None or pool.cold_start.sleep_level is None):
         yield ValidationIssue((*place[:-1], "cold_start"), "swapped models sleep: say sleep_level: 1 or 2")
@@ -275,21 +275,21 @@ def _memory_complaints(pool: Pool, models: Sequence[BoundPool], place: Place) ->
             yield ValidationIssue((*place, "models"), text)
 
 
-def _token_limit_complaints(slo: Slo, place: Place) -> Iterator[ValidationIssue]:
+def _token_limit_issues(slo: Slo, place: Place) -> Iterator[ValidationIssue]:
     """A limit that every unit of work would meet."""
     if slo.tpot_s is not None:
         text = "limits the time between tokens, and a request of a service has one unit of work: say e2e_s"
         yield ValidationIssue((*place, "tpot_s"), text)
 
 
-def _unit_complaints(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[ValidationIssue]:
+def _unit_issues(workload: Workload, pools: Sequence[Pool], place: Place) -> Iterator[ValidationIssue]:
     """Lengths where requests are units of work, or the reverse."""
     dynamic = [isinstance(pool.batching, Dynamic) for pool in pools]
     if workload.trace is None and workload.lengths is None and not all(dynamic):
         yield ValidationIssue(place, "needs arrivals and lengths, or a trace; only arrivals is given")
     if any(dynamic) and workload.lengths is not None:
         yield ValidationIssue((*place, "lengths"), "a request of a service is one unit of work: remove lengths")
-    yield from _trace_complaints(workload, dynamic, (*place, "trace"))
+    yield from _trace_issues(workload, dynamic, (*place, "trace"))
     if isinstance(workload.trace, CsvTrace) and workload.trace.service is None and _names_services(workload.trace):
         text = "has rows of several services in its column 'service': say whose with service: <name>"
         yield ValidationIssue((*place, "trace"), text)
@@ -302,7 +302,7 @@ def _names_services(trace: CsvTrace) -> bool:
         return False  # verify reports it
 
 
-def _trace_complaints(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[ValidationIssue]:
+def _trace_issues(workload: Workload, dynamic: Sequence[bool], place: Place) -> Iterator[ValidationIssue]:
     """Tokens in a trace for services, or a trace without them for language models."""
     if workload.trace is None:
         return
@@ -342,7 +342,7 @@ def _of_one_service_only(scenario: Scenario) -> Iterator[ValidationIssue]:
             yield ValidationIssue((name,), told)
 
 
-def service_complaints(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def service_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     """A language model's keys on a service, and the reverse; a model whose batch time cannot be computed."""
     dynamic, service = isinstance(pool.batching, Dynamic), pool.service
     if not dynamic:
@@ -400,7 +400,7 @@ def _uncomputable(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[V
         yield ValidationIssue(
             (*place, "steptime", "table_bytes"), Message("{id} has no embedding tables", pool.service.id)
         )
-    yield from batch_complaints(pool, place)
+    yield from batch_issues(pool, place)
     try:
         one_pass_step_time(pool, catalog)
     except ValueError as error:

@@ -84,7 +84,7 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
     return Message("; known here: {names}", ", ".join(names)) if 0 < len(names) <= listed else ""
 
 
-def complaints(error: ValidationError, spec: type[BaseModel], data: Any) -> list[ValidationIssue]:
+def validation_issues(error: ValidationError, spec: type[BaseModel], data: Any) -> list[ValidationIssue]:
     """pydantic's findings on *data* as plain sentences at places that exist in the file."""
     found = []
     # of a list or one of some words, text is one of the words
@@ -101,10 +101,10 @@ def _text_instead_of_a_list(detail: ErrorDetails) -> bool:
 def _of_the_matching_member(found: list[ValidationIssue]) -> list[ValidationIssue]:
     """A value that fits no member of a plain union is reported once, by the member that got furthest into it."""
     first: dict[Place, ValidationIssue] = {}
-    for complaint in found:
-        first.setdefault(complaint.place, complaint)
+    for issue in found:
+        first.setdefault(issue.place, issue)
     above = {place[:depth] for place in first for depth in range(len(place))}
-    return [complaint for place, complaint in first.items() if place not in above]
+    return [issue for place, issue in first.items() if place not in above]
 
 
 def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: ErrorDetails) -> ValidationIssue:

@@ -52,19 +52,19 @@ class Layers:
         for one in self.renamed:
             LOG.warning("%s", one)
 
-    def error(self, complaint: ValidationIssue | InputError) -> InputError:
-        """*complaint* at the line, or the option, that gave the value."""
-        if isinstance(complaint, InputError):
-            return complaint
-        where = dotted(complaint.place)
+    def error(self, issue: ValidationIssue | InputError) -> InputError:
+        """*issue* at the line, or the option, that gave the value."""
+        if isinstance(issue, InputError):
+            return issue
+        where = dotted(issue.place)
         for place, option in reversed(self.options):
-            if complaint.place[: len(place)] == place:
+            if issue.place[: len(place)] == place:
                 named = option.partition(" ")[2]
-                return InputError(option, 0, "" if where in (named, dotted(place)) else where, complaint.message)
-        if (taker := self._taker(complaint.place)) is not None:
-            return InputError(taker, 0, where, complaint.message)
-        document = self._origin(complaint.place)
-        return InputError(document.path, document.line(complaint.place), where, complaint.message)
+                return InputError(option, 0, "" if where in (named, dotted(place)) else where, issue.message)
+        if (taker := self._taker(issue.place)) is not None:
+            return InputError(taker, 0, where, issue.message)
+        document = self._origin(issue.place)
+        return InputError(document.path, document.line(issue.place), where, issue.message)
 
     def _taker(self, place: Place) -> str | None:
         """The option that has made *place*, or a mapping above what it set, or has taken away what is missing there."""

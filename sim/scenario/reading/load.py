@@ -14,10 +14,18 @@ from sim.catalogue.catalog import Catalog
 from sim.catalogue.hf_config.load import is_config
 from sim.infile import STAGE, opened, why_outside
 from sim.message import Message
-from sim.scenario.checks.limits import closed_loop_complaints, transfer_complaints, volume_complaints
-from sim.scenario.checks.scenario import Found, id_complaints, plan_complaints, salvaged, scenario_complaints
+from sim.scenario.checks.limits import closed_loop_issues, transfer_issues, volume_issues
+from sim.scenario.checks.scenario import Found, id_issues, plan_issues, salvaged, scenario_issues
 from sim.scenario.checks.services import with_one_service
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, complaints, dotted, nearest
+from sim.scenario.reading.errors import (
+    InputError,
+    Place,
+    ScenarioErrors,
+    ValidationIssue,
+    dotted,
+    nearest,
+    validation_issues,
+)
 from sim.scenario.reading.layers import (
     LONGEST_SHOWN,
     Layers,
@@ -28,9 +36,9 @@ from sim.scenario.reading.layers import (
     value_at,
     with_values,
 )
-from sim.scenario.reading.uncertain import futures_complaints, take_out
+from sim.scenario.reading.uncertain import futures_issues, take_out
 from sim.scenario.schema import SECTIONS, Scenario
-from sim.scenario.sweep import points, repeated, sound_axes, sweep_complaints
+from sim.scenario.sweep import points, repeated, sound_axes, sweep_issues
 from sim.yamlio import Document
 
 
@@ -168,16 +176,16 @@ def _load(
     _absolute_paths(layers)
     taken = take_out(layers)
     found: list[ValidationIssue | InputError] = [*layers.faults]
-    if too_many := [*volume_complaints(layers.data)]:
+    if too_many := [*volume_issues(layers.data)]:
         layers.data["sweep"] = None
         found += too_many
-    elif broken := sweep_complaints(layers.data, EFFORT):
+    elif broken := sweep_issues(layers.data, EFFORT):
         layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
         found += broken
     _options_win_over_sweep(layers, taken.inputs)
     found += [*_at_the_points(layers.data, catalog), *(() if found else _beside_the_sweep(layers.data, swept))]
     found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
-    found += futures_complaints(layers.data, taken, lambda data: _schema_complaints(_filled_from_sweep(data))[1])
+    found += futures_issues(layers.data, taken, lambda data: _schema_issues(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
         found.append(ValidationIssue(("fleets",), "is missing" + _does_without(layers.data)))
     if found:
@@ -346,9 +354,9 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
     for number, (point, at) in enumerate(zip(found, places, strict=True), 1):
         STAGE.set(Message("checking point {number:,} of {len:,}", number, len(found)))
         values = with_values(unswept, {at[axis]: value for axis, value in point.items()})
-        wrong.append(_complaints(values, catalog, planned))
+        wrong.append(_issues(values, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)
-    standing = set(_complaints(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
+    standing = set(_issues(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
     told: dict[ValidationIssue | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
@@ -360,29 +368,29 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
                 told[told_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
             else:
                 told[one] = None
-    schema = _schema_complaints(_filled_from_sweep(data))[1]
+    schema = _schema_issues(_filled_from_sweep(data))[1]
     told.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
     return list(told)
 
 
-def _complaints(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[ValidationIssue]]]) -> Found:
+def _issues(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[ValidationIssue]]]) -> Found:
     """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
-    built, schema = _schema_complaints(at)
-    found: Found = [*schema, *id_complaints(at, catalog)]
+    built, schema = _schema_issues(at)
+    found: Found = [*schema, *id_issues(at, catalog)]
     asking = built
     if built is None and all(one.place and one.place[0] in SECTIONS for one in schema):
         asking = salvaged(at, schema)
     if asking is not None:
         places = [one.place for one in schema]
-        found += [one for one in scenario_complaints(asking) if getattr(one, "place", None) not in places]
+        found += [one for one in scenario_issues(asking) if getattr(one, "place", None) not in places]
     hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
     plans = next((plans for earlier, plans in planned if earlier == hardware), None)
     if plans is None:
         usable = built or salvaged(at, schema)
-        plans = plan_complaints(usable, catalog) if usable is not None else []
+        plans = plan_issues(usable, catalog) if usable is not None else []
         planned.append((hardware, plans))
     if built is not None and not found and not plans:
-        found += [*closed_loop_complaints(built, catalog), *transfer_complaints(built, catalog)]
+        found += [*closed_loop_issues(built, catalog), *transfer_issues(built, catalog)]
     told = {one.place for one in found if isinstance(one, ValidationIssue)}
     return found + [one for one in plans if one.place not in told and not follows(one, schema, at)]
 
@@ -399,11 +407,11 @@ def _beside_the_sweep(data: dict[str, Any], swept: bool) -> Iterator[ValidationI
             yield from section.check_sweep(asked, data, swept)
 
 
-def _schema_complaints(data: Any) -> tuple[Scenario | None, list[ValidationIssue]]:
+def _schema_issues(data: Any) -> tuple[Scenario | None, list[ValidationIssue]]:
     try:
         return Scenario.model_validate(data), []
     except ValidationError as error:
-        return None, complaints(error, Scenario, data)
+        return None, validation_issues(error, Scenario, data)
 
 
 def _guilty(
@@ -417,6 +425,6 @@ def _guilty(
     """The axis, of several *suspects*, without whose value nobody would complain."""
     for axis in suspects[:-1]:
         others = {places[other]: value for other, value in point.items() if other != axis}
-        if one not in _complaints(with_values(data, others) | {"sweep": None}, catalog, []):
+        if one not in _issues(with_values(data, others) | {"sweep": None}, catalog, []):
             return axis
     return suspects[-1] if suspects else None

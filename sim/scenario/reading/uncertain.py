@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES, Uncertain
-from sim.scenario.reading.errors import Place, ValidationIssue, complaints, did_you_mean, dotted, known_keys
+from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean, dotted, known_keys, validation_issues
 from sim.scenario.reading.layers import Layers, place_of, put, value_at, with_values
 from sim.scenario.schema import TERMS, Scenario
 from sim.scenario.sections.load_profile import RATE
@@ -126,7 +126,7 @@ def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Pa
     try:
         one = Uncertain.model_validate({**value, "stated": stated})
     except ValidationError as error:
-        for told in complaints(error, Uncertain, value):
+        for told in validation_issues(error, Uncertain, value):
             _refuse(data, ValidationIssue((*place, *told.place), told.message), place, value, taken)
         return
     put(data, place, one.distribution.central)
@@ -137,9 +137,9 @@ def _take(data: Any, place: Place, value: dict[str, Any], stated: str, taken: Pa
         taken.found.append(ValidationIssue(place, Message("{text}{dotted} may be distributions", text, dotted(RATE))))
 
 
-def _refuse(data: Any, complaint: ValidationIssue, place: Place, value: Any, taken: ParsedDistributions) -> None:
+def _refuse(data: Any, issue: ValidationIssue, place: Place, value: Any, taken: ParsedDistributions) -> None:
     """Tells the mistake, and puts some number where a number is needed."""
-    taken.found.append(complaint)
+    taken.found.append(issue)
     taken.broken.append(place)
     put(data, place, next(_numbers(value), 1.0))
 
@@ -162,19 +162,19 @@ def _path(data: Any, place: Place) -> str:
     return dotted(place)
 
 
-def futures_complaints(data: dict[str, Any], taken: ParsedDistributions, check: Check) -> Iterator[ValidationIssue]:
+def futures_issues(data: dict[str, Any], taken: ParsedDistributions, check: Check) -> Iterator[ValidationIssue]:
     """What the distributions would do: draws that *check* does not allow, at swept places, of loads not simulated."""
     swept = {axis: place_of(data, axis) for point in points(data.get("sweep")) for axis in point}
     standing = set(check(data))
     for place, one in taken.inputs.items():
         axis = next((axis for axis, at in swept.items() if at[: len(place)] == place or place[: len(at)] == at), None)
         if place == RATE:
-            yield from _load_complaints(data, one, axis)
+            yield from _load_issues(data, one, axis)
         elif axis is not None:
             yield ValidationIssue(
                 place, Message("is swept (sweep: {axis}): its points have its values, so none is drawn", axis)
             )
-        yield from _draw_complaints(data, place, one, standing, check)
+        yield from _draw_issues(data, place, one, standing, check)
     fleets = data.get("fleets")
     if taken.inputs and isinstance(fleets, list) and not any(isinstance(f, dict) and f.get("cost") for f in fleets):
         yield ValidationIssue(
@@ -182,7 +182,7 @@ def futures_complaints(data: dict[str, Any], taken: ParsedDistributions, check: 
         )
 
 
-def _draw_complaints(
+def _draw_issues(
     data: dict[str, Any], place: Place, one: Uncertain, standing: set[ValidationIssue], check: Check
 ) -> Iterator[ValidationIssue]:
     """The first drawn value that is not allowed where it stands."""
@@ -198,7 +198,7 @@ def _draw_complaints(
                 return
 
 
-def _load_complaints(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iterator[ValidationIssue]:
+def _load_issues(data: dict[str, Any], one: Uncertain, axis: str | None) -> Iterator[ValidationIssue]:
     """Whether every load that may be drawn lies between simulated ones, at every setting of the other axes."""
     low, high = one.distribution.support
     wanted = Message("{low:g} to {high:g} requests/s may be drawn", low, high)

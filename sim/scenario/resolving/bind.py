@@ -31,7 +31,7 @@ from sim.memory.kv_cache import KvLayout, StateCache
 from sim.memory.weights import ReplicaLayout
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Experiment, Fleet, InheritedKeys, Pool, nearest
-from sim.scenario.reading.errors import InputError, ScenarioErrors, complaints, dotted
+from sim.scenario.reading.errors import InputError, ScenarioErrors, dotted, validation_issues
 from sim.scenario.resolving.resolved import Slicing
 from sim.scenario.resolving.scheduler import (
     AHEAD,
@@ -72,7 +72,7 @@ def _read(path: Path, changed_ns: int) -> Calibration:
     try:
         return Calibration.model_validate(document.data)
     except ValidationError as error:
-        found = complaints(error, Calibration, document.data)
+        found = validation_issues(error, Calibration, document.data)
         raise ScenarioErrors(
             InputError(str(shown), document.line(one.place), dotted(one.place), one.message) for one in found
         ) from None

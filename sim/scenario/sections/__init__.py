@@ -14,7 +14,7 @@ from sim.scenario.experiment import Experiment, Fleet
 from sim.scenario.reading.errors import ValidationIssue
 
 Keys = TypeVar("Keys")
-Complaints = Iterable[ValidationIssue]
+Issues = Iterable[ValidationIssue]
 Everything = Callable[[Any], Collection[object]]
 """Of a scenario: all that contradicts itself in it."""
 Billing = Callable[[Fleet], object]
@@ -40,15 +40,15 @@ class Section(Generic[Keys]):
     """Whether it is about fleets by their names, so that it says nothing of a fleet that `size` finds."""
     example: str = ""
     """Lines of the scenario that `gpufleet init` writes."""
-    check_ids: Callable[[Any, Catalog], Complaints] | None = None
+    check_ids: Callable[[Any, Catalog], Issues] | None = None
     """Of (the raw section, catalogue): names that the catalogue does not know."""
-    check: Callable[[Keys, Experiment, Everything], Complaints] | None = None
+    check: Callable[[Keys, Experiment, Everything], Issues] | None = None
     """Of (the section, scenario, all checks of a scenario): contradictions, of every kind but the hardware's."""
-    check_terms: Callable[[Keys, Experiment, Catalog], Complaints] | None = None
+    check_terms: Callable[[Keys, Experiment, Catalog], Issues] | None = None
     """Of (the section, scenario, catalogue): what is missing or does not fit, whatever else is wrong."""
-    check_bills: Callable[[Keys, Experiment, Billing], Complaints] | None = None
+    check_bills: Callable[[Keys, Experiment, Billing], Issues] | None = None
     """Of (the section, scenario, how a fleet is billed): prices that are missing, where all fleets can be built."""
-    check_sweep: Callable[[Keys, dict[str, Any], bool], Complaints] | None = None
+    check_sweep: Callable[[Keys, dict[str, Any], bool], Issues] | None = None
     """Of (the section, raw data of the whole scenario, whether the command simulates the sweep): what does not fit."""
     months: tuple[str, Callable[[Keys], float]] | None = None
     """The key that says how far it looks ahead, and the number of months."""

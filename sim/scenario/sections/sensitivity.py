@@ -55,10 +55,10 @@ def _check(asked: Sensitivity, scenario: Experiment, everything: Everything) -> 
     if asked.between and asked.between[0] == asked.between[1]:
         yield ValidationIssue(("sensitivity", "between"), "two different fleets are needed")
     if asked.inputs:
-        yield from _input_complaints(scenario, asked.inputs, _contradictions(scenario, everything))
+        yield from _input_issues(scenario, asked.inputs, _contradictions(scenario, everything))
 
 
-def _input_complaints(
+def _input_issues(
     scenario: Experiment, inputs: Mapping[str, tuple[float, float] | RelativeRange], contradictions: Contradictions
 ) -> Iterator[ValidationIssue]:
     """Paths of nothing or of no number, and values that the scenario does not allow there."""
@@ -83,7 +83,7 @@ def _input_complaints(
         elif (number := number_at(path, now)) is None:
             yield ValidationIssue(place, "is no number in the scenario")
         elif isinstance(ends, tuple):
-            yield from _range_complaints(scenario, number[0], place, ends, contradictions)
+            yield from _range_issues(scenario, number[0], place, ends, contradictions)
         else:
             low, high = around(scenario, *number, ends.relative)
             if not allowed(scenario, number[0], (low, high)):
@@ -116,7 +116,7 @@ def _contradictions(scenario: Experiment, everything: Everything) -> Contradicti
     return found
 
 
-def _range_complaints(
+def _range_issues(
     scenario: Experiment, path: str, place: Place, ends: tuple[float, float], contradictions: Contradictions
 ) -> Iterator[ValidationIssue]:
     if ends[0] >= ends[1]:

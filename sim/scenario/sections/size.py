@@ -296,7 +296,7 @@ def _servers_of_others(size: Size, catalog: Catalog) -> Iterator[ValidationIssue
             try:
                 holds = catalog.server(name).gpu
             except ValueError:
-                continue  # size_id_complaints names it
+                continue  # size_id_issues names it
             if holds is not None and holds != gpu:
                 yield ValidationIssue(("size", "servers", gpu), f"{name} holds {holds}")
 

@@ -32,9 +32,9 @@ from sim.cost.hardware import PoolFacts, group_hardware
 from sim.cost.prices import CostError, Problem
 from sim.records import Batch
 from sim.rng import stream
-from sim.scenario.checks.pools import pool_complaints
-from sim.scenario.checks.routing import adapter_use_complaints, role_complaints
-from sim.scenario.checks.services import sharing_complaints
+from sim.scenario.checks.pools import pool_issues
+from sim.scenario.checks.routing import adapter_use_issues, role_issues
+from sim.scenario.checks.services import sharing_issues
 from sim.scenario.resolving.resolve import FleetPlan, pool_models, resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import Fleet, Scenario
@@ -587,10 +587,10 @@ class CandidateBounds:
         fleet = unit.fleet(1)
         try:
             models = [pool_models(self.scenario, fleet, pool, self.catalog) for pool in fleet.pools]
-            wrong = [one for pool in models for own in pool for one in pool_complaints(own, (), self.catalog)]
-            wrong += [one for pool in models for one in sharing_complaints(self.scenario, fleet, pool, ())]
-            wrong += adapter_use_complaints(self.scenario, fleet, [pool[0] for pool in models], ())
-            wrong += role_complaints(self.scenario, fleet, [pool[0] for pool in models], ())
+            wrong = [one for pool in models for own in pool for one in pool_issues(own, (), self.catalog)]
+            wrong += [one for pool in models for one in sharing_issues(self.scenario, fleet, pool, ())]
+            wrong += adapter_use_issues(self.scenario, fleet, [pool[0] for pool in models], ())
+            wrong += role_issues(self.scenario, fleet, [pool[0] for pool in models], ())
         except (ValueError, ArithmeticError) as error:
             return str(error).splitlines()[0]
         return "; ".join(f"{one.place[-1]}: {one.message}" for one in wrong)
