@@ -1,9 +1,9 @@
-"""Scenarios with work to do: a training job (`job`) or a queue of jobs (`jobs`).
+"""Scenarios with a training job (`job`) or a queue of jobs (`jobs`).
 
-kinds           a `WorkKind` for each of the two: how it is computed and written
-schema, load    what a scenario with `jobs` may say; how files with either are read
+kinds           a `WorkKind` for each of the two: its computation and its output
+schema, load    schema of scenarios with `jobs`; reading of files with either section
 cluster, policies, traces
-                a cluster and its queue in simulated time, queue policies, recorded jobs
-plan, outcome   a queue resolved; waiting, utilisation, energy and money
+                discrete-event simulation of a cluster's queue, queue policies, recorded jobs
+plan, outcome   the resolved queue; its waiting times, utilisation, energy and cost
 report          verdict, tables and charts of a queue
 """

@@ -1,4 +1,7 @@
-"""A cluster and its queue in simulated time: from jobs, by what a policy decides, to when each of them runs."""
+"""Discrete-event simulation of a cluster's job queue.
+
+`simulate` runs jobs under a scheduling policy. Between events (arrivals, ends, changes of a service) nothing changes.
+"""
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
@@ -10,35 +13,35 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """What is asked of the cluster. Times in seconds from the start."""
+    """Job submitted to the cluster. Times in seconds from the start."""
 
     name: str
     arrived_s: float
     gpus: int
-    """All at once, or the job does not start."""
+    """Number of GPUs, all allocated at once (gang scheduling)."""
     duration_s: float
-    """Of undisturbed work on these GPUs."""
+    """Duration without preemptions on these GPUs [s]."""
     priority: int = 0
-    """Lower first, as in vLLM."""
+    """Priority; lower values first, as in vLLM."""
     deadline_s: float = inf
     walltime_s: float = 0.0
-    """The user's estimate, which backfilling plans with; 0: the duration itself."""
+    """User's estimate of the duration, used by backfilling [s]; 0: the duration itself."""
     checkpoint_s: float = inf
-    """Work between saves; what was done since the last one is lost in a preemption. inf: nothing is saved."""
+    """Work between saves [s]; a preemption loses the work since the last save. inf: no saves."""
     restart_s: float = 0.0
-    """Before work goes on after a preemption."""
+    """Time after a preemption before work continues [s]."""
     load: float = 1.0
-    """How hard it works its GPUs, from 0 at idle power to 1 at the power limit."""
+    """Load on the job's GPUs, from 0 (idle power) to 1 (power limit)."""
 
     @property
     def planned_s(self) -> float:
-        """How long it will take, as far as a scheduler knows."""
+        """Duration known to the scheduler [s]."""
         return self.walltime_s or self.duration_s
 
 
 @dataclass(slots=True)
 class JobSegment:
-    """GPUs of one job from one start to the next stop: restart, then work that counts, then work that is lost."""
+    """Uninterrupted run of a job: restart, then work that is preemption_key, then work that is lost."""
 
     start_s: float
     end_s: float
@@ -47,43 +50,43 @@ class JobSegment:
 
     @property
     def useful_s(self) -> float:
-        """Of the time, work that counts."""
+        """Time of work that is preemption_key [s]."""
         return self.end_s - self.start_s - self.restart_s - self.lost_s
 
 
 @dataclass(slots=True, eq=False)
 class JobState:
-    """A job in the queue or at work."""
+    """State of a job in the queue or on GPUs."""
 
     job: ClusterJob
     done_s: float = 0.0
-    """Work that no preemption can take away."""
+    """Completed work that a preemption cannot undo [s]."""
     running_since_s: float = nan
     restarting_s: float = 0.0
-    """Of the present run, before work goes on."""
+    """Restart time at the beginning of the current run [s]."""
     segments: list[JobSegment] = field(default_factory=list)
     finished_s: float = nan
     preemptions: int = 0
-    """Times that it had to give its GPUs back to others."""
+    """Number of preemptions so far."""
 
     @property
     def ends_s(self) -> float:
-        """When the present run finishes the job, if nobody stops it."""
+        """Time at which the current run completes the job without preemption [s]."""
         return self.running_since_s + self.restarting_s + self.job.duration_s - self.done_s
 
     @property
     def planned_end_s(self) -> float:
-        """When a scheduler expects the present run to finish the job."""
+        """Time at which a scheduler expects the current run to complete the job [s]."""
         left_s = self.job.planned_s - self.done_s
         return self.running_since_s + self.restarting_s + left_s
 
     def start(self, now_s: float) -> None:
-        """Its GPUs are there."""
+        """Start a run at *now_s*, with a restart if the job ran before."""
         self.running_since_s = now_s
         self.restarting_s = self.job.restart_s if self.segments else 0.0
 
     def stop(self, now_s: float) -> None:
-        """Its GPUs are taken away: what was saved stays done."""
+        """Preempt the run at *now_s*; only saved work is preemption_key."""
         ran_s = now_s - self.running_since_s
         restart_s = min(ran_s, self.restarting_s)
         reached_s = self.done_s + ran_s - restart_s
@@ -92,68 +95,74 @@ class JobState:
         self.segments.append(JobSegment(self.running_since_s, now_s, restart_s, reached_s - saved_s))
         self.done_s, self.running_since_s = saved_s, nan
 
-    def break_off(self, now_s: float) -> None:
-        """The horizon is there: nobody takes its GPUs, so what it has done counts, saved or not."""
+    def stop_at_horizon(self, now_s: float) -> None:
+        """End the run at the horizon *now_s*; all work is preemption_key, saved or not."""
         ran_s = now_s - self.running_since_s
         restart_s = min(ran_s, self.restarting_s)
         self.segments.append(JobSegment(self.running_since_s, now_s, restart_s, 0.0))
         self.done_s, self.running_since_s = self.done_s + ran_s - restart_s, nan
 
     def finish(self, now_s: float) -> None:
-        """All of it is done."""
+        """Complete the job at *now_s*."""
         self.segments.append(JobSegment(self.running_since_s, now_s, self.restarting_s, 0.0))
         self.done_s, self.finished_s = self.job.duration_s, now_s
 
     @property
     def started_s(self) -> float:
-        """When it first had its GPUs; nan if never."""
+        """Time of the first start [s]; nan if the job never started."""
         return self.segments[0].start_s if self.segments else self.running_since_s
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster at a moment at which something has changed."""
+    """State of the cluster that a policy decides on, after an event."""
 
     now_s: float
     free: int
-    """GPUs."""
+    """Number of free GPUs."""
     waiting: Sequence[JobState]
-    """In the order of the policy."""
+    """Waiting jobs in the order of the policy."""
     running: Sequence[JobState]
-    """In the order of their starts."""
-    coming: Sequence[tuple[float, int]] = ()
-    """(when, GPUs) that a service beside the jobs takes later, in order of time; negative: gives back."""
+    """Running jobs in the order of their starts."""
+    service_changes: Sequence[tuple[float, int]] = ()
+    """Future changes (time [s], additional GPUs) of a service on the cluster, in order of time.
+
+    The number is negative if the service releases GPUs.
+    """
 
 
 @dataclass(slots=True)
 class SchedulingDecision:
-    """Jobs to stop, then jobs to start."""
+    """Jobs to preempt, and jobs to start after that."""
 
     start: list[JobState] = field(default_factory=list)
     preempt: list[JobState] = field(default_factory=list)
 
 
 class SchedulingPolicy(Protocol):
-    """Who gets the free GPUs."""
+    """Interface of policies that allocate free GPUs to jobs."""
 
     def order(self, job: ClusterJob) -> Any:
-        """Key by which waiting jobs are sorted; equal keys stay in the order of arrival."""
+        """Return the sort key of waiting jobs; jobs with equal keys keep the order of arrival."""
 
-    def kept(self, work: JobState) -> Any:
-        """Key by which running jobs keep their GPUs where a service takes some: the lowest is preempted first."""
+    def preemption_key(self, work: JobState) -> Any:
+        """Return the sort key by which a service preempts running jobs, the lowest first."""
 
     def decide(self, view: ClusterView) -> SchedulingDecision:
-        """What to do now. Started jobs must fit what is free once preempted ones have stopped."""
+        """Return the jobs to preempt and to start now.
+
+        Started jobs must fit the GPUs that are free after the preemptions.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class JobSchedule:
-    """What became of all jobs."""
+    """Final states of all jobs of a simulation."""
 
-    works: tuple[JobState, ...]
-    """In the order of arrival; those that are larger than the cluster have no segments."""
+    job_states: tuple[JobState, ...]
+    """Job states in the order of arrival; jobs larger than the cluster have no segments."""
     end_s: float
-    """Of the last job, or of the window."""
+    """Time of the last completion, or of the horizon [s]."""
 
 
 def simulate(
@@ -161,16 +170,31 @@ def simulate(
     gpus: int,
     policy: SchedulingPolicy,
     until_s: float = inf,
-    held: Sequence[tuple[float, int]] = (),
+    serving_gpus: Sequence[tuple[float, int]] = (),
 ) -> JobSchedule:
-    """Run *jobs* on *gpus* under *policy*; at *until_s* everything stops, and what has not finished is unfinished.
+    """Simulate *jobs* on a cluster.
 
-    *held*: (when, how many of the GPUs a service beside the jobs holds from then on), in order of time, the first at 0.
-    It takes free GPUs first, then those of running jobs in the policy's order.
-    Jobs that end give their GPUs back before the service takes its own, and both before jobs that arrive at the same
-    moment are looked at. A job that asks for more GPUs than the service ever leaves is never started.
+    Parameters
+    ----------
+    jobs
+        Jobs in any order.
+    gpus
+        Number of GPUs of the cluster.
+    policy
+        Scheduling policy.
+    until_s
+        Horizon [s]; jobs that run or wait then remain unfinished.
+    serving_gpus
+        GPUs of a service that shares the cluster, as (time [s], number from then on) in order of time, the first at 0.
+        The service uses free GPUs first, then those of running jobs in the order of the policy's key.
+
+    Notes
+    -----
+    At equal times, jobs end first, then the service changes, then jobs arrive. A job that needs more GPUs than the
+    service ever leaves is never started.
+
     """
-    return _Cluster(gpus, policy, held).run(sorted(jobs, key=lambda job: job.arrived_s), until_s)
+    return _Cluster(gpus, policy, serving_gpus).run(sorted(jobs, key=lambda job: job.arrived_s), until_s)
 
 
 class _Queue(Sequence[JobState]):
@@ -196,48 +220,52 @@ class _Queue(Sequence[JobState]):
 
 
 class _Cluster:
-    def __init__(self, gpus: int, policy: SchedulingPolicy, held: Sequence[tuple[float, int]]) -> None:
+    def __init__(self, gpus: int, policy: SchedulingPolicy, serving_gpus: Sequence[tuple[float, int]]) -> None:
         self._free = gpus
-        self._largest = gpus - min((count for _, count in held), default=0)
-        """Jobs that need more GPUs can never run."""
-        before = [0, *(count for _, count in held)]
-        self._coming = [(at_s, count - last) for (at_s, count), last in zip(held, before, strict=False)]
-        """(when, GPUs) that the service takes and has not taken yet."""
+        self._largest = gpus - min((count for _, count in serving_gpus), default=0)
+        """Largest number of GPUs that jobs ever have; larger jobs never run."""
+        before = [0, *(count for _, count in serving_gpus)]
+        self._service_changes = [
+            (at_s, count - last) for (at_s, count), last in zip(serving_gpus, before, strict=False)
+        ]
+        """Future changes (time [s], additional GPUs) of the service."""
         self._policy = policy
         self._waiting = _Queue(policy)
         self._running: dict[int, JobState] = {}
         self._ends: list[tuple[float, int, float]] = []
-        """(when, index, start of that run): an entry of a run that was preempted is passed over."""
+        """Heap of (end [s], index, start of the run [s]); entries of preempted runs are skipped."""
         self._index: dict[int, int] = {}
 
     def run(self, jobs: Sequence[ClusterJob], until_s: float) -> JobSchedule:
-        works = [JobState(job) for job in jobs]
-        self._index = {id(work): index for index, work in enumerate(works)}
+        job_states = [JobState(job) for job in jobs]
+        self._index = {id(work): index for index, work in enumerate(job_states)}
         place, now_s = 0, 0.0
-        while place < len(works) or self._ends or (self._waiting and self._coming):
-            next_s = min(self._ends[0][0] if self._ends else inf, self._coming[0][0] if self._coming else inf)
-            if place < len(works):
-                next_s = min(next_s, works[place].job.arrived_s)
+        while place < len(job_states) or self._ends or (self._waiting and self._service_changes):
+            next_s = min(
+                self._ends[0][0] if self._ends else inf, self._service_changes[0][0] if self._service_changes else inf
+            )
+            if place < len(job_states):
+                next_s = min(next_s, job_states[place].job.arrived_s)
             if next_s >= until_s:
                 break
             now_s = next_s
-            changed = self._finish(now_s, works)
+            changed = self._finish(now_s, job_states)
             changed |= self._serve(now_s)
-            while place < len(works) and works[place].job.arrived_s <= now_s:
-                changed |= self._queue(works[place])
+            while place < len(job_states) and job_states[place].job.arrived_s <= now_s:
+                changed |= self._queue(job_states[place])
                 place += 1
             if changed and self._waiting:
                 self._decide(now_s)
         end_s = until_s if until_s < inf else now_s
         for work in self._running.values():
-            work.break_off(end_s)
-        return JobSchedule(tuple(works), end_s)
+            work.stop_at_horizon(end_s)
+        return JobSchedule(tuple(job_states), end_s)
 
-    def _finish(self, now_s: float, works: Sequence[JobState]) -> bool:
+    def _finish(self, now_s: float, job_states: Sequence[JobState]) -> bool:
         changed = False
         while self._ends and self._ends[0][0] <= now_s:
             _, index, began_s = heappop(self._ends)
-            work = works[index]
+            work = job_states[index]
             if index in self._running and work.running_since_s == began_s:
                 work.finish(now_s)
                 del self._running[index]
@@ -246,15 +274,15 @@ class _Cluster:
         return changed
 
     def _serve(self, now_s: float) -> bool:
-        """Gives the service what it holds from now on; whether that has changed."""
+        """Apply the changes of the service up to *now_s*. Return whether there were any."""
         changed = False
-        while self._coming and self._coming[0][0] <= now_s:
-            self._free -= self._coming.pop(0)[1]
+        while self._service_changes and self._service_changes[0][0] <= now_s:
+            self._free -= self._service_changes.pop(0)[1]
             changed = True
         if self._free < 0:
             # of jobs that started together, those that were behind in the queue go first
             running = list(self._running.values())[::-1]
-            for work in sorted(running, key=self._policy.kept):
+            for work in sorted(running, key=self._policy.preemption_key):
                 self._preempt(work, now_s)
                 if self._free >= 0:
                     break
@@ -268,7 +296,7 @@ class _Cluster:
         self._queue(work)
 
     def _queue(self, work: JobState) -> bool:
-        """Whether it can ever run."""
+        """Add a job to the queue. Return False for a job that can never run."""
         if work.job.gpus > self._largest:
             return False
         self._waiting.add(work, self._index[id(work)])
@@ -276,7 +304,7 @@ class _Cluster:
 
     def _decide(self, now_s: float) -> None:
         running = tuple(self._running.values())
-        found = self._policy.decide(ClusterView(now_s, self._free, self._waiting, running, self._coming))
+        found = self._policy.decide(ClusterView(now_s, self._free, self._waiting, running, self._service_changes))
         for work in found.start:
             self._waiting.remove(work, self._index[id(work)])
         for work in found.preempt:
@@ -291,5 +319,5 @@ class _Cluster:
 
 
 def is_finished(work: JobState) -> bool:
-    """Whether all of it was done."""
+    """Return whether the job was completed."""
     return not isnan(work.finished_s)

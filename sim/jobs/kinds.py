@@ -1,7 +1,7 @@
-"""How work to be done, a training job or a queue of jobs, is answered and written; each kind is a `WorkKind`.
+"""Computation and output of the kinds of work: a training job, or a queue of jobs. Each kind is a `WorkKind`.
 
-Every kind leaves summary.csv, usage.csv, costs.csv and resolved.yaml in its folder, with pictures also curves.png and
-report.html. A new kind of work: a `WorkKind` here.
+Every kind writes summary.csv, usage.csv, costs.csv and resolved.yaml to its folder, with pictures also curves.png and
+report.html. To add a kind of work, define a `WorkKind` here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,27 +41,27 @@ from sim.training.schema import WorkScenario
 from sim.units import NANO_PER_USD
 from sim.yamlio import dump
 
-_OF_TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "service")
-USAGE = [name for name in USAGE_COLUMNS if name not in _OF_TOKENS]
+_TOKEN_COLUMNS = ("prompt_tokens", "cached_tokens", "output_tokens", "recomputed_tokens", "service")
+USAGE = [name for name in USAGE_COLUMNS if name not in _TOKEN_COLUMNS]
 """Columns of usage.csv."""
 Plans = Sequence[Mapping[str, Any]]
 
 
-def asked(scenario: WorkScenario) -> str:
-    """The question in one sentence."""
+def work_question(scenario: WorkScenario) -> str:
+    """Return the question of *scenario* in one sentence."""
     return first_sentence(scenario.question or scenario.name)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkTables:
-    """What is written about work of any kind."""
+    """Results of work of any kind in the form in which `write_work` writes them."""
 
     rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], Sequence[Interval], Ledger | None]]
-    """(row of summary.csv, axes, meter readings, bill) of every fleet at every point."""
+    """Rows (row of summary.csv, sweep axes, meter readings, ledger) of every fleet at every sweep point."""
     phases: Mapping[str, str]
-    """Phase of the ledger -> its name in costs.csv."""
+    """Names in costs.csv of the ledger's phases."""
     picture: tuple[str, Sequence[Panel]]
-    """The answer and the charts, as the picture has them."""
+    """Headline and charts of the picture."""
     answers: Sequence[str]
     panels: Sequence[Panel]
     key: Sequence[KeyEntry]
@@ -69,7 +69,7 @@ class WorkTables:
 
 
 def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved: Plans, with_pictures: bool) -> None:
-    """summary.csv, usage.csv, costs.csv, resolved.yaml and, *with_pictures*, curves.png and report.html."""
+    """Write summary.csv, usage.csv, costs.csv and resolved.yaml; *with_pictures* also curves.png and report.html."""
     write_rows(folder / "summary.csv", [cells for cells, *_ in work.rows])
     front = ["fleet", *work.rows[0][1], "replication"]
     write_rows(folder / "usage.csv", list(_usage(work)), [*front, *USAGE])
@@ -77,12 +77,12 @@ def write_work(folder: Path, scenario: WorkScenario, work: WorkTables, resolved:
     (folder / "resolved.yaml").write_text(dump(list(resolved)), encoding="utf-8")
     if not with_pictures:
         return
-    question, marks = asked(scenario), work.key if work.panels else ()
+    question, legend = work_question(scenario), work.key if work.panels else ()
     if work.panels:
         answer, drawn = work.picture
-        panel_picture(drawn, question, [answer], marks).save(folder / "curves.png")
-    remarks = [*notes(resolved), *_weak(resolved)]
-    page = render_page(scenario.name, question, work.answers, work.panels, work.tables, remarks, key=marks)
+        panel_picture(drawn, question, [answer], legend).save(folder / "curves.png")
+    remarks = [*notes(resolved), *_unsourced(resolved)]
+    page = render_page(scenario.name, question, work.answers, work.panels, work.tables, remarks, key=legend)
     (folder / "report.html").write_text(page, encoding="utf-8")
 
 
@@ -105,11 +105,11 @@ def _front(cells: Mapping[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SOURCES = {"assumed": N_("Assumed, not sourced: {paths}."), "recalled": N_("Recalled, not sourced: {paths}.")}
-"""Kind of a value -> what is said of all of them."""
+"""Remark on all values of a kind, keyed by kind."""
 
 
-def _weak(resolved: Plans) -> list[str]:
-    """The assumed and recalled values that the answer rests on, in one sentence a kind."""
+def _unsourced(resolved: Plans) -> list[str]:
+    """Return a sentence for each of the kinds assumed and recalled, listing the values that the result depends on."""
     found: dict[str, dict[str, None]] = {}
     for plan in resolved:
         for value in plan["values"]:
@@ -119,78 +119,78 @@ def _weak(resolved: Plans) -> list[str]:
 
 
 Rows = Sequence[Any]
-"""Of summary.csv, each with its outcome: JobRow or QueueRow."""
+"""Rows of summary.csv with their outcomes: JobRow or QueueRow."""
 
 
-def _nothing(folder: Path, rows: Rows) -> None:
-    """No files beside those of all kinds."""
+def _write_no_extra(folder: Path, rows: Rows) -> None:
+    """Write no additional files."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkKind:
-    """How one kind of work is answered."""
+    """Functions that compute and present one kind of work."""
 
     outcomes: Callable[..., Sequence[Any]]
-    """(scenario, catalogue) -> outcomes, each with its plan."""
+    """Function (scenario, catalogue) -> outcomes with their plans."""
     summary: Callable[[Any], Rows]
-    """Outcomes -> rows."""
+    """Function outcomes -> rows of summary.csv."""
     describe: Callable[..., dict[str, Any]]
-    """(plan, catalogue) -> everything that it rests on."""
+    """Function (plan, catalogue) -> plan as plain data."""
     verdict: Callable[[Any], JobVerdict]
     panels: Callable[[Any], Sequence[Any]]
     key: Callable[[Any], Sequence[Any]]
-    """Rows -> the marks that name fleets in pictures."""
+    """Function rows -> legend entries of the fleets."""
     results: Callable[[Any], PageTable]
-    """Rows -> the table that the terminal shows, the page's first."""
+    """Function rows -> table on the terminal, the first of the page."""
     page_tables: Callable[[Any], Sequence[PageTable]]
-    """Rows -> all tables of the page."""
+    """Function rows -> all tables of the page."""
     overview: Callable[..., Any]
-    """(rows, descriptions) -> what `check` prints."""
+    """Function (rows, descriptions) -> output of `gpufleet check`."""
     phases: Mapping[str, str]
-    """Phase of the ledger -> its name in costs.csv."""
-    write_beside: Callable[[Path, Any], None] = _nothing
-    """(folder, rows): files that only this kind has."""
+    """Names in costs.csv of the ledger's phases."""
+    write_extra: Callable[[Path, Any], None] = _write_no_extra
+    """Function (folder, rows) that writes the files that only this kind has."""
 
     def described(self, rows: Rows, catalog: Any) -> list[dict[str, Any]]:
-        """What every fleet rests on at every point."""
+        """Return the plan of every fleet at every sweep point as plain data."""
         plans = [row.outcome.plan for row in rows]
         return [{"at": plan.axes, **self.describe(plan, catalog)} for plan in plans]
 
     def rows(self, scenario: AnyScenario, catalog: Any) -> Rows:
-        """The answer."""
+        """Compute *scenario*. Return its rows of summary.csv."""
         return self.summary(self.outcomes(scenario, catalog))
 
     def tables(self, rows: Rows) -> list[FittedTable]:
-        """What the terminal shows."""
+        """Return the tables for the terminal."""
         return [text_table(self.results(rows))]
 
     def document(self, scenario: Any, rows: Rows, out: str) -> dict[str, Any]:
-        """The answer for `--format json`: the verdict and the rows of summary.csv."""
-        told = self.verdict(rows)
+        """Return the result for `--format json`: the verdict and the rows of summary.csv."""
+        answer = self.verdict(rows)
         return {
             "scenario": scenario.name,
             "question": scenario.question,
             "out": out,
-            "verdict": {"headline": told.headline, "findings": list(told.findings)},
+            "verdict": {"headline": answer.headline, "findings": list(answer.findings)},
             "points": [row.cells for row in rows],
         }
 
     def figure(self, scenario: Any, rows: Rows, kind: str = "") -> Chart:
-        """Return the picture of all charts, or of those of a *kind*."""
+        """Return the picture of all charts, or of those of *kind*."""
         chosen = [panel for panel in self.panels(rows) if kind in ("", panel.kind)]
-        return panel_picture(chosen, asked(scenario), [self.verdict(rows).headline], self.key(rows))
+        return panel_picture(chosen, work_question(scenario), [self.verdict(rows).headline], self.key(rows))
 
     def write(self, folder: Path, scenario: Any, rows: Rows, resolved: Plans, with_pictures: bool) -> None:
-        """summary.csv, usage.csv, costs.csv, resolved.yaml, the kind's own and, *with_pictures*, picture and page."""
-        self.write_beside(folder, rows)
-        told = self.verdict(rows)
+        """Write all files of this kind; *with_pictures* also the picture and the page."""
+        self.write_extra(folder, rows)
+        answer = self.verdict(rows)
         with drawable():
             drawn = (self.verdict(rows).headline, self.panels(rows))
         work = WorkTables(
             picture=drawn,
             rows=[(row.cells, row.outcome.plan.axes, row.outcome.intervals, row.outcome.ledger) for row in rows],
             phases=self.phases,
-            answers=[told.headline, *told.findings],
+            answers=[answer.headline, *answer.findings],
             panels=self.panels(rows),
             key=self.key(rows),
             tables=self.page_tables(rows),
@@ -221,10 +221,10 @@ QUEUE = WorkKind(
     page_tables=queue_tables.tables,
     overview=queue_overview,
     phases={"prefill": "restarting", "decode": "working", "recompute": "lost", "idle": "idle", HELD: "serving"},
-    write_beside=write_jobs,
+    write_extra=write_jobs,
 )
 
 
 def kind_of(scenario: AnyScenario) -> WorkKind:
-    """How *scenario* is answered."""
+    """Return the kind of work of *scenario*."""
     return QUEUE if isinstance(scenario, QueueScenario) else JOB

@@ -1,4 +1,4 @@
-"""From a file with a `job` or with `jobs` to a checked scenario, every mistake at its line."""
+"""Reading and validation of scenario files with a `job` or with `jobs`; mistakes are reported with their lines."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -47,14 +47,14 @@ from sim.yamlio import Document
 
 AnyScenario = JobScenario | QueueScenario
 TRACE_FILES: tuple[Place, ...] = (("jobs", "trace", "path"), ("jobs", "trace", "job_table"))
-OF_SERVING = "is about requests that are answered, and a scenario with jobs has none: remove it, or the jobs"
-OF_POOLS = {
+SERVING_ONLY = "is about requests that are answered, and a scenario with jobs has none: remove it, or the jobs"
+PARALLEL_KEYS = {
     "tensor_parallel_size": "say parallel: {tp: ...}",
     "pipeline_parallel_size": "say parallel: {pp: ...}",
     "data_parallel_size": "say parallel: {dp: ...}",
     "enable_expert_parallel": "say parallel: {ep: ...}",
 }
-"""Keys of a serving pool -> what a job says in their place."""
+"""Advice for keys of serving pools that training jobs express otherwise."""
 
 
 def load_job(
@@ -65,10 +65,15 @@ def load_job(
     seed: int | None = None,
     replications: int | None = None,
 ) -> AnyScenario:
-    """Read, merge, override and check a scenario with a `job` or `jobs`; arguments are those of
-    `sim.scenario.reading.load.load`.
+    """Read, merge, override and check a scenario with a `job` or `jobs`.
 
-    Raises ScenarioErrors with every mistake found.
+    The arguments are those of `sim.scenario.reading.load.load`.
+
+    Raises
+    ------
+    ScenarioErrors
+        The scenario has mistakes; the error lists all of them.
+
     """
     options = command_line_options(sets, seed, replications)
     layers = read_layers(path, options)
@@ -86,7 +91,7 @@ def load_job(
         found.append(ValidationIssue(("jobs",), "stands beside job: a scenario has one of them"))
     if not found:
         _options_win_over_sweep(layers)
-        found += _at_the_points(layers.data, kind, catalog)
+        found += _issues_at_points(layers.data, kind, catalog)
     if found:
         errors = {layers.error(one): None for one in found}
         raise ScenarioErrors(sorted(errors, key=lambda one: (one.line == 0, one.path, one.line)))
@@ -94,7 +99,7 @@ def load_job(
 
 
 def _absolute(layers: Layers, place: Place) -> None:
-    """What is a file at *place* starts at the folder of the file that names it."""
+    """Make the file name at *place* absolute, relative to the folder of the file that contains it."""
     name = value_at(layers.data, place)
     if not isinstance(name, str):
         return
@@ -104,7 +109,7 @@ def _absolute(layers: Layers, place: Place) -> None:
 
 
 def _named_files(data: dict[str, Any], kind: "_Kind") -> Iterator[tuple[Place, str]]:
-    """(place, text) of every value that is the path of a file; of a model also an id."""
+    """Yield (place, text) of every value that is a file name, or, for a model, possibly an id."""
     places = kind.files(data)
     names = {place[-1] for place in places}
     for axis_place, axis, values in swept_values(data.get("sweep")):
@@ -115,7 +120,7 @@ def _named_files(data: dict[str, Any], kind: "_Kind") -> Iterator[tuple[Place, s
 
 
 def _options_win_over_sweep(layers: Layers) -> None:
-    """A value set on the command line holds at every point: its axis shrinks to that value."""
+    """Reduce the axis of a value that is set on the command line to that value."""
     sweep: Any = layers.data.get("sweep")
     for place, _ in layers.options:
         for axis in sweep if isinstance(sweep, dict) else ():
@@ -123,13 +128,13 @@ def _options_win_over_sweep(layers: Layers) -> None:
                 sweep[axis] = [value_at(layers.data, place)]
 
 
-def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[ValidationIssue | InputError]:
-    """What is wrong at the points of the sweep, reported at the values that cause it."""
+def _issues_at_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> list[ValidationIssue | InputError]:
+    """Return the issues at the points of the sweep, each at the swept value that causes it."""
     found = points(data.get("sweep"))
     if len(found) == 1 and not found[0]:
         return list(dict.fromkeys(_issues(data, kind, catalog)))
     standing = set(_issues(data | {"sweep": None}, kind, catalog))
-    told: dict[ValidationIssue | InputError, None] = {}
+    messages: dict[ValidationIssue | InputError, None] = {}
     wrong = []
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     for point, at in zip(found, places, strict=True):
@@ -139,24 +144,24 @@ def _at_the_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> lis
     for index, (point, at) in enumerate(zip(found, places, strict=True)):
         for one in wrong[index]:
             if isinstance(one, InputError):
-                told[one] = None
+                messages[one] = None
                 continue
             suspects = suspects_of(one, at, one in standing)
             if not suspects and one not in standing:
                 suspects = list(point)[-1:]
             swept = suspects and told_at_sweep(one, data["sweep"], index, point, suspects[-1], one in always)
-            told[swept or one] = None
-    return list(told)
+            messages[swept or one] = None
+    return list(messages)
 
 
 def _issues(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
-    """What is wrong with the data of one point: keys, then ids, then what contradicts itself, then prices."""
+    """Yield the issues of one point: keys, then ids, then contradictions, then prices."""
     schema: list[ValidationIssue] = []
     try:
         scenario = kind.spec.model_validate(data)
     except ValidationError as error:
-        schema = [_of_serving(one) for one in validation_issues(error, kind.spec, data)]
-    ids = list(_unknown(data, kind, catalog))
+        schema = [_reworded(one) for one in validation_issues(error, kind.spec, data)]
+    ids = list(_unknown_ids(data, kind, catalog))
     yield from [*schema, *ids]
     if schema or ids:
         return
@@ -177,20 +182,20 @@ def _issues(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[V
             yield ValidationIssue(("fleets", i), "holds a number too large or too small to compute with")
 
 
-def _of_serving(one: ValidationIssue) -> ValidationIssue:
-    """*one*, in other words where its key is known from scenarios that answer requests."""
+def _reworded(one: ValidationIssue) -> ValidationIssue:
+    """Reword the issue *one* if its unknown key belongs to serving scenarios."""
     if not one.message.startswith("unknown key"):
         return one
     key = str(one.place[-1])
     in_pool = len(one.place) == 5 and one.place[0] == "fleets"
-    if in_pool and key in OF_POOLS:
-        return ValidationIssue(one.place, OF_POOLS[key])
+    if in_pool and key in PARALLEL_KEYS:
+        return ValidationIssue(one.place, PARALLEL_KEYS[key])
     known = (Pool if in_pool else Scenario).model_fields
-    return ValidationIssue(one.place, OF_SERVING) if key in known and key not in JobPool.model_fields else one
+    return ValidationIssue(one.place, SERVING_ONLY) if key in known and key not in JobPool.model_fields else one
 
 
-def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue]:
-    """Names that the catalogue does not know."""
+def _unknown_ids(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[ValidationIssue]:
+    """Yield an issue for every id that is not in the catalogue, and every duplicate fleet name."""
     figures = job_figures(catalog).data
 
     def model(name: str) -> None:
@@ -214,7 +219,10 @@ def _unknown(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> Iterator[
 
 
 def _place(scenario: AnyScenario, index: int, path: str) -> Place:
-    """Where *path* of a fleet's terms stands: in the fleet, or at the top where the section is shared."""
+    """Return the place of *path* in a fleet's terms.
+
+    The place is at the top of the scenario if the section is shared by all fleets, else in the fleet.
+    """
     steps: Place = tuple(int(step) if step.isdecimal() else step for step in path.split("."))
     section = str(steps[0])
     shared = section not in ("cost", "pools") and getattr(scenario.fleets[index], section, None) is None
@@ -223,27 +231,27 @@ def _place(scenario: AnyScenario, index: int, path: str) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of work."""
+    """Functions that check and resolve one kind of work."""
 
     spec: type[AnyScenario]
     check: Callable[[Any, Catalog], Iterable[ValidationIssue | InputError]]
-    """Of (scenario, catalogue): what contradicts itself."""
+    """Function (scenario, catalogue) -> contradictions."""
     resolve: Callable[[Any, Any, dict[str, Any], Catalog], object]
-    """Of (scenario, fleet, axes, catalogue): raises CostError where a price is missing."""
+    """Function (scenario, fleet, axes, catalogue) that raises CostError if prices are missing."""
     trainings: Callable[[dict[str, Any]], list[Place]]
-    """Of raw data: where training jobs stand."""
+    """Function raw data -> places of training jobs."""
 
     def files(self, data: dict[str, Any]) -> list[Place]:
-        """Of raw data: where names of files may stand."""
+        """Return the places of raw *data* that may hold file names."""
         return [*((*place, "model") for place in self.trainings(data)), *TRACE_FILES]
 
 
-def _of_queue(data: dict[str, Any]) -> list[Place]:
+def _trainings_of_queue(data: dict[str, Any]) -> list[Place]:
     return [("jobs", j, "training") for j, one in mappings(data, "jobs") if isinstance(one.get("training"), dict)]
 
 
 KINDS = {
     "job": _Kind(JobScenario, job_issues, resolve_job, lambda data: [("job",)]),
-    "jobs": _Kind(QueueScenario, queue_issues, resolve_queue, _of_queue),
+    "jobs": _Kind(QueueScenario, queue_issues, resolve_queue, _trainings_of_queue),
 }
-"""Key of a scenario -> kind of work."""
+"""Kinds of work, keyed by their section of the scenario."""

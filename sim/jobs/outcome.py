@@ -1,7 +1,7 @@
-"""A queue of jobs on every cluster at every point of its sweep: waiting, utilisation, energy, money.
+"""Results of a job queue on every cluster at every sweep point: waiting, utilisation, energy, cost.
 
-The schedule; what the GPUs did between meter readings; the bill and each job's part of it; and the columns of
-summary.csv and jobs.csv, declared once: name, unit, meaning, value.
+Contains the GPUs' time between meter readings, the cost of the cluster and of each job, and the columns of summary.csv
+and jobs.csv. Every column is declared once: name, unit, meaning, and the function that computes it from an outcome.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,55 +25,63 @@ from sim.units import NANO_PER_USD, SECONDS_PER_HOUR
 
 PHASES = ("working", "lost", "restarting")
 SERVING = "serving"
-"""What GPUs do that a service beside the jobs holds."""
+"""Phase of GPUs that a service on the cluster uses."""
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTimeline:
-    """GPU-seconds by what the GPUs did, between readings."""
+    """GPU time between meter readings by phase."""
 
     edges_s: Numbers
+    """Times of the meter readings [s]."""
     busy: dict[str, Numbers]
-    """Phase -> GPU-seconds between each two readings."""
+    """GPU-seconds between consecutive readings, keyed by phase."""
     loaded: dict[str, Numbers]
-    """Phase -> the same times the jobs' loads."""
+    """GPU-seconds times load between consecutive readings, keyed by phase."""
 
     @classmethod
     def of(
-        cls, works: Sequence[JobState], edges_s: Numbers, held: Sequence[tuple[float, int]] = (), held_load: float = 1.0
+        cls,
+        job_states: Sequence[JobState],
+        edges_s: Numbers,
+        serving_gpus: Sequence[tuple[float, int]] = (),
+        serving_load: float = 1.0,
     ) -> "ClusterTimeline":
-        """From the segments of all *works*, and *held*: (when, GPUs that a service at *held_load* has from then on)."""
+        """Return the timeline of the segments of all *job_states*.
+
+        *serving_gpus* has the GPUs of a service with load *serving_load*, as (time [s], number from then on).
+        """
         busy, loaded = {}, {}
         for phase in PHASES:
             spans = np.array(
-                [(*_span(one, phase), work.job.gpus, work.job.load) for work in works for one in work.segments]
+                [(*_span(one, phase), work.job.gpus, work.job.load) for work in job_states for one in work.segments]
             ).reshape(-1, 4)
             load = spans[:, 3] if phase != "restarting" else np.zeros(len(spans))
             busy[phase] = between(spans[:, 0], spans[:, 1], spans[:, 2], edges_s)
             loaded[phase] = between(spans[:, 0], spans[:, 1], spans[:, 2] * load, edges_s)
-        since = np.array(held, dtype=float).reshape(-1, 2)
+        since = np.array(serving_gpus, dtype=float).reshape(-1, 2)
         until = np.append(since[1:, 0], max(edges_s[-1], since[-1, 0])) if len(since) else since[:, 0]
         busy[SERVING] = between(since[:, 0], until, since[:, 1], edges_s)
-        loaded[SERVING] = held_load * busy[SERVING]
+        loaded[SERVING] = serving_load * busy[SERVING]
         return cls(edges_s, busy, loaded)
 
     def gpu_s(self, phase: str, place: int | None = None) -> float:
-        """GPU-seconds of a phase, of all readings or of one."""
+        """Return the GPU-seconds of *phase*, in total or after the reading *place*."""
         return float(self.busy[phase].sum() if place is None else self.busy[phase][place])
 
     def load_s(self, phase: str, place: int) -> float:
-        """GPU-seconds times load."""
+        """Return the GPU-seconds times load of *phase* after the reading *place*."""
         return float(self.loaded[phase][place])
 
     @property
     def used(self) -> Numbers:
-        """Mean number of GPUs that have a job between each two readings."""
+        """Mean number of GPUs with a job between consecutive readings."""
         return self._mean(np.sum([self.busy[phase] for phase in PHASES], axis=0))
 
     @property
     def serving(self) -> Numbers:
-        """Mean number of GPUs that the service holds between each two readings."""
+        """Mean number of GPUs of the service between consecutive readings."""
         return self._mean(self.busy[SERVING])
 
     def _mean(self, total: Numbers) -> Numbers:
@@ -88,7 +96,7 @@ def _span(one: JobSegment, phase: str) -> tuple[float, float]:
 
 
 def between(starts: Numbers, ends: Numbers, weights: Numbers, edges: Numbers) -> Numbers:
-    """Integral of the sum of *weights* that are on from *starts* to *ends*, between each two *edges*.
+    """Integrate the sum of *weights*, each active from its start to its end, between consecutive *edges*.
 
     >>> between(np.array([1.0]), np.array([4.0]), np.array([2.0]), np.array([0.0, 2.0, 3.0, 9.0]))
     array([2., 2., 2.])
@@ -103,38 +111,41 @@ def between(starts: Numbers, ends: Numbers, weights: Numbers, edges: Numbers) ->
 
 STATE = "serving"
 HELD = "held"
-"""State, and phase of the ledger, of the GPUs of a service beside the jobs."""
+"""State in the meter readings, and phase of the ledger, of GPUs that the service uses."""
 SERVICE = 1
-"""Replica, in the meters, that stands for the service; 0 for the rest."""
+"""Replica number of the service in the meter readings; all other GPUs have 0."""
 MOST_READINGS = 5000
+"""Largest number of meter readings without a clock."""
 ENERGY = "energy"
-"""Component of the ledger that follows what jobs draw; all others follow time."""
+"""Ledger component split by the energy of jobs; all others are split by time."""
 LEDGER_PHASES = {"working": "decode", "lost": "recompute", "restarting": "prefill"}
-"""What jobs' GPUs do -> phase of the ledger."""
+"""Ledger phases of the phases of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
-    """What a queue came to."""
+    """Schedule, meter readings and cost of a queue on one cluster at one sweep point."""
 
     plan: QueuePlan
     schedule: JobSchedule
     timeline: ClusterTimeline
     intervals: tuple[Interval, ...]
     ledger: Ledger | None
-    """None without a `cost`."""
+    """Cost of the cluster; None without a `cost`."""
     job_nano_usd: tuple[int, ...]
-    """What each job cost, in the order of the schedule; the rest of the bill is the service beside them and idle time.
-    Empty without a bill."""
+    """Cost of each job in the order of the schedule [nano-USD]; empty without a ledger.
+
+    The rest of the ledger is the cost of the service and of idle time.
+    """
 
     @property
     def serving_nano_usd(self) -> int:
-        """What the service beside the jobs cost."""
+        """Cost of the service on the cluster [nano-USD]."""
         return sum(row.amount_nano_usd for row in self.ledger.rows if row.phase == HELD) if self.ledger else 0
 
 
 def queue_outcomes(scenario: QueueScenario, catalog: Catalog) -> list[QueueOutcome]:
-    """Every cluster at every point of the sweep, cluster by cluster."""
+    """Return the outcomes of every cluster at every sweep point, cluster by cluster."""
     found = points(scenario.sweep)
     labels = axis_labels(path for point in found for path in point)
     at = [at_point(scenario, point) for point in found]
@@ -146,24 +157,28 @@ def queue_outcomes(scenario: QueueScenario, catalog: Catalog) -> list[QueueOutco
 
 
 def outcome(plan: QueuePlan) -> QueueOutcome:
-    """Schedule, meters and bill of *plan*."""
+    """Simulate *plan*. Return its schedule, meter readings and cost."""
     jobs = () if plan.infeasible else plan.jobs
-    schedule = simulate(jobs, plan.pool.gpus, plan.policy, plan.horizon_s, plan.held)
+    schedule = simulate(jobs, plan.pool.gpus, plan.policy, plan.horizon_s, plan.serving_gpus)
     if schedule.end_s > LONGEST_H * SECONDS_PER_HOUR:
         schedule = simulate(jobs, plan.pool.gpus, plan.policy, LONGEST_H * SECONDS_PER_HOUR)
     end_s = schedule.end_s if jobs else 0.0
-    held, load = (plan.held, plan.serving.load) if plan.serving is not None and jobs else ((), 1.0)
-    timeline = ClusterTimeline.of(schedule.works, _edges(plan, end_s), held, load)
+    serving_gpus, load = (plan.serving_gpus, plan.serving.load) if plan.serving is not None and jobs else ((), 1.0)
+    timeline = ClusterTimeline.of(schedule.job_states, _edges(plan, end_s), serving_gpus, load)
     intervals = tuple(_intervals(plan, timeline))
     if plan.pool.costs is None or not intervals:
         return QueueOutcome(plan, schedule, timeline, intervals, None, ())
     ledger = Ledger.of(intervals, plan.pool.costs, 0.0, end_s)
-    return QueueOutcome(plan, schedule, timeline, intervals, ledger, tuple(_shares(plan, schedule.works, ledger)))
+    return QueueOutcome(
+        plan, schedule, timeline, intervals, ledger, tuple(_job_costs(plan, schedule.job_states, ledger))
+    )
 
 
 def _edges(plan: QueuePlan, end_s: float) -> NDArray[np.float64]:
-    """Meter readings: every full hour of the clock, where there is one, else every hour or, in a long time, every few
-    hours, and the end.
+    """Return the times of the meter readings [s].
+
+    They are at every full hour if the site has a clock, else every hour (every few hours for long schedules), and at
+    the end.
     """
     if plan.pool.clock is None:
         every_h = max(1, ceil(end_s / SECONDS_PER_HOUR / MOST_READINGS))
@@ -183,9 +198,9 @@ def _intervals(plan: QueuePlan, timeline: ClusterTimeline) -> list[Interval]:
             continue
         seconds = {phase: timeline.gpu_s(phase, place) / pool.gpus for phase in (*PHASES, SERVING)}
         loads = {phase: timeline.load_s(phase, place) / pool.gpus for phase in (*PHASES, SERVING)}
-        if (held_s := seconds.pop(SERVING)) > 0:
-            found.append(_held(plan, start_s, end_s, held_s, loads[SERVING]))
-        if (left_s := end_s - start_s - held_s) <= 0:
+        if (serving_s := seconds.pop(SERVING)) > 0:
+            found.append(_serving_interval(plan, start_s, end_s, serving_s, loads[SERVING]))
+        if (left_s := end_s - start_s - serving_s) <= 0:
             continue
         # meters of the jobs' part read times: those GPUs are left_s / (end_s - start_s) of all
         stretched = (end_s - start_s) / left_s
@@ -207,21 +222,30 @@ def _intervals(plan: QueuePlan, timeline: ClusterTimeline) -> list[Interval]:
     return found
 
 
-def _held(plan: QueuePlan, start_s: float, end_s: float, held_s: float, load_s: float) -> Interval:
-    """The service's part between two readings: *held_s* as time of the whole pool, *load_s* the same times its load."""
+def _serving_interval(plan: QueuePlan, start_s: float, end_s: float, serving_s: float, load_s: float) -> Interval:
+    """Return the meter reading of the service's GPUs.
+
+    *serving_s* is their time as seconds of the whole pool; *load_s* is that time multiplied by the load.
+    """
     pool = plan.pool
-    found = Interval(pool.name, pool.server, SERVICE, HELD, start_s, end_s, pool.gpus * held_s, busy_s=end_s - start_s)
+    found = Interval(
+        pool.name, pool.server, SERVICE, HELD, start_s, end_s, pool.gpus * serving_s, busy_s=end_s - start_s
+    )
     if pool.power is not None:
-        found.peak_w = pool.power.peak_w * (held_s / (end_s - start_s))
-        found.gpu_energy_j = pool.power.gpu_energy_j(held_s, load_s)
-        found.server_energy_j = pool.power.server_energy_j(held_s, found.gpu_energy_j)
+        found.peak_w = pool.power.peak_w * (serving_s / (end_s - start_s))
+        found.gpu_energy_j = pool.power.gpu_energy_j(serving_s, load_s)
+        found.server_energy_j = pool.power.server_energy_j(serving_s, found.gpu_energy_j)
     return found
 
 
 def _add_energy(
     interval: Interval, power: PoolPower, duration_s: float, seconds: dict[str, float], loads: dict[str, float]
 ) -> None:
-    """*duration_s*, *seconds* and *loads* as times of the whole pool: shorter than the interval beside a service."""
+    """Set the power and energy of *interval*.
+
+    *duration_s*, *seconds* and *loads* are times of the whole pool; with a service, they are shorter than the
+    interval.
+    """
     interval.peak_w = power.peak_w * (duration_s / (interval.end_s - interval.start_s))
     interval.gpu_energy_j = power.gpu_energy_j(duration_s, sum(loads.values()))
     interval.server_energy_j = power.server_energy_j(duration_s, interval.gpu_energy_j)
@@ -230,15 +254,17 @@ def _add_energy(
     interval.idle_energy_j = wall_j(power, max(0.0, duration_s - sum(seconds.values())), 0.0)
 
 
-def _shares(plan: QueuePlan, works: Sequence[JobState], ledger: Ledger) -> list[int]:
-    """Each job's part [nano-USD]: of energy by what it drew, of all else by its GPUs' time, phase by phase."""
-    totals = [0] * len(works)
+def _job_costs(plan: QueuePlan, job_states: Sequence[JobState], ledger: Ledger) -> list[int]:
+    """Return the cost of each job [nano-USD]: energy split by its consumption, the rest by GPU time, per phase."""
+    totals = [0] * len(job_states)
     gpu = plan.pool.power.gpu if plan.pool.power is not None else None
     idle, more = (gpu.idle_w, gpu.limit_w - gpu.idle_w) if gpu is not None else (1.0, 0.0)
     for phase, booked in LEDGER_PHASES.items():
-        by_time = [work.job.gpus * _seconds(work, phase) for work in works]
+        by_time = [work.job.gpus * _seconds(work, phase) for work in job_states]
         load = 0.0 if phase == "restarting" else 1.0
-        drawn = [seconds * (idle + more * load * work.job.load) for seconds, work in zip(by_time, works, strict=True)]
+        drawn = [
+            seconds * (idle + more * load * work.job.load) for seconds, work in zip(by_time, job_states, strict=True)
+        ]
         for energy, weights in ((True, drawn), (False, by_time)):
             amount = sum(
                 row.amount_nano_usd
@@ -256,14 +282,14 @@ def _seconds(work: JobState, phase: str) -> float:
 
 
 def is_late(work: JobState) -> bool | None:
-    """Whether it missed its deadline; None without one."""
+    """Return whether the job missed its deadline; None without a deadline."""
     if work.job.deadline_s == inf:
         return None
     return not work.finished_s <= work.job.deadline_s
 
 
-LEAST_S = 10.0
-"""Shorter jobs count as so long in the bounded slowdown (Feitelson et al., JSSPP 1997)."""
+SHORTEST_S = 10.0
+"""Shortest duration in the bounded slowdown [s]; shorter jobs count as this long (Feitelson et al., JSSPP 1997)."""
 Value = Callable[[QueueOutcome], Any]
 
 
@@ -271,29 +297,32 @@ QueueColumn = WorkColumn[QueueOutcome]
 QueueRow = WorkRow[QueueOutcome]
 
 
-def works_finished(one: QueueOutcome) -> list[JobState]:
-    """Jobs that were done."""
-    return [work for work in one.schedule.works if is_finished(work)]
+def finished_jobs(one: QueueOutcome) -> list[JobState]:
+    """Return the completed jobs."""
+    return [work for work in one.schedule.job_states if is_finished(work)]
 
 
 def _count(status: str) -> Value:
-    return lambda one: sum(status_of(work, one) == status for work in one.schedule.works)
+    return lambda one: sum(status_of(work, one) == status for work in one.schedule.job_states)
 
 
 def status_of(work: JobState, one: QueueOutcome) -> str:
-    """finished, rejected (larger than what jobs ever have) or unfinished."""
+    """Return the status: finished, rejected (larger than jobs ever get), or unfinished."""
     if is_finished(work):
         return "finished"
     return "rejected" if work.job.gpus > one.plan.most_gpus else "unfinished"
 
 
 def waited_s(work: JobState) -> float:
-    """From arrival to the first start; nan if it never started."""
+    """Return the time from arrival to the first start [s]; nan if the job never started."""
     return work.started_s - work.job.arrived_s
 
 
-def _waited_by_the_end_s(work: JobState, one: QueueOutcome) -> float:
-    """With those that wait still: a cluster that starts fewer jobs must not look as if its jobs waited less."""
+def _wait_until_end_s(work: JobState, one: QueueOutcome) -> float:
+    """Return the waiting time, including that of jobs still waiting at the end [s].
+
+    A cluster that starts fewer jobs must not appear to have shorter waits.
+    """
     waits = status_of(work, one) == "unfinished" and isnan(work.started_s)
     so_far_s = one.schedule.end_s - work.job.arrived_s
     return so_far_s if waits and so_far_s >= 0 else waited_s(work)
@@ -301,15 +330,15 @@ def _waited_by_the_end_s(work: JobState, one: QueueOutcome) -> float:
 
 def _waiting(show: Callable[[Any], Any]) -> Value:
     def value(one: QueueOutcome) -> float | None:
-        waits = [wait for work in one.schedule.works if not isnan(wait := _waited_by_the_end_s(work, one))]
+        waits = [wait for work in one.schedule.job_states if not isnan(wait := _wait_until_end_s(work, one))]
         return float(show(np.array(waits))) / SECONDS_PER_HOUR if waits else None
 
     return value
 
 
 def _slowdown(one: QueueOutcome) -> float | None:
-    done = works_finished(one)
-    ratios = [(work.finished_s - work.job.arrived_s) / max(LEAST_S, work.job.duration_s) for work in done]
+    done = finished_jobs(one)
+    ratios = [(work.finished_s - work.job.arrived_s) / max(SHORTEST_S, work.job.duration_s) for work in done]
     return float(np.mean(np.maximum(1.0, ratios))) if ratios else None
 
 
@@ -328,8 +357,8 @@ def _idle_usd(one: QueueOutcome) -> float | None:
     return (one.ledger.total_nano_usd - one.serving_nano_usd - sum(one.job_nano_usd)) / NANO_PER_USD
 
 
-def _left_usd(one: QueueOutcome) -> float | None:
-    """The cost less the service's part."""
+def _jobs_and_idle_usd(one: QueueOutcome) -> float | None:
+    """Return the cost without the service's part [USD]."""
     return None if one.ledger is None else (one.ledger.total_nano_usd - one.serving_nano_usd) / NANO_PER_USD
 
 
@@ -339,12 +368,12 @@ def _idle_gpu_h(one: QueueOutcome) -> float:
 
 
 def _usd_per_job(one: QueueOutcome) -> float | None:
-    usd, done = _left_usd(one), len(works_finished(one))
+    usd, done = _jobs_and_idle_usd(one), len(finished_jobs(one))
     return None if usd is None or not done else usd / done
 
 
 def _usd_per_useful_hour(one: QueueOutcome) -> float | None:
-    usd, hours = _left_usd(one), _gpu_h("working")(one)
+    usd, hours = _jobs_and_idle_usd(one), _gpu_h("working")(one)
     return None if usd is None or not hours else usd / hours
 
 
@@ -358,63 +387,66 @@ def _kg(one: QueueOutcome) -> float | None:
 COLUMNS: tuple[QueueColumn, ...] = (
     QueueColumn("status", "", "`ok`, or `infeasible` where nothing can run",
                 lambda one: "infeasible" if one.plan.infeasible else "ok", always=True),
-    QueueColumn("reason", "", "why it cannot", lambda one: one.plan.infeasible, always=True),
-    QueueColumn("replications", "", "1: nothing is drawn", lambda one: 1, always=True),
-    QueueColumn("policy", "", "who gets free GPUs", lambda one: one.plan.policy.policy, always=True),
+    QueueColumn("reason", "", "why no job can run", lambda one: one.plan.infeasible, always=True),
+    QueueColumn("replications", "", "always 1: nothing is random", lambda one: 1, always=True),
+    QueueColumn("policy", "", "queue policy", lambda one: one.plan.policy.policy, always=True),
     QueueColumn("gpus", "", "GPUs of the cluster", lambda one: one.plan.pool.gpus, always=True),
-    QueueColumn("servers", "", "servers that they fill", lambda one: one.plan.pool.servers, always=True),
-    QueueColumn("jobs", "", "jobs that arrived", lambda one: len(one.schedule.works)),
-    QueueColumn("finished", "", "of them those that were done", _count("finished")),
-    QueueColumn("rejected", "", "of them those that need more GPUs than they can ever have", _count("rejected")),
-    QueueColumn("unfinished", "", "of them those that were not done at the horizon", _count("unfinished")),
+    QueueColumn("servers", "", "servers that the GPUs fill", lambda one: one.plan.pool.servers, always=True),
+    QueueColumn("jobs", "", "jobs that arrived", lambda one: len(one.schedule.job_states)),
+    QueueColumn("finished", "", "jobs that were completed", _count("finished")),
+    QueueColumn("rejected", "", "jobs that need more GPUs than they can ever get", _count("rejected")),
+    QueueColumn("unfinished", "", "jobs that were not completed at the horizon", _count("unfinished")),
     QueueColumn("makespan_h", "h", "from time 0 until the last job has finished, or the horizon",
                 lambda one: one.schedule.end_s / SECONDS_PER_HOUR),
-    QueueColumn("utilisation", "share", "GPU-hours that a job had over those that there were", _share(*PHASES)),
-    QueueColumn("useful_share", "share", "GPU-hours of work that counts over those that there were", _share("working")),
-    QueueColumn("utilisation_with_serving", "share", "with a service: GPU-hours of jobs and service over those that "
-                "there were", _share(*PHASES, SERVING), with_service=True),
+    QueueColumn("utilisation", "share", "GPU-hours with a job over all GPU-hours", _share(*PHASES)),
+    QueueColumn("useful_share", "share", "GPU-hours of work that is not lost over all GPU-hours", _share("working")),
+    QueueColumn("utilisation_with_serving", "share", "with a service: GPU-hours of jobs and service over all "
+                "GPU-hours", _share(*PHASES, SERVING), with_service=True),
     QueueColumn("serving_gpu_h", "h", "GPU-hours of the service", _gpu_h(SERVING), with_service=True),
     QueueColumn("jobs_gpu_h", "h", "GPU-hours of jobs", _gpu_h(*PHASES), with_service=True),
-    QueueColumn("idle_gpu_h", "h", "the other GPU-hours", _idle_gpu_h, with_service=True),
-    QueueColumn("wait_h_mean", "h", "from arrival to the first start, or to the horizon",
+    QueueColumn("idle_gpu_h", "h", "GPU-hours without job or service", _idle_gpu_h, with_service=True),
+    QueueColumn("wait_h_mean", "h", "mean time from arrival to the first start, or to the horizon",
                 _waiting(np.mean)),
-    QueueColumn("wait_h_p50", "h", "median of it", _waiting(lambda waits: np.percentile(waits, 50))),
-    QueueColumn("wait_h_p95", "h", "95th percentile", _waiting(lambda waits: np.percentile(waits, 95))),
-    QueueColumn("wait_h_p99", "h", "99th percentile", _waiting(lambda waits: np.percentile(waits, 99))),
+    QueueColumn("wait_h_p50", "h", "median waiting time", _waiting(lambda waits: np.percentile(waits, 50))),
+    QueueColumn("wait_h_p95", "h", "95th percentile of the waiting time",
+                _waiting(lambda waits: np.percentile(waits, 95))),
+    QueueColumn("wait_h_p99", "h", "99th percentile of the waiting time",
+                _waiting(lambda waits: np.percentile(waits, 99))),
     QueueColumn("slowdown_mean", "", "mean time from arrival to end over the duration (bounded slowdown)",
                 _slowdown),
-    QueueColumn("preemptions", "", "times that jobs gave their GPUs back",
-                lambda one: sum(work.preemptions for work in one.schedule.works)),
-    QueueColumn("lost_gpu_h", "h", "GPU-hours of work that preemptions undid", _gpu_h("lost")),
+    QueueColumn("preemptions", "", "number of preemptions",
+                lambda one: sum(work.preemptions for work in one.schedule.job_states)),
+    QueueColumn("lost_gpu_h", "h", "GPU-hours of work lost to preemptions", _gpu_h("lost")),
     QueueColumn("restarting_gpu_h", "h", "GPU-hours of restarts", _gpu_h("restarting")),
     QueueColumn("deadlines", "", "jobs with a deadline",
-                lambda one: sum(is_late(work) is not None for work in one.schedule.works)),
-    QueueColumn("deadlines_met", "", "of them those that were done in time",
-                lambda one: sum(is_late(work) is False for work in one.schedule.works)),
-    QueueColumn("energy_kwh", "kWh", "at the site's meter, cooling and idle GPUs included",
+                lambda one: sum(is_late(work) is not None for work in one.schedule.job_states)),
+    QueueColumn("deadlines_met", "", "jobs that met their deadline",
+                lambda one: sum(is_late(work) is False for work in one.schedule.job_states)),
+    QueueColumn("energy_kwh", "kWh", "energy at the site's meter, cooling and idle GPUs included",
                 lambda one: energy_kwh(one.plan.pool, one.intervals)),
-    QueueColumn("kg_co2e", "kg", "greenhouse gases, where the scenario asks", _kg),
-    QueueColumn("capex_usd", "USD", "to buy the machines; 0 when renting",
+    QueueColumn("kg_co2e", "kg", "greenhouse gas emissions; empty without `carbon`", _kg),
+    QueueColumn("capex_usd", "USD", "capital cost of the machines; 0 if rented",
                 lambda one: one.ledger.capex_usd if one.ledger else None, money=True),
-    QueueColumn("cost_usd", "USD", "of the cluster from time 0 to the end",
+    QueueColumn("cost_usd", "USD", "cost of the cluster from time 0 to the end",
                 lambda one: total_usd(one.ledger), money=True),
-    QueueColumn("cost_usd_per_h", "USD/h", "of it per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
+    QueueColumn("cost_usd_per_h", "USD/h", "cost per hour", lambda one: one.ledger.usd_per_h if one.ledger else None,
                 money=True),
-    QueueColumn("idle_usd", "USD", "of it for GPUs that nobody had", _idle_usd, money=True),
-    QueueColumn("serving_usd", "USD", "of it for the service",
+    QueueColumn("idle_usd", "USD", "cost of idle GPUs", _idle_usd, money=True),
+    QueueColumn("serving_usd", "USD", "cost of the service",
                 lambda one: one.serving_nano_usd / NANO_PER_USD if one.ledger else None, money=True, with_service=True),
-    QueueColumn("jobs_usd", "USD", "of it for jobs",
+    QueueColumn("jobs_usd", "USD", "cost of the jobs",
                 lambda one: sum(one.job_nano_usd) / NANO_PER_USD if one.ledger else None, money=True,
                 with_service=True),
-    QueueColumn("usd_per_job", "USD", "cost, less the service's, over finished jobs", _usd_per_job, money=True),
-    QueueColumn("usd_per_useful_gpu_h", "USD", "cost, less the service's, over GPU-hours of work that counts",
+    QueueColumn("usd_per_job", "USD", "cost without the service's, per finished job", _usd_per_job, money=True),
+    QueueColumn("usd_per_useful_gpu_h", "USD", "cost without the service's, per GPU-hour of work that is not lost",
                 _usd_per_useful_hour, money=True),
 )  # fmt: skip
 
 
 def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
-    """Return one row per outcome, in order; columns of money only where something has a cost, of a service only beside
-    one.
+    """Return one row per outcome, in order.
+
+    Cost columns are present only if something has a cost, service columns only if a cluster has a service.
     """
     priced = any(one.plan.pool.costs is not None for one in found)
     serving = any(one.plan.serving is not None for one in found)
@@ -423,7 +455,7 @@ def summary(found: Sequence[QueueOutcome]) -> list[QueueRow]:
 
 
 def job_cells(work: JobState, place: int, one: QueueOutcome) -> dict[str, Any]:
-    """A row of jobs.csv: the job at *place* in the order of arrival."""
+    """Return the row of jobs.csv of the job at *place* in the order of arrival."""
     job, late = work.job, is_late(work)
     known = {"job": job.name, "gpus": job.gpus, "priority": job.priority, "status": status_of(work, one)}
     times = {"arrived_s": job.arrived_s, "started_s": work.started_s, "finished_s": work.finished_s}

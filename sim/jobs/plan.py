@@ -1,7 +1,7 @@
-"""What a queue on one cluster at one sweep point comes to once every id is a sourced value.
+"""Resolved plan of a job queue on one cluster at one sweep point.
 
-What keeps it from being simulated as it is written; the plan; and the plan as plain data, for resolved.yaml,
-`gpufleet check` and the report.
+Contains the validation of the queue, the plan, and the plan as plain data for resolved.yaml, `gpufleet check` and the
+report.
 """
 
 from collections.abc import Iterator
@@ -27,27 +27,27 @@ from sim.units import SECONDS_PER_HOUR
 
 
 def queue_issues(scenario: QueueScenario, catalog: Catalog) -> Iterator[ValidationIssue | InputError]:
-    """All that contradicts itself in a scenario whose ids are known."""
+    """Report contradictions in a scenario whose ids are known."""
     for i, fleet in enumerate(scenario.fleets):
         place: Place = ("fleets", i, "pools", 0)
         pool = fleet.pools[0]
         if pool.gpus is None:
             yield ValidationIssue((*place, "gpus"), "is missing: the size of the cluster")
         yield from hardware_issues(pool, place, catalog)
-        yield from _of_serving(scenario, fleet, i)
+        yield from _serving_issues(scenario, fleet, i)
     if isinstance(scenario.jobs, TracedJobs):
-        yield from _of_trace(scenario.jobs)
+        yield from _trace_issues(scenario.jobs)
         return
     names = [one.name for one in scenario.jobs]
     for j, one in enumerate(scenario.jobs):
         if one.name is not None and one.name in names[:j]:
             yield ValidationIssue(("jobs", j, "name"), f"the name {one.name!r} stands twice: count makes several alike")
-        yield from _of_job(one, ("jobs", j))
+        yield from _job_issues(one, ("jobs", j))
         if one.training is not None:
-            yield from _of_training(scenario, one.training, one.gpus, ("jobs", j), catalog)
+            yield from _training_issues(scenario, one.training, one.gpus, ("jobs", j), catalog)
 
 
-def _of_serving(scenario: QueueScenario, fleet: QueueFleet, place: int) -> Iterator[ValidationIssue]:
+def _serving_issues(scenario: QueueScenario, fleet: QueueFleet, place: int) -> Iterator[ValidationIssue]:
     serving, gpus = fleet.serving, fleet.pools[0].gpus
     if serving is None:
         return
@@ -58,7 +58,7 @@ def _of_serving(scenario: QueueScenario, fleet: QueueFleet, place: int) -> Itera
         yield ValidationIssue(("horizon_h",), "is missing: the service goes on for ever")
 
 
-def _of_trace(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:
+def _trace_issues(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:
     try:
         jobs.trace.reading()
     except JobTraceError as error:
@@ -69,10 +69,10 @@ def _of_trace(jobs: TracedJobs) -> Iterator[ValidationIssue | InputError]:
                 yield InputError(path, line, "", message)
 
 
-def _of_training(
+def _training_issues(
     scenario: QueueScenario, job: TrainingJob, gpus: int | None, place: Place, catalog: Catalog
 ) -> Iterator[ValidationIssue]:
-    """Of a training *job* whose entry stands at *place*, on every cluster."""
+    """Check the training *job* of the queue entry at *place* on every cluster."""
     at = (*place, "training")
     yield from training_issues(job, at, catalog)
     for i, fleet in enumerate(scenario.fleets):
@@ -81,7 +81,7 @@ def _of_training(
             yield ValidationIssue((*place, "gpus"), one.message) if one.place[-1] == "gpus" else one
 
 
-def _of_job(one: QueuedJob, place: Place) -> Iterator[ValidationIssue]:
+def _job_issues(one: QueuedJob, place: Place) -> Iterator[ValidationIssue]:
     if (one.duration_h is None) == (one.training is None):
         text = "needs duration_h or training" + ("" if one.duration_h is None else ", not both")
         yield ValidationIssue(place, text)
@@ -97,32 +97,41 @@ def _of_job(one: QueuedJob, place: Place) -> Iterator[ValidationIssue]:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """A queue on one cluster."""
+    """Resolved job queue on one cluster at one sweep point."""
 
     fleet: str
     axes: dict[str, Any]
-    """Sweep axis -> value."""
+    """Values of the sweep axes, keyed by axis."""
     pool: PoolOfJobs
     jobs: tuple[ClusterJob, ...]
     policy: QueuePolicy
     horizon_s: float
-    """inf: until the last job has finished."""
+    """End of the simulation [s]; inf: when the last job has finished."""
     notes: tuple[str, ...]
     infeasible: str
-    """Why it cannot run; empty if it can."""
+    """Reason why no job can run; empty if some can."""
     facts: tuple[Fact, ...]
     serving: Serving | None = None
-    held: tuple[tuple[float, int], ...] = ()
-    """(when, GPUs that the service holds from then on) until the horizon; empty without a service."""
+    serving_gpus: tuple[tuple[float, int], ...] = ()
+    """GPUs of the service until the horizon, as (time [s], number from then on); empty without a service."""
 
     @property
     def most_gpus(self) -> int:
-        """The most that jobs ever have: what the service leaves when it holds least."""
-        return self.pool.gpus - min((gpus for _, gpus in self.held), default=0)
+        """Largest number of GPUs that the service leaves to jobs."""
+        return self.pool.gpus - min((gpus for _, gpus in self.serving_gpus), default=0)
 
 
 def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, Any], catalog: Catalog) -> QueuePlan:
-    """The plan of *scenario*'s queue on *fleet*. Raises CostError with every price that is missing, JobTraceError."""
+    """Resolve the queue of *scenario* on *fleet*.
+
+    Raises
+    ------
+    CostError
+        Prices are missing; the message lists all of them.
+    JobTraceError
+        The trace cannot be read.
+
+    """
     hardware, gpus = JobHardware.of(fleet.pools[0], catalog), fleet.pools[0].gpus or 0
     pool, prefix = pool_of_jobs(scenario, fleet, hardware, gpus, catalog), f"fleets.{fleet.name}"
     runs: dict[int, TrainingRun] = {}
@@ -137,8 +146,8 @@ def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, An
     for run in runs.values():
         facts += training_facts(prefix, run.bound, hardware, catalog)
     horizon_s = scenario.horizon_h * SECONDS_PER_HOUR if scenario.horizon_h else inf
-    held = fleet.serving.held(pool.clock or MIDNIGHT, horizon_s) if fleet.serving is not None else ()
-    left = gpus - min((count for _, count in held), default=0)
+    serving_gpus = fleet.serving.gpu_schedule(pool.clock or MIDNIGHT, horizon_s) if fleet.serving is not None else ()
+    left = gpus - min((count for _, count in serving_gpus), default=0)
     return QueuePlan(
         fleet=fleet.name,
         axes=axes,
@@ -150,17 +159,17 @@ def resolve_queue(scenario: QueueScenario, fleet: QueueFleet, axes: dict[str, An
         infeasible=_infeasible(jobs, refusals, gpus, left),
         facts=tuple(dict.fromkeys(facts)),
         serving=fleet.serving,
-        held=held,
+        serving_gpus=serving_gpus,
     )
 
 
 def _name(one: QueuedJob, place: int) -> str:
-    """What the outputs call it."""
+    """Return the name of a queue entry in the outputs."""
     return one.name or str(place + 1)
 
 
 def _trainings(jobs: tuple[QueuedJob, ...], fleet: QueueFleet, catalog: Catalog) -> Iterator[tuple[int, TrainingRun]]:
-    """(place in the list, run) of the jobs that train."""
+    """Yield (index, run) of the queue entries with a training job."""
     for place, one in enumerate(jobs):
         if one.training is not None:
             pool = fleet.pools[0].model_copy(update={"gpus": one.gpus})
@@ -168,11 +177,11 @@ def _trainings(jobs: tuple[QueuedJob, ...], fleet: QueueFleet, catalog: Catalog)
 
 
 def _infeasible(jobs: tuple[ClusterJob, ...], refusals: list[str], gpus: int, left: int) -> str:
-    """*left*: the most of the *gpus* that jobs ever have."""
+    """Return the reason why jobs cannot run on *gpus* GPUs, of which the service leaves at most *left*."""
     least = min(job.gpus for job in jobs)
     if not refusals and least > left:
-        beside = f", of which the service leaves at most {left}" if left < gpus else ""
-        return f"every job needs at least {least} GPUs, the cluster has {gpus}{beside}"
+        remark = f", of which the service leaves at most {left}" if left < gpus else ""
+        return f"every job needs at least {least} GPUs, the cluster has {gpus}{remark}"
     return "; ".join(refusals)
 
 
@@ -202,7 +211,7 @@ def _given(one: QueuedJob, name: str) -> ClusterJob:
 
 
 def _trained(job: ClusterJob, run: TrainingRun) -> ClusterJob:
-    """*job* with what its training run says: GPUs, expected time, saves, restart, load on the GPUs."""
+    """Return *job* with GPUs, expected time, saves, restart time and load of its training run."""
     time, interruptions = run.makespan, run.interruptions
     computing = (time.training_s + time.lost_s) / time.total_s if time.total_s < inf else 0.0
     found = replace(job, gpus=run.gpus, duration_s=time.total_s, load=run.load * computing)
@@ -212,7 +221,7 @@ def _trained(job: ClusterJob, run: TrainingRun) -> ClusterJob:
 
 
 def describe_queue(plan: QueuePlan, catalog: Catalog) -> dict[str, Any]:
-    """Everything that the queue rests on: cluster, policy, jobs in short, every value with its origin, sources."""
+    """Return the plan as plain data: cluster, policy, summary of the jobs, values with origin, and sources."""
     pool, jobs = plan.pool, plan.jobs
     values = values_of(plan.fleet, plan.facts, pool.costs, pool.carbon, catalog)
     return {
@@ -236,7 +245,7 @@ def describe_queue(plan: QueuePlan, catalog: Catalog) -> dict[str, Any]:
 
 
 def _serving(plan: QueuePlan) -> dict[str, Any]:
-    """The service beside the jobs, with its schedule as times of day."""
+    """Return the service on the cluster, with its schedule as times of day."""
     if plan.serving is None:
         return {}
     replicas = {f"{at // 60:02}:{at % 60:02}": count for at, count in sorted(plan.serving.replicas.items())}

@@ -1,7 +1,8 @@
-"""Who gets the free GPUs of a cluster. A new policy: its class here and its name in `QueuePolicy`.
+"""Scheduling policies of a job queue.
 
 First in, first out; EASY backfilling, in which small jobs fill the gaps in front of a large one (Lifka, "The ANL/IBM
-SP scheduling system", JSSPP 1995); and by priority, in which a job takes the GPUs of less urgent ones.
+SP scheduling system", JSSPP 1995); and priorities, in which a job preempts less urgent ones. To add a policy, define
+its class here and add it to `QueuePolicy`.
 """
 
 from collections.abc import Sequence
@@ -18,20 +19,20 @@ from sim.spec import Count, Spec
 
 
 class Fifo(Spec):
-    """The queue waits behind its first job until all GPUs of that job are free."""
+    """First in, first out: the queue waits behind its first job until all GPUs of that job are free."""
 
     policy: Literal["fifo"]
 
     def order(self, job: ClusterJob) -> float:
-        """By arrival."""
+        """Return the arrival time."""
         return job.arrived_s
 
-    def kept(self, work: JobState) -> float:
-        """The latest started is preempted first: as a rule it loses least."""
+    def preemption_key(self, work: JobState) -> float:
+        """Return the key that preempts the latest started job first, which usually loses least."""
         return -work.running_since_s
 
     def decide(self, view: ClusterView) -> SchedulingDecision:
-        """Starts jobs from the front as long as they fit."""
+        """Start jobs from the front of the queue while they fit."""
         found, free = SchedulingDecision(), view.free
         for work in view.waiting:
             if work.job.gpus > free:
@@ -42,37 +43,38 @@ class Fifo(Spec):
 
 
 class Backfill(Spec):
-    """The first job has a reservation at the time at which enough GPUs will be free; others may start before if they
-    do not delay it, by their users' estimates.
+    """EASY backfilling: jobs may overtake the first one if they do not delay it.
+
+    The first job has a reservation at the time when enough GPUs will be free according to the users' estimates.
     """
 
     policy: Literal["backfill"]
     depth: Count = 500
-    """Jobs behind the first that are tried."""
+    """Number of jobs behind the first that are considered."""
 
     def order(self, job: ClusterJob) -> float:
-        """By arrival."""
+        """Return the arrival time."""
         return job.arrived_s
 
-    def kept(self, work: JobState) -> float:
-        """The latest started is preempted first: as a rule it loses least."""
+    def preemption_key(self, work: JobState) -> float:
+        """Return the key that preempts the latest started job first, which usually loses least."""
         return -work.running_since_s
 
     def decide(self, view: ClusterView) -> SchedulingDecision:
-        """Starts jobs from the front as long as they fit, then those that fit around the first one that does not."""
+        """Start jobs from the front while they fit, then those that do not delay the first that does not fit."""
         found, free = SchedulingDecision(), view.free
         for place, work in enumerate(view.waiting):
             if work.job.gpus > free:
-                self._around(work, view.waiting[place + 1 : place + 1 + self.depth], free, view, found)
+                self._backfill(work, view.waiting[place + 1 : place + 1 + self.depth], free, view, found)
                 break
             found.start.append(work)
             free -= work.job.gpus
         return found
 
-    def _around(
+    def _backfill(
         self, first: JobState, others: Sequence[JobState], free: int, view: ClusterView, found: SchedulingDecision
     ) -> None:
-        """Adds to *found* those of *others* that leave the reservation of *first* as it is."""
+        """Add to *found* those of *others* that do not delay the reservation of *first*."""
         if not others or not free:
             return
         reserved_s, spare = _reservation(first, free, view, found.start)
@@ -90,17 +92,19 @@ class Backfill(Spec):
 
 
 def _reservation(first: JobState, free: int, view: ClusterView, started: Sequence[JobState]) -> tuple[float, int]:
-    """(when *first* can start at the latest, GPUs that are left over then); never: (inf, 0).
+    """Return the latest start of *first* and the number of GPUs left over at that time; (inf, 0) if it can never start.
 
-    A service that takes GPUs before then preempts the latest started jobs where too few are free.
+    A service that needs more GPUs than are free before then preempts the latest started jobs.
     """
     ends = [(max(view.now_s, work.planned_end_s), work.job.gpus) for work in view.running]
     ends += [(view.now_s + work.job.planned_s - work.done_s + _restart_s(work), work.job.gpus) for work in started]
     latest, preempted = list(range(len(ends))), set()
     events = sorted((*end, place) for place, end in enumerate(ends))
-    taken = ((at_s, -gpus, -1) for at_s, gpus in view.coming)  # a service's change is counted before the ends
-    for at_s, together in groupby(merge(taken, events, key=itemgetter(0)), key=itemgetter(0)):
-        for _, gpus, place in together:
+    changes = (
+        (at_s, -gpus, -1) for at_s, gpus in view.service_changes
+    )  # a service's change is counted before the ends
+    for at_s, simultaneous in groupby(merge(changes, events, key=itemgetter(0)), key=itemgetter(0)):
+        for _, gpus, place in simultaneous:
             free += 0 if place in preempted else gpus
             if free >= first.job.gpus:
                 return at_s, free - first.job.gpus
@@ -119,25 +123,25 @@ def _restart_s(work: JobState) -> float:
 
 
 class Priority(Spec):
-    """The most urgent job waits for GPUs, and preempts running jobs that are less urgent where that makes room for it.
+    """Priorities: the most urgent job waits for GPUs and preempts less urgent jobs if that frees enough.
 
-    Preempted jobs go on from their last checkpoint when they get GPUs again.
+    Preempted jobs continue from their last checkpoint when they get GPUs again.
     """
 
     policy: Literal["priority"]
     preempt: bool = True
-    """Whether running jobs may be stopped."""
+    """True if running jobs may be preempted."""
 
     def order(self, job: ClusterJob) -> tuple[int, float]:
-        """Lower numbers first, then by arrival."""
+        """Return priority (lower first) and arrival time."""
         return job.priority, job.arrived_s
 
-    def kept(self, work: JobState) -> tuple[int, float]:
-        """The least urgent is preempted first; of those the latest started, which lose least as a rule."""
+    def preemption_key(self, work: JobState) -> tuple[int, float]:
+        """Return the key that preempts the least urgent job first, of equals the latest started."""
         return -work.job.priority, -work.running_since_s
 
     def decide(self, view: ClusterView) -> SchedulingDecision:
-        """Starts jobs from the front as long as they fit, or as others can make room."""
+        """Start jobs from the front of the queue while they fit, or while preemptions free enough GPUs."""
         found, free = SchedulingDecision(), view.free
         for work in view.waiting:
             if work.job.gpus > free:
@@ -151,13 +155,13 @@ class Priority(Spec):
         return found
 
     def _victims(self, work: JobState, free: int, view: ClusterView, found: SchedulingDecision) -> list[JobState]:
-        """Running jobs that make room for *work*, as few as do; none where they cannot."""
+        """Return the fewest running jobs whose preemption makes *work* fit; none if that is impossible."""
         lower = [one for one in view.running if one.job.priority > work.job.priority] if self.preempt else []
         if found.preempt:
             lower = [one for one in lower if one not in found.preempt]
         if free + sum(one.job.gpus for one in lower) < work.job.gpus:
             return []
-        lower.sort(key=self.kept)
+        lower.sort(key=self.preemption_key)
         count = 0
         while free < work.job.gpus:
             free += lower[count].job.gpus

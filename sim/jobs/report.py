@@ -1,7 +1,7 @@
-"""What a reader gets of a queue of jobs: the verdict in sentences, tables, charts, jobs.csv, what `check` prints.
+"""Report of a job queue: verdict, tables, charts, jobs.csv, and the overview that `gpufleet check` prints.
 
-Tables show the clusters, their bills, and the jobs that waited longest; charts how long jobs wait, and how many GPUs
-have one.
+Tables show the clusters, their costs, and the jobs that waited longest; charts show waiting times and the number of
+GPUs in use.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,20 +30,24 @@ from sim.units import HOURS_PER_DAY, NANO_PER_USD, SECONDS_PER_HOUR
 
 
 def verdict(rows: Sequence[QueueRow]) -> JobVerdict:
-    """Where jobs wait least, and where a GPU-hour of work costs least; then each cluster, and what cannot run."""
-    able = [row for row in rows if row.ok]
-    unable = dict.fromkeys(
+    """Return the verdict over all *rows*.
+
+    The headline names the cluster with the shortest waits and the one with the lowest cost per GPU-hour of work;
+    findings describe each cluster and those that cannot run the jobs.
+    """
+    feasible = [row for row in rows if row.ok]
+    infeasible = dict.fromkeys(
         _("{fleet} cannot run: {reason}.", fleet=row.fleet, reason=retold(row.cells["reason"]))
         for row in rows
         if not row.ok
     )
-    if not able:
-        return JobVerdict(_("No cluster can run the jobs."), tuple(unable))
-    return JobVerdict(_headline(able), (*(_finding(row) for row in able), *unable))
+    if not feasible:
+        return JobVerdict(_("No cluster can run the jobs."), tuple(infeasible))
+    return JobVerdict(_headline(feasible), (*(_finding(row) for row in feasible), *infeasible))
 
 
 def name(row: QueueRow) -> str:
-    """The cluster and its place in the sweep."""
+    """Return the cluster with its point of the sweep."""
     at = places(tuple(row.outcome.plan.axes.items()))
     return _("{fleet} at {at}", fleet=row.fleet, at=at) if at else row.fleet
 
@@ -55,41 +59,43 @@ def _headline(rows: Sequence[QueueRow]) -> str:
     ordered = sorted(started, key=lambda row: float(row.cells["wait_h_mean"]))
     least = ordered[0].cells["wait_h_mean"]
     if len(rows) == 1:
-        told = _("Jobs wait {duration} on average", duration=duration(least))
+        sentence = _("Jobs wait {duration} on average", duration=duration(least))
     elif all(one.cells["wait_h_mean"] == other.cells["wait_h_mean"] for one, other in pairwise(ordered)):
-        told = _("Jobs wait alike everywhere: {duration} on average", duration=duration(least))
+        sentence = _("Jobs wait alike everywhere: {duration} on average", duration=duration(least))
     else:
-        told = _("Jobs wait least on {name}: {duration} on average", name=name(ordered[0]), duration=duration(least))
+        sentence = _(
+            "Jobs wait least on {name}: {duration} on average", name=name(ordered[0]), duration=duration(least)
+        )
     priced = [row for row in rows if row.cells.get("usd_per_useful_gpu_h") is not None]
     if not priced:
-        return _("{line}.", line=told)
+        return _("{line}.", line=sentence)
     cheapest = min(priced, key=lambda row: float(row.cells["usd_per_useful_gpu_h"]))
     on = _(" on {name}", name=name(cheapest)) if len(rows) > 1 else ""
     usd = cash(cheapest.cells["usd_per_useful_gpu_h"])
     if len(rows) == 1:
-        return _("{told}. A GPU-hour of work costs {usd}.", told=told, usd=usd)
-    return _("{told}. A GPU-hour of work costs least{on}: {usd}.", told=told, on=on, usd=usd)
+        return _("{told}. A GPU-hour of work costs {usd}.", told=sentence, usd=usd)
+    return _("{told}. A GPU-hour of work costs least{on}: {usd}.", told=sentence, on=on, usd=usd)
 
 
 def _finding(row: QueueRow) -> str:
     cells = row.cells
     if row.outcome.plan.serving is None:
-        told = _("{name}: {percent} of the GPU-hours used", name=name(row), percent=percent(cells["utilisation"]))
+        sentence = _("{name}: {percent} of the GPU-hours used", name=name(row), percent=percent(cells["utilisation"]))
         ended = N_(", broken off after {duration}") if cells["unfinished"] else N_(", done after {duration}")
-        told += _(ended, duration=duration(cells["makespan_h"]))
+        sentence += _(ended, duration=duration(cells["makespan_h"]))
     else:
         held = percent(cells["serving_gpu_h"] / (cells["gpus"] * cells["makespan_h"]))
-        told = _(
+        sentence = _(
             "{name}: serving holds {held} of the GPU-hours of {duration}, jobs",
             name=name(row),
             held=held,
             duration=duration(cells["makespan_h"]),
         )
-        told += f" {percent(cells['utilisation'])}"
+        sentence += f" {percent(cells['utilisation'])}"
     if cells["wait_h_p95"] is not None:
         wait = N_("; 95 % of the jobs wait at most {duration}")
         waited = N_("; 95 % of the jobs have waited at most {duration}")
-        told += _(waited if cells["unfinished"] else wait, duration=duration(cells["wait_h_p95"]))
+        sentence += _(waited if cells["unfinished"] else wait, duration=duration(cells["wait_h_p95"]))
     parts = []
     if cells.get("serving_usd"):
         parts.append(
@@ -124,7 +130,7 @@ def _finding(row: QueueRow) -> str:
     if cells.get("idle_usd"):
         parts.append(_("idle GPUs take {idle} of {cost}", idle=cash(cells["idle_usd"]), cost=cash(cells["cost_usd"])))
     more = listing(parts)
-    return joined([_("{line}.", line=told), _("{line}.", line=more[:1].upper() + more[1:]) if parts else ""])
+    return joined([_("{line}.", line=sentence), _("{line}.", line=more[:1].upper() + more[1:]) if parts else ""])
 
 
 def _too_large(row: QueueRow) -> str:
@@ -151,11 +157,11 @@ RESULTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("usd_per_job", N_("per job"), cash),
     ("usd_per_useful_gpu_h", N_("per GPU-hour of work"), cash),
 )
-"""Column of summary.csv, heading, how a value is shown."""
+"""Rows (column of summary.csv, heading, format of a value)."""
 
 
 def results(rows: Sequence[QueueRow]) -> PageTable:
-    """One row per cluster and point."""
+    """Return the table of results, a row per cluster and sweep point."""
     axes = list(rows[0].outcome.plan.axes)
     shown = [one for one in RESULTS if any(row.cells.get(one[0]) is not None for row in rows)]
     return PageTable(
@@ -175,22 +181,22 @@ def results(rows: Sequence[QueueRow]) -> PageTable:
 
 
 def waited_longest(rows: Sequence[QueueRow]) -> PageTable:
-    """The jobs that waited longest on the first cluster, and how they fared on all."""
-    able = [row for row in rows if row.ok]
-    works = able[0].outcome.schedule.works
-    order = sorted(range(len(works)), key=lambda i: -_sortable(waited_s(works[i])))[:MOST_JOBS]
-    first = able[0].outcome
+    """Return the table of the jobs that waited longest on the first cluster, with their waits on all clusters."""
+    feasible = [row for row in rows if row.ok]
+    job_states = feasible[0].outcome.schedule.job_states
+    order = sorted(range(len(job_states)), key=lambda i: -_sortable(waited_s(job_states[i])))[:MOST_JOBS]
+    first = feasible[0].outcome
     body = [
         [
-            works[i].job.name,
-            str(works[i].job.gpus),
-            plain(works[i].job.duration_s / SECONDS_PER_HOUR),
-            *(_wait(row, i) for row in able),
+            job_states[i].job.name,
+            str(job_states[i].job.gpus),
+            plain(job_states[i].job.duration_s / SECONDS_PER_HOUR),
+            *(_wait(row, i) for row in feasible),
             *([cash(first.job_nano_usd[i] / NANO_PER_USD)] if first.job_nano_usd else []),
         ]
         for i in order
     ]
-    heads = [row.fleet for row in able]
+    heads = [row.fleet for row in feasible]
     cost = [_("cost on {fleet}", fleet=heads[0])] if first.job_nano_usd else []
     return PageTable(
         _("Jobs that wait longest on {fleet}", fleet=heads[0]),
@@ -205,13 +211,13 @@ def _sortable(wait_s: float) -> float:
 
 
 def _wait(row: QueueRow, place: int) -> str:
-    works = row.outcome.schedule.works
-    wait = waited_s(works[place]) if place < len(works) else float("nan")
-    return status_of(works[place], row.outcome) if isnan(wait) else plain(wait / SECONDS_PER_HOUR)
+    job_states = row.outcome.schedule.job_states
+    wait = waited_s(job_states[place]) if place < len(job_states) else float("nan")
+    return status_of(job_states[place], row.outcome) if isnan(wait) else plain(wait / SECONDS_PER_HOUR)
 
 
 def cost_table(rows: Sequence[QueueRow]) -> PageTable | None:
-    """The bill by component, and what of it idle GPUs take; None where nothing has a cost."""
+    """Return the table of cost by component, with the part of idle GPUs; None without costs."""
     priced = [row for row in rows if row.outcome.ledger is not None]
     if not priced:
         return None
@@ -225,7 +231,7 @@ def cost_table(rows: Sequence[QueueRow]) -> PageTable | None:
 
 
 def tables(rows: Sequence[QueueRow]) -> list[PageTable]:
-    """All of them; jobs by name only without a sweep, where all clusters have the same."""
+    """Return all tables; the longest waits are shown only without a sweep, when all clusters have the same jobs."""
     found = [results(rows)]
     if any(row.ok for row in rows) and not rows[0].outcome.plan.axes:
         found.append(waited_longest(rows))
@@ -239,66 +245,69 @@ SERVING_COLOR = COLORS[-1]
 
 
 def panels(rows: Sequence[QueueRow]) -> list[Panel]:
-    """Waiting times and GPUs in use of the first clusters; none where nothing can run."""
-    able = [row for row in rows if row.ok][:MOST_CURVES]
-    if not able:
+    """Return the charts of waiting times and GPUs in use of the first clusters; none if no cluster can run the jobs."""
+    feasible = [row for row in rows if row.ok][:MOST_CURVES]
+    if not feasible:
         return []
-    looks = style([name(row) for row in able])
-    waits = tuple(_waits(row, looks[name(row)][0]) for row in able)
-    used = tuple(_used(row, looks[name(row)][0]) for row in able)
-    bands = tuple(_band(row, color) for row, color in _bands(able))
+    looks = style([name(row) for row in feasible])
+    waits = tuple(_waits(row, looks[name(row)][0]) for row in feasible)
+    used = tuple(_used(row, looks[name(row)][0]) for row in feasible)
+    bands = tuple(_band(row, color) for row, color in _bands(feasible))
     shown = _("GPUs that a service (band) or a job has") if bands else _("GPUs that have a job")
     return [
         Panel(_("Waiting"), _("share of the jobs that have started after this time"),
               _("hours from arrival to the first start"), waits, y_format=percent, y_share=True, kind="waiting"),
         Panel(_("GPUs in use"), _("{shown}, mean of an interval", shown=shown),
-              _("{unit} from the start", unit=_("days") if _in_days(able) else _("hours")), bands + used,
+              _("{unit} from the start", unit=_("days") if _in_days(feasible) else _("hours")), bands + used,
               kind="utilisation"),
     ]  # fmt: skip
 
 
 def key(rows: Sequence[QueueRow]) -> list[KeyEntry]:
-    """Colour of every cluster."""
-    able = [row for row in rows if row.ok][:MOST_CURVES]
-    looks = style([name(row) for row in able])
+    """Return the legend: the colour of every cluster."""
+    feasible = [row for row in rows if row.ok][:MOST_CURVES]
+    looks = style([name(row) for row in feasible])
     marks = [KeyEntry(text, color, dash="-") for text, (color, _) in looks.items()]
-    shared = SERVING_COLOR in (color for _, color in _bands(able))
+    shared = SERVING_COLOR in (color for _, color in _bands(feasible))
     return [*marks, KeyEntry(_("serving"), SERVING_COLOR, marker="s")] if shared else marks
 
 
 def _waits(row: QueueRow, color: str) -> ChartCurve:
-    works = row.outcome.schedule.works
-    waits = np.sort([wait for work in works if not isnan(wait := waited_s(work))]) / SECONDS_PER_HOUR
+    job_states = row.outcome.schedule.job_states
+    waits = np.sort([wait for work in job_states if not isnan(wait := waited_s(work))]) / SECONDS_PER_HOUR
     shares = np.linspace(0.0, 1.0, MOST_POINTS)
     x = np.quantile(waits, shares, method="inverted_cdf") if len(waits) else np.zeros(MOST_POINTS)
-    y = shares * (len(waits) / len(works))
+    y = shares * (len(waits) / len(job_states))
     return ChartCurve(name(row), color, tuple(x.tolist()), tuple(y.tolist()), good=(True,) * MOST_POINTS)
 
 
 def _bands(rows: Sequence[QueueRow]) -> list[tuple[QueueRow, str]]:
-    """Clusters whose service is drawn, with its colour: one for all where they have the same, else the cluster's."""
+    """Return the clusters whose service is drawn, each with its colour.
+
+    If all clusters have the same service, it is drawn once, else in the colour of its cluster.
+    """
     beside = [row for row in rows if row.outcome.plan.serving is not None]
-    if len({(row.outcome.plan.held, row.outcome.schedule.end_s) for row in beside}) == 1:
+    if len({(row.outcome.plan.serving_gpus, row.outcome.schedule.end_s) for row in beside}) == 1:
         return [(beside[0], SERVING_COLOR)]
     looks = style([name(row) for row in rows])
     return [(row, looks[name(row)][0]) for row in beside]
 
 
 def _band(row: QueueRow, color: str) -> ChartCurve:
-    """From 0 to the GPUs that the service holds."""
+    """Return the band from 0 to the GPUs of the service."""
     x, y = _steps(row, row.outcome.timeline.serving)
     return ChartCurve(_("serving"), color, x, y, filled=True, good=(True,) * len(x))
 
 
 def _used(row: QueueRow, color: str) -> ChartCurve:
-    """GPUs that a job has, on top of those that the service holds."""
+    """Return the curve of GPUs with a job, stacked on those of the service."""
     timeline = row.outcome.timeline
     x, y = _steps(row, timeline.used + timeline.serving if row.outcome.plan.serving else timeline.used)
     return ChartCurve(name(row), color, x, y, good=(True,) * len(x))
 
 
 def _steps(row: QueueRow, used: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(x, y) of *used* GPUs between meter readings, as steps of which there are not too many."""
+    """Return x and y of a step curve of *used* GPUs, averaged to at most MOST_POINTS steps."""
     edges = row.outcome.timeline.edges_s
     together = max(1, -(-len(used) // MOST_POINTS))
     starts = edges[:-1:together]
@@ -320,7 +329,7 @@ WORDED = frozenset({0, 1, 3, 4})
 
 
 def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
-    """What to print for *rows*, whose descriptions are *plans*."""
+    """Yield what `gpufleet check` prints for *rows*, which *plans* describe."""
     for note in notes(plans):
         yield Text(_("Note: {note}", note=note))
     heads = [
@@ -356,12 +365,12 @@ def queue_overview(rows: Sequence[QueueRow], plans: Sequence[dict[str, Any]]) ->
 
 
 def write_jobs(folder: Path, rows: Sequence[QueueRow]) -> None:
-    """jobs.csv, which stands beside the tables of all kinds of work."""
+    """Write jobs.csv, which only queues have."""
     write_rows(folder / "jobs.csv", list(_jobs(rows)))
 
 
 def _jobs(rows: Sequence[QueueRow]) -> Iterator[dict[str, Any]]:
     for row in rows:
         front = {"fleet": row.fleet, **row.outcome.plan.axes, "replication": 0}
-        for place, work in enumerate(row.outcome.schedule.works):
+        for place, work in enumerate(row.outcome.schedule.job_states):
             yield front | job_cells(work, place, row.outcome)

@@ -1,4 +1,4 @@
-"""What a scenario with `jobs` may say: the jobs, the policy of their queue, and the clusters to compare."""
+"""Schema of a scenario with `jobs`: the jobs, the policy of their queue, and the clusters to compare."""
 
 from typing import Annotated
 
@@ -13,81 +13,81 @@ from sim.training.schema import JobFleet, TrainingJob, WorkScenario
 from sim.units import HOURS_PER_YEAR
 
 LONGEST_H = 10 * HOURS_PER_YEAR
-"""Machines hardly last longer."""
+"""Longest simulated time [h]."""
 
 
 class QueuedJob(Spec):
-    """One job, or several alike. Times in hours from the start."""
+    """Job, or several equal jobs. Times in hours from the start."""
 
     name: Name | None = None
-    """In jobs.csv; left out: its number."""
+    """Name in jobs.csv. Default: the job's number."""
     arrival_h: NonNegative = 0.0
-    """When it enters the queue."""
+    """Arrival time [h]."""
     count: Annotated[Count, Field(le=100_000)] = 1
-    """Jobs of this kind, all with this arrival."""
+    """Number of equal jobs with this arrival time."""
     gpus: Count | None = None
-    """All at once, or it does not start; of a `training` job left out: as many as its `parallel` needs."""
+    """Number of GPUs, all allocated at once. Default for a `training` job: the number of ranks in its `parallel`."""
     duration_h: Positive | None = None
-    """Of undisturbed work on these GPUs; or `training`."""
+    """Duration without preemptions on these GPUs [h]; alternative to `training`."""
     training: TrainingJob | None = None
-    """A training run, whose duration, saves and load on the GPUs follow from the fleet's hardware."""
+    """Training run whose duration, saves and GPU load follow from the fleet's hardware."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Lower first, for the policy of that name."""
+    """Priority for the policy of that name; lower values first."""
     deadline_h: Positive | None = None
-    """When it should be done; the policies do not look at it."""
+    """Deadline [h]; policies ignore it."""
     walltime_h: Positive | None = None
-    """The user's estimate of its duration, which backfilling plans with; left out: the duration itself."""
+    """User's estimate of the duration, used by backfilling [h]. Default: the duration itself."""
     checkpoint_h: Positive | None = None
-    """Work between saves: what was done since the last one is lost in a preemption. Left out: everything is."""
+    """Work between saves [h]; a preemption loses the work since the last save. Default: no saves."""
     restart_h: NonNegative = 0.0
-    """Before work goes on after a preemption."""
+    """Time after a preemption before work continues [h]."""
     load: Fraction = 1.0
-    """How hard it works its GPUs, from 0 at idle power to 1 at the power limit."""
+    """Load on the job's GPUs, from 0 (idle power) to 1 (power limit)."""
 
 
 class TracedJobs(Spec):
-    """Jobs from a file."""
+    """Jobs recorded in a file."""
 
     trace: JobTrace
     """Recorded jobs in one of several public formats."""
 
 
 class Serving(ReplicasByDay):
-    """What an inference service holds of a cluster's GPUs by the time of day; jobs use what it leaves."""
+    """GPUs of an inference service on the cluster by time of day; jobs use the remaining ones."""
 
     gpus_per_replica: Count
-    """From switching a replica on: its start counts."""
+    """GPUs per replica, occupied from the moment the replica is switched on."""
     load: Fraction = 1.0
-    """How hard it works its GPUs, as a job's."""
+    """Load on the service's GPUs, from 0 (idle power) to 1 (power limit)."""
 
     @property
     def most_gpus(self) -> int:
-        """The most that it holds at any time."""
+        """Largest number of GPUs that the service uses at any time."""
         return self.most * self.gpus_per_replica
 
-    def held(self, clock: SiteClock, until_s: float) -> tuple[tuple[float, int], ...]:
-        """(simulated time, GPUs that it holds from then on), the first at 0, up to *until_s*."""
+    def gpu_schedule(self, clock: SiteClock, until_s: float) -> tuple[tuple[float, int], ...]:
+        """Return the GPUs of the service up to *until_s*, as (time [s], number from then on), the first at 0."""
         times = [0.0, *self.switches_s(clock, until_s)]
         return tuple((at_s, self.gpus_per_replica * self.wanted(clock.second_of_day(at_s))) for at_s in times)
 
 
 class QueueFleet(JobFleet):
-    """One cluster to compare."""
+    """Candidate cluster to compare."""
 
     queue: QueuePolicy | None = None
-    """In place of the scenario's."""
+    """Queue policy that overrides the scenario's."""
     serving: Serving | None = None
-    """An inference service beside the jobs, which takes its GPUs from them."""
+    """Inference service that shares the cluster with the jobs."""
 
 
 class QueueScenario(WorkScenario):
-    """Jobs, and clusters x sweep points that work them off."""
+    """Scenario with jobs and the clusters and sweep points that run them."""
 
     jobs: Annotated[tuple[QueuedJob, ...], Field(min_length=1)] | TracedJobs
-    """A list of jobs, or {trace: {format: ..., path: ...}}."""
+    """List of jobs, or {trace: {format: ..., path: ...}}."""
     queue: QueuePolicy = Fifo(policy="fifo")
-    """Who gets free GPUs."""
+    """Policy that allocates free GPUs."""
     horizon_h: Annotated[Positive, Field(le=LONGEST_H)] | None = None
-    """When everything stops and the bill ends; left out: when the last job has finished, or after 10 years."""
+    """End of the simulation and of the cost [h]. Default: when the last job has finished, or after 10 years."""
     fleets: Annotated[tuple[QueueFleet, ...], Field(min_length=1)]
-    """The clusters to compare; `gpus` of a pool is the size of the cluster."""
+    """Clusters to compare; `gpus` of a pool is the size of the cluster."""

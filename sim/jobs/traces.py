@@ -1,8 +1,10 @@
-"""Recorded jobs from a file. A new format: its class here and its name in `JobTrace`.
+"""Recorded jobs from a file, in one of several formats.
 
-Our own CSV format; the Philly traces of Microsoft (Jeon et al., USENIX ATC 2019; github.com/msr-fiddle/philly-traces);
-the Helios traces of SenseTime (Hu et al., SC 2021; github.com/S-Lab-System-Group/HeliosData); the GPU trace of Alibaba
-PAI (Weng et al., NSDI 2022; github.com/alibaba/clusterdata, cluster-trace-gpu-v2020).
+The formats are a CSV format of gpufleet; the Philly traces of Microsoft (Jeon et al., USENIX ATC 2019;
+github.com/msr-fiddle/philly-traces); the Helios traces of SenseTime (Hu et al., SC 2021;
+github.com/S-Lab-System-Group/HeliosData); and the GPU trace of Alibaba PAI (Weng et al., NSDI 2022;
+github.com/alibaba/clusterdata, cluster-trace-gpu-v2020). To add a format, define its class here and add it to
+`JobTrace`.
 """
 
 import csv
@@ -28,7 +30,10 @@ SHOWN = 20
 
 
 class JobTraceError(ValueError):
-    """A trace that cannot be read. `errors` holds (path, line, message); line 0 is the file as a whole."""
+    """Error of a trace that cannot be read.
+
+    `errors` holds (path, line, message); line 0 is the file as a whole.
+    """
 
     def __init__(self, errors: list[tuple[str, int, str]]) -> None:
         self.errors = errors[:SHOWN]
@@ -42,31 +47,31 @@ class JobTraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JobTraceReading:
-    """A whole trace file: jobs by arrival, the first at 0."""
+    """Jobs of a whole trace file by arrival, the first at time 0."""
 
     jobs: tuple[ClusterJob, ...]
     notes: tuple[str, ...] = ()
-    """What a reader of the results must know about the file, a sentence each."""
+    """Remarks on the file for the reader of the results, a sentence each."""
 
 
 class JobTraceFile(Spec, ABC):
     """Recorded jobs, replayed with their arrivals, sizes and durations."""
 
     path: str
-    """The file; a relative path starts at the scenario's folder."""
+    """Path of the file, relative to the scenario's folder."""
     rate_scale: Positive = 1.0
-    """Arrivals are divided by this factor: 2 doubles their rate, durations stay."""
+    """Factor on the arrival rate; durations stay the same."""
     limit: Count | None = None
-    """Only this number of jobs, from the start."""
+    """Largest number of jobs to replay, from the start. Default: all."""
     checkpoint_h: Positive | None = None
-    """Of every job: work between saves, for preemptions. Left out: nothing is saved."""
+    """Work of every job between saves, for preemptions [h]. Default: no saves."""
     restart_h: NonNegative = 0.0
-    """Of every job: before its work goes on after a preemption."""
+    """Time of every job after a preemption before work continues [h]."""
     load: Fraction = 1.0
-    """Of every job: how hard it works its GPUs, from 0 at idle power to 1 at the power limit."""
+    """Load of every job on its GPUs, from 0 (idle power) to 1 (power limit)."""
 
     def reading(self) -> JobTraceReading:
-        """The whole file as it is. Read once and kept as long as the file does not change. Raises JobTraceError."""
+        """Return the whole file, read once per version of the file. Raises JobTraceError."""
         try:
             state = status(self.path)
         except OSError as error:
@@ -80,7 +85,7 @@ class JobTraceFile(Spec, ABC):
         return ()
 
     def jobs(self) -> tuple[ClusterJob, ...]:
-        """The jobs to replay. Raises JobTraceError."""
+        """Return the jobs to replay. Raises JobTraceError."""
         whole = self.reading().jobs[: self.limit]
         every_s = self.checkpoint_h * SECONDS_PER_HOUR if self.checkpoint_h else inf
         restart_s, scale = self.restart_h * SECONDS_PER_HOUR, self.rate_scale
@@ -93,25 +98,28 @@ class JobTraceFile(Spec, ABC):
 
     @abstractmethod
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all that is wrong."""
+        """Read and check the file. Raises JobTraceError with all mistakes."""
 
 
 @lru_cache(maxsize=2)
 def _read_once(trace: JobTraceFile, modified_ns: int, size: int) -> JobTraceReading:
-    """Points of a sweep replay the same file; its time and size show whether it is unchanged."""
+    """Read a trace file, cached across the points of a sweep.
+
+    Modification time and size show whether the file is unchanged.
+    """
     STAGE.set(f"reading {Path(trace.path).name}")
     return trace.read()
 
 
 def unreadable(path: str, error: OSError | UnicodeDecodeError) -> JobTraceError:
-    """The file is missing, may not be read or is no text."""
+    """Return the error for a file that is missing, not readable or not text."""
     if isinstance(error, UnicodeDecodeError):
         return JobTraceError([(path, 0, "is no UTF-8 text")])
     return JobTraceError([(path, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")])
 
 
-def from_zero(path: str, jobs: Sequence[ClusterJob], notes: Sequence[str] = ()) -> JobTraceReading:
-    """*jobs* by arrival, the first at 0. Raises JobTraceError where there are none."""
+def shifted_to_zero(path: str, jobs: Sequence[ClusterJob], notes: Sequence[str] = ()) -> JobTraceReading:
+    """Return the reading of *jobs* by arrival, shifted to start at 0. Raises JobTraceError without jobs."""
     if not jobs:
         raise JobTraceError([(path, 0, "holds no job that used a GPU")])
     ordered = sorted(jobs, key=lambda job: job.arrived_s)
@@ -120,9 +128,13 @@ def from_zero(path: str, jobs: Sequence[ClusterJob], notes: Sequence[str] = ()) 
 
 
 def table(path: str, required: Sequence[str], header: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, row by column) of a CSV file, whose first line names the columns where no *header* does.
+    """Yield (line, row by column) of a CSV file; without *header*, the first line names the columns.
 
-    Raises JobTraceError where it cannot be read or lacks a *required* column.
+    Raises
+    ------
+    JobTraceError
+        The file cannot be read or lacks a *required* column.
+
     """
     try:
         with opened(path, "r", encoding="utf-8-sig", newline="") as file:
@@ -143,14 +155,14 @@ def table(path: str, required: Sequence[str], header: Sequence[str] = ()) -> Ite
 
 
 class JobTraceFaults:
-    """Collects what is wrong with the fields of one file."""
+    """Collector of the mistakes in the fields of one file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._found: list[tuple[str, int, str]] = []
 
     def number(self, line: int, name: str, text: str, least: float = 0.0, above: bool = False) -> float:
-        """A finite number of at least *least* (or above it); 0 after noting what is wrong."""
+        """Parse a finite number of at least *least* (or above it). Return 0 after recording a mistake."""
         value = number(text)
         if value is None or value < least or (above and value == least):
             self._found.append((self._path, line, f"{name} must be a number {'above' if above else 'from'} {least:g}"
@@ -159,7 +171,7 @@ class JobTraceFaults:
         return value
 
     def stamp_s(self, line: int, name: str, text: str) -> float:
-        """A date such as 2020-06-09 18:41:01 in seconds."""
+        """Parse a date such as 2020-06-09 18:41:01 [s]. Return 0 after recording a mistake."""
         try:
             return datetime.fromisoformat(text.strip()).replace(tzinfo=UTC).timestamp()
         except ValueError:
@@ -167,7 +179,7 @@ class JobTraceFaults:
             return 0.0
 
     def stop_if_any(self) -> None:
-        """Raises JobTraceError with everything that was found."""
+        """Raise JobTraceError if there are mistakes."""
         if self._found:
             raise JobTraceError(self._found)
 
@@ -177,14 +189,15 @@ CSV_OPTIONAL = ("job", "priority", "deadline_s", "walltime_s", "user")
 
 
 class CsvJobs(JobTraceFile):
-    """`arrival_s,gpus,duration_s[,job,priority,deadline_s,walltime_s,user]`; times in seconds, a deadline on the clock
-    of the arrivals.
+    """CSV file with the columns `arrival_s,gpus,duration_s[,job,priority,deadline_s,walltime_s,user]`.
+
+    Times are in seconds; a deadline is on the clock of the arrivals.
     """
 
     format: Literal["csv"]
 
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all that is wrong."""
+        """Read and check the file. Raises JobTraceError with all mistakes."""
         faults = JobTraceFaults(self.path)
         jobs: list[ClusterJob] = []
         for line, row in table(self.path, CSV_REQUIRED):
@@ -209,15 +222,17 @@ class CsvJobs(JobTraceFile):
 
 
 class PhillyJobs(JobTraceFile):
-    """`cluster_job_log`: a JSON list of jobs with `submitted_time` and `attempts`, each with `start_time`, `end_time`
-    and the GPUs of each server. A job lasts as long as its attempts together and has the GPUs of the last one. Jobs
-    without an attempt that ended are left out and counted in a note.
+    """Trace file `cluster_job_log` of Philly.
+
+    The file is a JSON list of jobs with `submitted_time` and `attempts`, each with `start_time`, `end_time` and the
+    GPUs of each server. The duration of a job is that of its attempts together; its GPUs are those of the last
+    attempt. Jobs without a completed attempt are left out and counted in a note.
     """
 
     format: Literal["philly"]
 
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all that is wrong."""
+        """Read and check the file. Raises JobTraceError with all mistakes."""
         found, faults, jobs = self._load(), JobTraceFaults(self.path), []
         for place, one in enumerate(found):
             where = f"[{place}].submitted_time"
@@ -234,7 +249,7 @@ class PhillyJobs(JobTraceFile):
         faults.stop_if_any()
         left = len(found) - len(jobs)
         note = f"{left} of {len(found)} jobs have no attempt on a GPU that ended; they are left out"
-        return from_zero(self.path, jobs, [note] if left else [])
+        return shifted_to_zero(self.path, jobs, [note] if left else [])
 
     def _load(self) -> list[dict[str, Any]]:
         try:
@@ -253,14 +268,16 @@ HELIOS_REQUIRED = ("job_id", "gpu_num", "submit_time", "duration")
 
 
 class HeliosJobs(JobTraceFile):
-    """`cluster_log.csv`: job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time,
-    duration, queue. Jobs without GPUs and those that ran for no time are left out and counted in a note.
+    """Trace file `cluster_log.csv` of Helios.
+
+    Columns: job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration, queue.
+    Jobs without GPUs or with zero duration are left out and counted in a note.
     """
 
     format: Literal["helios"]
 
     def read(self) -> JobTraceReading:
-        """Read and check the file. Raises JobTraceError with all that is wrong."""
+        """Read and check the file. Raises JobTraceError with all mistakes."""
         faults, jobs, rows = JobTraceFaults(self.path), [], 0
         for line, row in table(self.path, HELIOS_REQUIRED):
             rows += 1
@@ -273,7 +290,7 @@ class HeliosJobs(JobTraceFile):
         faults.stop_if_any()
         left = rows - len(jobs)
         note = f"{left} of {rows} jobs used no GPU or no time; they are left out"
-        return from_zero(self.path, jobs, [note] if left else [])
+        return shifted_to_zero(self.path, jobs, [note] if left else [])
 
 
 ALIBABA_TASKS = [
@@ -294,7 +311,7 @@ PERCENT = 100
 
 @dataclass(slots=True)
 class _Tasks:
-    """What the tasks of one job come to."""
+    """Total GPUs and time span of the tasks of one job."""
 
     gpus: float = 0.0
     start_s: float = inf
@@ -302,21 +319,24 @@ class _Tasks:
 
 
 class AlibabaJobs(JobTraceFile):
-    """`pai_task_table.csv`, without a header as it is published: a job has the GPUs of all instances of its tasks and
-    lasts from the first task's start to the last one's end. Parts of GPUs are rounded up, job by job.
+    """Trace file `pai_task_table.csv` of Alibaba PAI, without a header as published.
+
+    A job has the GPUs of all instances of its tasks and lasts from the first start to the last end of a task.
+    Fractions of GPUs are rounded up per job.
     """
 
     format: Literal["alibaba"]
     job_table: str | None = None
-    """`pai_job_table.csv`, for the time of submission; left out: jobs arrive when their first task starts."""
+    """Path of `pai_job_table.csv`, which has the submission times. Default: jobs arrive when their first task starts.
+    """
 
     @property
     def more_files(self) -> tuple[str, ...]:
-        """The table of jobs."""
+        """Key of the table of jobs."""
         return ("job_table",)
 
     def read(self) -> JobTraceReading:
-        """Read and check the files. Raises JobTraceError with all that is wrong."""
+        """Read and check the files. Raises JobTraceError with all mistakes."""
         faults = JobTraceFaults(self.path)
         found: dict[str, _Tasks] = {}
         for line, row in table(self.path, (), ALIBABA_TASKS):
@@ -341,7 +361,7 @@ class AlibabaJobs(JobTraceFile):
         notes = [f"{left} of {len(found)} jobs used no GPU or have not ended; they are left out"] if left else []
         if parts:
             notes.append(f"{parts} jobs ask for parts of a GPU and get whole ones")
-        return from_zero(self.path, jobs, notes)
+        return shifted_to_zero(self.path, jobs, notes)
 
     def _submitted_s(self) -> dict[str, float]:
         if self.job_table is None:

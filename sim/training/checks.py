@@ -33,7 +33,7 @@ class _RequestedLayout:
     def size(self, key: str) -> int:
         return getattr(self.wanted, key) or 1
 
-    def wrong(self, key: str, text: str) -> ValidationIssue:
+    def issue(self, key: str, text: str) -> ValidationIssue:
         """Return the issue *text* at *key* of `parallel`, in the section that sets it."""
         holder = self.place if getattr(self.pool.parallel, key) is not None else self.at
         return ValidationIssue((*holder, "parallel", key), text)
@@ -46,39 +46,39 @@ def size_issues(
 
     *at* and *place* are the places of the job and the pool. Batches are checked only if all ranks are consistent.
     """
-    asked = _RequestedLayout(job, at, pool, pool.parallel.over(job.parallel), place)
-    split = list(_of_network(asked, network))
+    layout = _RequestedLayout(job, at, pool, pool.parallel.over(job.parallel), place)
+    split = list(_network_issues(layout, network))
     yield from split
-    counted = [] if split and not network.is_transformer else list(_of_gpus(asked, network))
+    counted = [] if split and not network.is_transformer else list(_gpu_issues(layout, network))
     yield from counted
     if not split and not counted:
-        yield from _of_batches(asked)
+        yield from _batch_issues(layout)
 
 
-def _of_network(asked: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
+def _network_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
     """Check that tensor ranks divide the heads and pipeline stages the layers of *network*."""
     if not network.is_transformer:
         for key in ("tp", "pp", "cp", "ep"):
-            if asked.size(key) > 1:
+            if layout.size(key) > 1:
                 text = f"{network.id} runs whole on every GPU: leave it out, dp alone shares the work"
-                yield asked.wrong(key, text)
+                yield layout.issue(key, text)
         return
-    tp, pp, chunks = (asked.size(key) for key in ("tp", "pp", "virtual_stages"))
+    tp, pp, chunks = (layout.size(key) for key in ("tp", "pp", "virtual_stages"))
     if network.heads % tp:
         text = f"{tp} does not divide the {network.heads} heads of {network.id}: {fitting(network.heads)}"
-        yield asked.wrong("tp", text)
+        yield layout.issue("tp", text)
     if chunks > 1 and pp == 1:
-        yield asked.wrong("virtual_stages", "needs pipeline stages: pp above 1")
+        yield layout.issue("virtual_stages", "needs pipeline stages: pp above 1")
     elif network.layers % (pp * chunks):
         what = f"pp {pp} x virtual_stages {chunks} do" if chunks > 1 else f"{pp} does"
         text = f"{what} not divide the {network.layers} layers of {network.id}: {fitting(network.layers)}"
-        yield asked.wrong("pp", text)
+        yield layout.issue("pp", text)
 
 
-def _of_gpus(asked: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
+def _gpu_issues(layout: _RequestedLayout, network: ForwardCost) -> Iterator[ValidationIssue]:
     """Check that the ranks add up to the pool's GPUs and that experts spread evenly over them."""
-    wanted, ranks = asked.wanted, asked.size("tp") * asked.size("pp") * asked.size("cp")
-    gpus = gpus_of(wanted, asked.pool)
+    wanted, ranks = layout.wanted, layout.size("tp") * layout.size("pp") * layout.size("cp")
+    gpus = gpus_of(wanted, layout.pool)
     if gpus % ranks or (wanted.dp is not None and gpus != ranks * wanted.dp):
         needed = ranks * (wanted.dp or 1)
         named = [key for key in ("dp", "tp", "pp", "cp") if getattr(wanted, key)]
@@ -86,29 +86,29 @@ def _of_gpus(asked: _RequestedLayout, network: ForwardCost) -> Iterator[Validati
         multiple = "" if wanted.dp else " or a multiple"
         counted = f"{gpus} GPU{'s are' if gpus > 1 else ' is'} not {shape} = {needed}{multiple}"
         fits = needed if wanted.dp else max(1, gpus // ranks) * ranks
-        yield ValidationIssue((*asked.place, "gpus"), f"{counted}: gpus: {fits}")
+        yield ValidationIssue((*layout.place, "gpus"), f"{counted}: gpus: {fits}")
         return
-    experts, share = asked.size("ep"), asked.size("tp") * gpus // ranks
+    experts, share = layout.size("ep"), layout.size("tp") * gpus // ranks
     if experts > 1 and not network.routed_copies:
-        yield asked.wrong("ep", f"{network.id} has no experts to spread: leave it out")
+        yield layout.issue("ep", f"{network.id} has no experts to spread: leave it out")
     elif share % experts:
         text = f"{experts} does not divide the {share} ranks of data and tensor parallelism: {fitting(share)}"
-        yield asked.wrong("ep", text)
+        yield layout.issue("ep", text)
 
 
-def _of_batches(asked: _RequestedLayout) -> Iterator[ValidationIssue]:
+def _batch_issues(layout: _RequestedLayout) -> Iterator[ValidationIssue]:
     """Check that the data-parallel ranks divide the global batch, and micro-batches the samples of a rank."""
-    ranks = asked.size("tp") * asked.size("pp") * asked.size("cp")
-    batch, micro = asked.job.global_batch, asked.wanted.micro_batch
-    dp = gpus_of(asked.wanted, asked.pool) // ranks
+    ranks = layout.size("tp") * layout.size("pp") * layout.size("cp")
+    batch, micro = layout.job.global_batch, layout.wanted.micro_batch
+    dp = gpus_of(layout.wanted, layout.pool) // ranks
     if batch % dp:
         near = sorted({max(1, batch // dp) * dp, (batch // dp + 1) * dp})
-        text = f"{batch} samples do not divide by the {dp} data-parallel ranks of {asked.pool.gpu}: "
-        yield ValidationIssue((*asked.at, "global_batch"), text + " or ".join(map(str, near)))
+        text = f"{batch} samples do not divide by the {dp} data-parallel ranks of {layout.pool.gpu}: "
+        yield ValidationIssue((*layout.at, "global_batch"), text + " or ".join(map(str, near)))
     elif micro is not None and batch // dp % micro:
         mine = batch // dp
         text = f"{micro} does not divide the {mine} samples of a data-parallel rank: {fitting(mine)}"
-        yield asked.wrong("micro_batch", text)
+        yield layout.issue("micro_batch", text)
 
 
 def fitting(whole: int) -> str:
@@ -146,8 +146,8 @@ def training_issues(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[V
     except NotTrainable as error:
         yield ValidationIssue((*at, "model"), str(error))
         return
-    yield from _amount(job, at, network)
-    yield from _framework(job, at, catalog)
+    yield from _amount_issues(job, at, network)
+    yield from _framework_issues(job, at, catalog)
     if job.failures is not None and job.failures.gpu is None and job.failures.node is None:
         yield ValidationIssue((*at, "failures"), "names nothing that fails: gpu: {mtbf_h: ...} or node: {mtbf_h: ...}")
     if job.checkpoint is not None and job.checkpoint.save_s is None and job.checkpoint.bytes_per_s is None:
@@ -155,7 +155,7 @@ def training_issues(job: TrainingJob, at: Place, catalog: Catalog) -> Iterator[V
         yield ValidationIssue((*at, "checkpoint"), text)
 
 
-def _amount(job: TrainingJob, at: Place, network: ForwardCost) -> Iterator[ValidationIssue]:
+def _amount_issues(job: TrainingJob, at: Place, network: ForwardCost) -> Iterator[ValidationIssue]:
     """Check the amount of training data and the keys that only transformers have."""
     if (job.tokens is None) == (job.samples is None):
         text = "needs tokens or samples" + ("" if job.tokens is None else ", not both")
@@ -169,7 +169,7 @@ def _amount(job: TrainingJob, at: Place, network: ForwardCost) -> Iterator[Valid
                 yield ValidationIssue((*at, key), f"{network.id} has no {key}: {fits}")
 
 
-def _framework(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
+def _framework_issues(setup: TrainingSetup, at: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
     known = job_figures(catalog).data.stacks
     if setup.framework is not None and setup.framework not in known:
         text = f"unknown framework {setup.framework!r}{did_you_mean(setup.framework, known, listed=20)}"
@@ -184,7 +184,7 @@ def hardware_issues(pool: JobPool, place: Place, catalog: Catalog) -> Iterator[V
         yield ValidationIssue((*place, "server"), f"{server.id} is built for {server.gpu}, not for {hardware.gpu.id}")
     if pool.power is not None and pool.power.cap_w is not None:
         yield ValidationIssue((*place, "power", "cap_w"), "what a power cap does to training is not known")
-    yield from _framework(pool, place, catalog)
+    yield from _framework_issues(pool, place, catalog)
 
 
 def placement_issues(
@@ -197,9 +197,9 @@ def placement_issues(
         return  # training_issues says so
     hardware, wanted = JobHardware.of(pool, catalog), pool.parallel.over(job.parallel)
     precision = pool.precision or job.precision or default_precision(hardware.gpu)
-    if precision not in (able := precisions(hardware.gpu)):
+    if precision not in (supported := precisions(hardware.gpu)):
         holder = place if pool.precision is not None else at
-        yield ValidationIssue((*holder, "precision"), f"{hardware.gpu.id} has no {precision}: {', '.join(able)}")
+        yield ValidationIssue((*holder, "precision"), f"{hardware.gpu.id} has no {precision}: {', '.join(supported)}")
     sizes = list(size_issues(job, at, pool, network, place))
     yield from sizes
     if not sizes and gpus_of(wanted, pool) > hardware.gpus_per_node and pool.network is None:

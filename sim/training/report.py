@@ -73,13 +73,13 @@ def results(rows: Sequence[JobRow]) -> PageTable:
 
 def step_table(rows: Sequence[JobRow]) -> PageTable:
     """Return the table of step time by cause [share]."""
-    able = [row for row in rows if row.ok]
-    found = [parts(row.outcome.plan.run.step) for row in able]
+    feasible = [row for row in rows if row.ok]
+    found = [parts(row.outcome.plan.run.step) for row in feasible]
     causes = [cause for cause in found[0] if any(one[cause] > 5e-4 * sum(one.values()) for one in found)]
     return PageTable(
         _("Where the time of a step goes"),
         "",
-        [_("cause"), *(_head(row) for row in able)],
+        [_("cause"), *(_head(row) for row in feasible)],
         [[cause, *(percent(one[cause] / sum(one.values())) for one in found)] for cause in causes],
     )
 
@@ -156,25 +156,25 @@ def verdict(rows: Sequence[JobRow]) -> JobVerdict:
     The headline names the fastest and the cheapest fleet. Findings describe each fleet at its fastest point, its speed
     relative to the first fleet, and the fleets that cannot run the job.
     """
-    able = [row for row in rows if row.ok]
-    if not able:
-        return JobVerdict(_("The job cannot be done on any fleet."), tuple(_unable(rows)))
-    fastest = min(able, key=lambda row: float(row.cells["makespan_h"]))
+    feasible = [row for row in rows if row.ok]
+    if not feasible:
+        return JobVerdict(_("The job cannot be done on any fleet."), tuple(_infeasible_findings(rows)))
+    fastest = min(feasible, key=lambda row: float(row.cells["makespan_h"]))
     headline = _(
         "{name} is done first, after {duration}{price}.",
         name=name(fastest),
         duration=duration(fastest.cells["makespan_h"]),
-        price=_for(fastest),
+        price=_price(fastest),
     )
-    if len(able) == 1:
+    if len(feasible) == 1:
         headline = _(
             "{name} is done after {duration}{price}.",
             name=name(fastest),
             duration=duration(fastest.cells["makespan_h"]),
-            price=_for(fastest),
+            price=_price(fastest),
         )
-    priced = [row for row in able if row.cells.get("cost_usd") is not None]
-    if len(able) > 1 and priced:
+    priced = [row for row in feasible if row.cells.get("cost_usd") is not None]
+    if len(feasible) > 1 and priced:
         cheapest = min(priced, key=lambda row: float(row.cells["cost_usd"]))
         if cheapest is fastest:
             headline = headline[:-1] + _(", and costs least.")
@@ -186,10 +186,10 @@ def verdict(rows: Sequence[JobRow]) -> JobVerdict:
                 cash=cash(cheapest.cells["cost_usd"]),
                 after=after,
             )
-    best = {row.fleet: row for row in sorted(able, key=lambda row: -float(row.cells["makespan_h"]))}
-    fleets = list(dict.fromkeys(row.fleet for row in able))
-    findings = [*(_finding(best[fleet]) for fleet in fleets), *_ratios(able, fleets)]
-    return JobVerdict(headline, (*findings, *_unable(rows)))
+    best = {row.fleet: row for row in sorted(feasible, key=lambda row: -float(row.cells["makespan_h"]))}
+    fleets = list(dict.fromkeys(row.fleet for row in feasible))
+    findings = [*(_finding(best[fleet]) for fleet in fleets), *_ratios(feasible, fleets)]
+    return JobVerdict(headline, (*findings, *_infeasible_findings(rows)))
 
 
 def name(row: JobRow) -> str:
@@ -212,7 +212,7 @@ def duration(hours: float) -> str:
     return _("{seconds} minutes", seconds=plain(seconds / 60)) if seconds >= 120 else f"{plain(seconds)} s"
 
 
-def _for(row: JobRow) -> str:
+def _price(row: JobRow) -> str:
     usd = row.cells.get("cost_usd")
     return _(" for {cash}", cash=cash(usd)) if usd is not None else ""
 
@@ -221,7 +221,7 @@ def _finding(row: JobRow) -> str:
     cells, plan = row.cells, row.outcome.plan
     unit = _("tokens") if plan.run.counts_tokens else _("samples")
     speed = cells["tokens_per_s"] if plan.run.counts_tokens else cells["samples_per_s"]
-    told = _(
+    sentence = _(
         "{name}: {speed} {unit}/s, {percent} of the peak; steps are limited by {limit}.",
         name=name(row),
         speed=plain(speed),
@@ -232,12 +232,12 @@ def _finding(row: JobRow) -> str:
     wasted = (cells["lost_h"] + cells["restarting_h"] + cells["saving_h"]) / cells["makespan_h"]
     if cells["failures"]:
         failures = plain(cells["failures"], 2)
-        told += _(
+        sentence += _(
             " {failures} failures are expected; they and the saves take {percent} of the time.",
             failures=failures,
             percent=percent(wasted),
         )
-    return told
+    return sentence
 
 
 def _ratios(rows: Sequence[JobRow], fleets: Sequence[str]) -> list[str]:
@@ -256,7 +256,7 @@ def _hours(row: JobRow) -> float:
     return float(row.cells["makespan_h"])
 
 
-def _unable(rows: Sequence[JobRow]) -> list[str]:
+def _infeasible_findings(rows: Sequence[JobRow]) -> list[str]:
     """Return a sentence for each fleet and reason why it cannot run, with all affected sweep points."""
     reasons: dict[tuple[str, str], list[JobRow]] = {}
     for row in rows:
@@ -284,18 +284,18 @@ class _ChartAxis(NamedTuple):
 
 def panels(rows: Sequence[JobRow]) -> list[Panel]:
     """Return the charts of time and, with costs, of cost; none if no fleet can run the job."""
-    able = [row for row in rows if row.ok]
-    if not able:
+    feasible = [row for row in rows if row.ok]
+    if not feasible:
         return []
-    across, days = _across(able), max(row.cells["makespan_h"] for row in able) >= 3 * HOURS_PER_DAY
+    across, days = _across(feasible), max(row.cells["makespan_h"] for row in feasible) >= 3 * HOURS_PER_DAY
     hours = HOURS_PER_DAY if days else 1.0
     unit = _("days") if days else _("hours")
     found = [
         _panel(_("Time"), _("{unit} from the first step to the last, failures included", unit=unit),
-               able, across, "time",
+               feasible, across, "time",
                lambda row: row.cells["makespan_h"] / hours, plain)
     ]  # fmt: skip
-    priced = [row for row in able if row.cells.get("cost_usd") is not None]
+    priced = [row for row in feasible if row.cells.get("cost_usd") is not None]
     if priced:
         cost = in_code(_("USD for the whole job"))
         found.append(

@@ -23,7 +23,7 @@ def test_a_day_worked_by_hand() -> None:
         ClusterJob("late", 1, 1, 20, checkpoint_s=4, restart_s=1),
         ClusterJob("next", 2, 1, 9, checkpoint_s=4),
     ]
-    early, late, following = simulate(jobs, 4, FIFO, 40, DAY_AND_NIGHT).works
+    early, late, following = simulate(jobs, 4, FIFO, 40, DAY_AND_NIGHT).job_states
     # at 10 no GPU is free: the latest started go until the service has 2, and early keeps its own to the end
     assert parts(early) == [(0, 14, 0, 0)]
     # 9 s done at 10, 8 s saved; from 14 on 1 s of restart and the other 12 s
@@ -34,19 +34,21 @@ def test_a_day_worked_by_hand() -> None:
 
 def test_the_service_takes_free_gpus_first_and_a_fall_starts_what_waits() -> None:
     schedule = simulate([ClusterJob("a", 0, 2, 30), ClusterJob("b", 12, 2, 5)], 4, FIFO, 50, DAY_AND_NIGHT)
-    assert [parts(work) for work in schedule.works] == [[(0, 30, 0, 0)], [(20, 25, 0, 0)]]
+    assert [parts(work) for work in schedule.job_states] == [[(0, 30, 0, 0)], [(20, 25, 0, 0)]]
 
 
 def test_by_priority_the_least_urgent_goes_first() -> None:
     jobs = [ClusterJob("least", 0, 2, 30, priority=2), ClusterJob("urgent", 1, 2, 30, priority=0)]
-    works = simulate(jobs, 4, PRIORITY, 100, DAY_AND_NIGHT).works
-    assert [work.preemptions for work in works] == [1, 0]
-    assert [work.preemptions for work in simulate(jobs, 4, FIFO, 100, DAY_AND_NIGHT).works] == [0, 1]
+    job_states = simulate(jobs, 4, PRIORITY, 100, DAY_AND_NIGHT).job_states
+    assert [work.preemptions for work in job_states] == [1, 0]
+    assert [work.preemptions for work in simulate(jobs, 4, FIFO, 100, DAY_AND_NIGHT).job_states] == [0, 1]
 
 
 def test_of_jobs_that_started_together_those_behind_in_the_queue_go_first() -> None:
-    works = simulate([ClusterJob("a", 0, 2, 30), ClusterJob("b", 0, 2, 30)], 4, FIFO, 100, DAY_AND_NIGHT).works
-    assert [work.preemptions for work in works] == [0, 1]
+    job_states = simulate(
+        [ClusterJob("a", 0, 2, 30), ClusterJob("b", 0, 2, 30)], 4, FIFO, 100, DAY_AND_NIGHT
+    ).job_states
+    assert [work.preemptions for work in job_states] == [0, 1]
 
 
 def test_a_reservation_counts_what_the_service_takes() -> None:
@@ -58,7 +60,7 @@ def test_a_reservation_counts_what_the_service_takes() -> None:
     ]
 
     def starts(held: list[tuple[float, int]]) -> dict[str, float]:
-        return {work.job.name: work.started_s for work in simulate(jobs, 4, BACKFILL, 100, held).works}
+        return {work.job.name: work.started_s for work in simulate(jobs, 4, BACKFILL, 100, held).job_states}
 
     # alone: a ends at 12, and whatever runs longer on 2 GPUs would delay wide
     assert starts([]) == {"a": 0, "wide": 12, "fits": 17, "long": 17}
@@ -68,10 +70,10 @@ def test_a_reservation_counts_what_the_service_takes() -> None:
 
 
 def test_what_the_service_never_leaves_is_never_started() -> None:
-    works = simulate(
+    job_states = simulate(
         [ClusterJob("all", 0, 4, 1), ClusterJob("three", 0, 3, 1)], 4, FIFO, 50, [(0.0, 2), (10.0, 1)]
-    ).works
-    assert [parts(work) for work in works] == [[], [(10, 11, 0, 0)]]
+    ).job_states
+    assert [parts(work) for work in job_states] == [[], [(10, 11, 0, 0)]]
 
 
 JOBS = st.lists(
@@ -99,12 +101,14 @@ def test_service_and_jobs_never_have_more_gpus_than_there_are(
 ) -> None:
     held = [(9.0 * place, gpus) for place, gpus in enumerate(levels)]
     schedule: JobSchedule = simulate(jobs, 8, policy, 90, held)
-    times = sorted({at for at, _ in held} | {at for work in schedule.works for run in parts(work) for at in run[:2]})
+    times = sorted(
+        {at for at, _ in held} | {at for work in schedule.job_states for run in parts(work) for at in run[:2]}
+    )
     for at in times:
         serving = [gpus for since, gpus in held if since <= at][-1]
-        used = sum(work.job.gpus for work in schedule.works for run in parts(work) if run[0] <= at < run[1])
+        used = sum(work.job.gpus for work in schedule.job_states for run in parts(work) if run[0] <= at < run[1])
         assert serving + used <= 8
-    for work in schedule.works:
+    for work in schedule.job_states:
         useful = sum(one.useful_s for one in work.segments)
         assert useful == work.job.duration_s if work.finished_s <= 90 else useful <= work.job.duration_s
         if work.job.gpus > 8 - min(levels):
@@ -114,5 +118,5 @@ def test_service_and_jobs_never_have_more_gpus_than_there_are(
 @pytest.mark.parametrize("policy", [FIFO, BACKFILL, PRIORITY])
 def test_a_service_that_holds_nothing_changes_nothing(policy: SchedulingPolicy) -> None:
     jobs = [ClusterJob("", at % 7, 1 + at % 5, 3 + at, at % 3, checkpoint_s=2) for at in range(20)]
-    alone, beside = (simulate(jobs, 8, policy, 200, held).works for held in ((), [(0.0, 0), (50.0, 0)]))
+    alone, beside = (simulate(jobs, 8, policy, 200, held).job_states for held in ((), [(0.0, 0), (50.0, 0)]))
     assert [parts(work) for work in alone] == [parts(work) for work in beside]

@@ -46,22 +46,26 @@ def test_checkpointed_work_survives_preemptions_in_the_books(shipped: dict[str, 
     cells = shipped["priority"].cells
     assert cells["preemptions"] > 0
     assert 0 < cells["lost_gpu_h"] < cells["preemptions"] * 2 * 1.0  # at most an interval of each
-    works = shipped["priority"].outcome.schedule.works
-    assert all(fsum(part.useful_s for part in work.segments) == pytest.approx(work.job.duration_s) for work in works)
+    job_states = shipped["priority"].outcome.schedule.job_states
+    assert all(
+        fsum(part.useful_s for part in work.segments) == pytest.approx(work.job.duration_s) for work in job_states
+    )
     assert cells["deadlines_met"] == cells["deadlines"] > shipped["fifo"].cells["deadlines_met"]
 
 
 def test_meters_add_up(shipped: dict[str, QueueRow]) -> None:
     for row in shipped.values():
         one, hours = row.outcome, row.cells["makespan_h"]
-        works = one.schedule.works
-        used = fsum(work.job.gpus * (part.end_s - part.start_s) for work in works for part in work.segments)
+        job_states = one.schedule.job_states
+        used = fsum(work.job.gpus * (part.end_s - part.start_s) for work in job_states for part in work.segments)
         assert float(np.sum(one.timeline.used * np.diff(one.timeline.edges_s))) == pytest.approx(used)
         assert row.cells["utilisation"] == pytest.approx(used / (8 * 3600 * hours))
         power = one.plan.pool.power
         assert power is not None
         loaded = fsum(
-            work.job.gpus * work.job.load * (part.useful_s + part.lost_s) for work in works for part in work.segments
+            work.job.gpus * work.job.load * (part.useful_s + part.lost_s)
+            for work in job_states
+            for part in work.segments
         )
         joules = power.server_energy_j(3600 * hours, power.gpu_energy_j(3600 * hours, loaded / 8))
         assert row.cells["energy_kwh"] == pytest.approx(joules / JOULES_PER_KWH)

@@ -84,10 +84,10 @@ def test_the_bill_is_that_of_service_jobs_and_idle_time(found: tuple[Path, list[
 
 def test_energy_is_power_times_time_of_jobs_and_service(found: tuple[Path, list[QueueRow]]) -> None:
     row = found[1][0]
-    power, works = row.outcome.plan.pool.power, row.outcome.schedule.works
+    power, job_states = row.outcome.plan.pool.power, row.outcome.schedule.job_states
     assert power is not None
     loaded = 0.6 * 3600 * row.cells["serving_gpu_h"] + sum(
-        work.job.gpus * work.job.load * (part.useful_s + part.lost_s) for work in works for part in work.segments
+        work.job.gpus * work.job.load * (part.useful_s + part.lost_s) for work in job_states for part in work.segments
     )
     joules = power.server_energy_j(48 * 3600, power.gpu_energy_j(48 * 3600, loaded / 8))
     assert row.cells["energy_kwh"] == pytest.approx(1.2 * joules / JOULES_PER_KWH)

@@ -18,7 +18,7 @@ FOUR = [ClusterJob("a", 0, 4, 10), ClusterJob("b", 1, 8, 5), ClusterJob("c", 2, 
 
 
 def starts(schedule: JobSchedule) -> dict[str, float]:
-    return {work.job.name: work.started_s for work in schedule.works}
+    return {work.job.name: work.started_s for work in schedule.job_states}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_preempted_work_goes_on_from_its_last_checkpoint() -> None:
         ClusterJob("low", 0, 8, 100, priority=1, checkpoint_s=15, restart_s=5),
         ClusterJob("high", 40, 2, 10, priority=0),
     ]
-    low, high = simulate(jobs, 8, PRIORITY).works
+    low, high = simulate(jobs, 8, PRIORITY).job_states
     assert (high.started_s, high.finished_s) == (40, 50)
     # 30 of 40 s are saved; from 50 on 5 s of restart and the other 70 s
     assert low.finished_s == 125
@@ -78,9 +78,9 @@ def test_without_preemption_the_urgent_job_only_goes_first() -> None:
 def test_at_the_horizon_everything_stops() -> None:
     schedule = simulate(FOUR, 8, FIFO, until_s=20)
     assert schedule.end_s == 20
-    assert [len(work.segments) for work in schedule.works] == [1, 1, 1, 1]
-    assert schedule.works[3].segments[0].end_s == 20
-    assert schedule.works[3].preemptions == 0
+    assert [len(work.segments) for work in schedule.job_states] == [1, 1, 1, 1]
+    assert schedule.job_states[3].segments[0].end_s == 20
+    assert schedule.job_states[3].preemptions == 0
 
 
 def test_the_horizon_takes_no_work_away() -> None:
@@ -89,15 +89,15 @@ def test_the_horizon_takes_no_work_away() -> None:
         ClusterJob("low", 0, 8, 100, priority=1, checkpoint_s=30, restart_s=5),
         ClusterJob("high", 40, 8, 10, priority=0),
     ]
-    [low, high] = simulate(jobs, 8, POLICIES[2], until_s=60).works
+    [low, high] = simulate(jobs, 8, POLICIES[2], until_s=60).job_states
     assert [(one.useful_s, one.lost_s, one.restart_s) for one in low.segments] == [(30, 10, 0), (5, 0, 5)]
     assert (low.done_s, high.finished_s) == (35, 50)
 
 
 def test_what_is_larger_than_the_cluster_never_starts_and_blocks_nobody() -> None:
     schedule = simulate([ClusterJob("huge", 0, 9, 1), ClusterJob("a", 0, 8, 1)], 8, FIFO)
-    assert schedule.works[0].segments == []
-    assert schedule.works[1].finished_s == 1
+    assert schedule.job_states[0].segments == []
+    assert schedule.job_states[1].finished_s == 1
 
 
 def erlang_c(servers: int, load: float) -> float:
@@ -116,14 +116,14 @@ def poisson_jobs(number: int, rate: float, seed: int) -> list[ClusterJob]:
 
 def test_each_start_is_that_of_kiefer_and_wolfowitz() -> None:
     jobs, free = poisson_jobs(2000, 3.2, seed=5), [0.0] * 4
-    for work in simulate(jobs, 4, FIFO).works:
+    for work in simulate(jobs, 4, FIFO).job_states:
         assert work.started_s == max(work.job.arrived_s, heappop(free))
         heappush(free, work.finished_s)
 
 
 def test_waiting_is_that_of_m_m_c() -> None:
-    works = simulate(poisson_jobs(20_000, 2.0, seed=104), 4, FIFO).works
-    waits = [work.started_s - work.job.arrived_s for work in works]
+    job_states = simulate(poisson_jobs(20_000, 2.0, seed=104), 4, FIFO).job_states
+    waits = [work.started_s - work.job.arrived_s for work in job_states]
     assert sum(wait > 0 for wait in waits) / len(waits) == pytest.approx(erlang_c(4, 2.0), rel=0.05)
     assert sum(waits) / len(waits) == pytest.approx(erlang_c(4, 2.0) / (4 - 2.0), rel=0.1)
 
@@ -147,9 +147,9 @@ JOBS = st.lists(
 @settings(max_examples=60)
 @given(JOBS, st.sampled_from(POLICIES))
 def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[ClusterJob], policy: SchedulingPolicy) -> None:
-    works = simulate(jobs, 8, policy).works
+    job_states = simulate(jobs, 8, policy).job_states
     changes: dict[float, int] = {}
-    for work in works:
+    for work in job_states:
         assert sum(one.useful_s for one in work.segments) == work.job.duration_s
         assert work.started_s >= work.job.arrived_s
         assert sum(one.restart_s > 0 for one in work.segments) <= work.preemptions
@@ -165,7 +165,7 @@ def test_no_work_is_lost_or_invented_and_nobody_shares_a_gpu(jobs: list[ClusterJ
 @settings(max_examples=60)
 @given(JOBS)
 def test_backfilling_never_delays_the_first_that_waits(jobs: list[ClusterJob]) -> None:
-    by_fifo, filled = (simulate(jobs, 8, policy).works for policy in (FIFO, BACKFILL))
+    by_fifo, filled = (simulate(jobs, 8, policy).job_states for policy in (FIFO, BACKFILL))
     first = next((i for i, work in enumerate(by_fifo) if work.started_s > work.job.arrived_s), None)
     if first is not None:
         assert filled[first].started_s <= by_fifo[first].started_s
