@@ -1,7 +1,7 @@
-"""What an answer rests on: how fleets are built, assumptions, values to check, sources, and how old prices are.
+"""Inputs of an answer: how fleets are built, assumptions, values to check, sources, and the age of prices.
 
-All but the age of prices comes from the resolved plans. Age is counted from the newest price in the catalogue, not
-from today: the same scenario says the same on any day.
+All but the age of prices comes from the resolved plans. Age is counted from the newest price in the catalogue, not from
+today, so that the same scenario gives the same text on any day.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ HOST_MEMORY_ROWS = {
 
 
 def build(plans: Plans) -> dict[str, Any]:
-    """How every pool is built and what its memory holds, one column a pool; rows that say nothing are left out."""
+    """Return the table of layout, engine options and GPU memory of every pool, a column per pool."""
     pools = [(plan, pool) for plan in plans for pool in plan.get("pools", ())]
     several = len(pools) > len(plans)
     heads = [(str(plan["fleet"]), str(pool["name"]) if several else "") for plan, pool in pools]
@@ -92,7 +92,7 @@ def _layout(pool: Mapping[str, Any]) -> str:
 def assumptions(
     plans: Plans, slo: Mapping[str, Any], axes: Sequence[str], points: Sequence[Point]
 ) -> list[tuple[str, str]]:
-    """What the run took as given."""
+    """Return the assumptions of a run as (name, text)."""
     workload = _each(plans, lambda plan: retold(str(plan.get("workload") or "")))
     if axes and workload:
         workload = _("{workload} This is the first point of the sweep.", workload=workload)
@@ -110,7 +110,7 @@ def assumptions(
 
 
 def _each(plans: Plans, get: Any) -> str:
-    """The text of all plans; where they differ, each with its fleet."""
+    """Return the text of all plans; where plans differ, the text of each with its fleet."""
     texts = {str(plan.get("fleet")): str(get(plan) or "") for plan in plans}
     if len(set(texts.values())) <= 1:
         return next(iter(texts.values()), "")
@@ -140,10 +140,11 @@ def _replications(points: Sequence[Point]) -> str:
 
 
 OLD = timedelta(days=183)
+"""Age from which a price counts as old."""
 
 
 def price_age_note(scenario: Scenario, catalog: Catalog) -> list[str]:
-    """A sentence where offers of *scenario*, as it is before its sweep, are older than half a year; none otherwise."""
+    """Return a note if offers of *scenario*, before its sweep, are older than half a year; else nothing."""
     offers: dict[str, date] = {}
     for fleet in scenario.fleets:
         costs = resolve_fleet(scenario, fleet, catalog).costs

@@ -1,7 +1,7 @@
-"""The answer to "rent, buy or API?": sentences, charts, tables and a page.
+"""Report of `gpufleet breakeven` ("rent, buy or API?"): sentences, charts, tables and a page.
 
-Who is the cheapest, from which utilisation on, and what would change it; charts of cost over utilisation and of
-money paid over the months.
+Sentences name the cheapest candidate, the utilisation from which a purchase is cheaper, and the inputs that would
+change the result; charts show cost over utilisation and payments over the months.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ from sim.study.breakeven_costs import Candidate, Cost, CumulativeCost, payback_m
 from sim.units import HOURS_PER_MONTH
 
 ROUNDING = 1e-9
-"""Of sums of floats: what differs by less costs the same."""
+"""Relative tolerance within which two costs count as equal (rounding of sums)."""
 
 
 def sentences(answer: BreakevenAnswer, with_tips: bool = True) -> list[str]:
-    """The verdict first, then what it depends on; before both what its capacities still depend on."""
+    """Return the verdict and its conditions; capacities that a longer horizon would change come first."""
     return [*unsettled(answer.capacities), *_sentences(answer, with_tips)]
 
 
@@ -56,7 +56,7 @@ def _sentences(answer: BreakevenAnswer, with_tips: bool) -> list[str]:
 
 
 def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
-    """The first of *names*, in order of their cost, and the next."""
+    """Name the cheapest of *names* (sorted by cost) and its distance to the next."""
     at, model = place_text(answer.axis, answer.load), answer.models.get(names[0], "")
     winner, least = names[0], answer.usd_per_h[names[0]]
     cheapest, alone = (
@@ -76,7 +76,7 @@ def _cheapest(answer: BreakevenAnswer, names: Sequence[str]) -> str:
 
 
 def _crossings(answer: BreakevenAnswer) -> list[str]:
-    """From which utilisation on a purchase beats the other ways to get the same tokens."""
+    """Return the utilisation ranges in which each candidate is cheaper than the others."""
     told = []
     for one in answer.candidates:
         several = one.name in answer.cheaper and answer.at_load[one.name].units > 1
@@ -90,7 +90,7 @@ def _crossings(answer: BreakevenAnswer) -> list[str]:
 
 
 def _where_cheaper(answer: BreakevenAnswer, one: Candidate, ranges: Sequence[tuple[float, float]], other: str) -> str:
-    """Between which utilisations *one* is cheaper than the *other*."""
+    """Describe the utilisation ranges in which *one* is cheaper than *other*."""
     xs = [u for u, _ in answer.curves[one.name]]
     if not ranges:
         return _("never gets cheaper than {other}", other=other)
@@ -184,12 +184,12 @@ def _tips(winner: str, tipping: Sequence[TippingPoints], among: str = "") -> lis
 
 
 def amount(one: TippingPoints, value: float) -> str:
-    """*value* of the input that tips, with its unit."""
+    """Format *value*, a value of the input *one*, with its unit."""
     return place_text(one.unit, float(f"{value:.3g}")) if one.name == "load" else amount_text(value, one.unit)
 
 
 def unmoved(answer: BreakevenAnswer) -> str:
-    """Inputs that never change who is the cheapest; of one candidate alone there is nothing to say."""
+    """Name the inputs that never change which candidate is the cheapest; empty for a single candidate."""
     if len(answer.usd_per_h) < 2:
         return ""
     every = [*answer.tipping, *answer.tipping_of_machines]
@@ -206,7 +206,7 @@ LINES = list(DASHES.values())
 
 
 def panels(answer: BreakevenAnswer) -> list[Panel]:
-    """None where no fleet meets its service level."""
+    """Return the charts of cost and of payments; none where no fleet meets its service level."""
     if not answer.candidates:
         return []
     looks = _looks(answer)
@@ -214,13 +214,13 @@ def panels(answer: BreakevenAnswer) -> list[Panel]:
 
 
 def key(answer: BreakevenAnswer) -> list[KeyEntry]:
-    """Colour and dash of every line."""
+    """Return the legend: colour and dash of every candidate."""
     looks = _looks(answer)
     return [KeyEntry(name, looks[name][0], dash=looks[name][2]) for name in answer.months]
 
 
 def _looks(answer: BreakevenAnswer) -> dict[str, tuple[str, str, object]]:
-    """Colour and marker by fleet, the line by the way to pay; the API is black."""
+    """Return colour, marker and dash of every candidate: colour and marker by fleet, dash by the way to pay."""
     styles = style(list(dict.fromkeys(one.fleet for one in answer.candidates)))
     seen: dict[str, int] = {}
     looks: dict[str, tuple[str, str, object]] = {}
@@ -306,7 +306,7 @@ def _path(
 def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
     """Return the rows of ranking.csv: the levelised cost of the load by candidate, the cheapest first.
 
-    Where candidates serve different models, those of one model stand together.
+    Where candidates serve different models, rows of the same model are adjacent.
     """
     rows, every = [], _costs(answer)
     for name in (name for names in answer.products for name in names):
@@ -330,7 +330,7 @@ def ranking_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """breakeven.csv: what a million tokens cost with one unit of each candidate at each utilisation."""
+    """Return the rows of breakeven.csv: cost of tokens with one unit of each candidate at each utilisation."""
     return [
         {
             "candidate": one.name,
@@ -349,7 +349,7 @@ def utilisation_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def month_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """months.csv."""
+    """Return the rows of months.csv: cumulative payments and net present cost of each candidate by month."""
     return [
         {"candidate": name, "month": at.months, "cash_usd": at.cash_usd, "net_present_cost_usd": at.net_present_usd}
         for name, path in answer.months.items()
@@ -358,7 +358,7 @@ def month_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """cash.csv: what is paid when, to the end of the comparison's horizon."""
+    """Return the rows of cash.csv: payments by month, up to the end of the comparison's horizon."""
     return [
         {
             "candidate": name,
@@ -376,8 +376,9 @@ def cash_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 
 
 def bill_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """Return the rows of bill.csv: the first month of the load by component, and the levelised one; purchases are
-    spread over their life in both.
+    """Return the rows of bill.csv: cost of the load by component, in the first month and levelised [USD/month].
+
+    Purchases are spread over their life in both.
     """
     return [
         {
@@ -397,7 +398,7 @@ def _costs(answer: BreakevenAnswer) -> dict[str, Cost]:
 
 
 def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
-    """tipping.csv."""
+    """Return the rows of tipping.csv: the value of each input at which another candidate becomes the cheapest."""
     groups = ((answer.winner, "all", answer.tipping), (answer.best_machine, "machines", answer.tipping_of_machines))
     return [
         {
@@ -421,7 +422,7 @@ def tipping_rows(answer: BreakevenAnswer) -> list[dict[str, Any]]:
 def write_breakeven(
     out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
 ) -> None:
-    """All tables and, *with_pictures*, picture and page in the folder *out*."""
+    """Write all tables and, if *with_pictures*, the picture and the page into the folder *out*."""
     for name, rows in (
         ("ranking", ranking_rows(answer)),
         ("breakeven", utilisation_rows(answer)),
@@ -455,7 +456,7 @@ def _draw(out: Path, answer: BreakevenAnswer, scenario: Scenario, remarks: Seque
 
 
 def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) -> dict[str, Any]:
-    """The answer for `--format json`: the rows of all its CSV files."""
+    """Build the document of `--format json`: the verdict and the rows of the tables."""
     told = [line for line in (*sentences(answer), unmoved(answer), *rate_notes(scenario)) if line]
     return {
         **heading(scenario, out),
@@ -470,7 +471,7 @@ def breakeven_document(scenario: Scenario, answer: BreakevenAnswer, out: str) ->
 
 
 def ranking(answer: BreakevenAnswer) -> PageTable:
-    """Who costs how much at the load."""
+    """Build the table of the candidates' costs at the load."""
     rows = [
         [
             row["candidate"],
@@ -547,7 +548,7 @@ def _tipping_table(title: str, note: str, tipping: Sequence[TippingPoints]) -> P
 
 
 def left_out(answer: BreakevenAnswer) -> list[str]:
-    """Fleets that are not compared, and why."""
+    """State which fleets are not compared, and why."""
     told = [
         _("{fleet} is left out: {reason}.", fleet=one.fleet, reason=retold(one.reason))
         for one in answer.capacities
@@ -571,7 +572,7 @@ def left_out(answer: BreakevenAnswer) -> list[str]:
 
 
 def owned_peaks(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
-    """Fleets that scale themselves and are bought: all of their hardware is paid for."""
+    """Return notes on purchased fleets with an autoscaler, which pay for all of their hardware."""
     most = {
         fleet.name: sum(pool.most_replicas for pool in fleet.pools)
         for fleet in scenario.fleets
@@ -589,7 +590,7 @@ def owned_peaks(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
 
 
 def notes(answer: BreakevenAnswer, scenario: Scenario) -> list[str]:
-    """Capacities, who is left out and why, and conventions."""
+    """Return notes on capacities, fleets left out, and conventions."""
     told = [
         _(
             "Capacity of {fleet}: {place_text}",

@@ -1,7 +1,7 @@
-"""The answer to "how much load does it take": its headline and findings, tables for the terminal and CSV, a page.
+"""Report of `gpufleet capacity`: headline, findings, tables for the terminal and CSV, a page.
 
-capacity.csv has what each fleet takes, search.csv what was simulated to find it; capacity.html is one self-contained
-page that fetches nothing.
+capacity.csv has the capacity of each fleet, search.csv the loads simulated to find it; capacity.html is one
+self-contained page that fetches nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ Row = Mapping[str, Any]
 
 
 def headline(found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis) -> str:
-    """What does not stand yet, then the capacity of every fleet, in one sentence each."""
+    """State the capacity of every fleet; capacities that a longer horizon would change come first."""
     takes = [
         _("{fleet} {takes}.", fleet=one.fleet, takes=_takes(one, row, axis))
         for one, row in zip(found, rows, strict=True)
@@ -70,7 +70,7 @@ def _takes(one: FleetCapacity, row: Row, axis: LoadAxis) -> str:
 def findings(
     found: Sequence[FleetCapacity], rows: Sequence[Row], axis: LoadAxis, scenario: Scenario, relative: float
 ) -> list[str]:
-    """How exact the capacities are, what limits each fleet, and whether their capacities differ."""
+    """State the precision of the capacities, the bottleneck of each fleet, and whether the capacities differ."""
     told = capacity_notes(found, precision_of(scenario, relative), scenario.precision is not None)
     told += [
         _(
@@ -122,7 +122,7 @@ def render_capacity(
     figures: Sequence[PageFigure],
     remarks: Sequence[str] = (),
 ) -> str:
-    """The page's text; the same arguments give the same bytes."""
+    """Render capacity.html; the same arguments give the same bytes."""
     return filled(
         TEMPLATE,
         name=scenario.name,
@@ -142,11 +142,11 @@ def render_capacity(
 
 
 Column = tuple[str, str, str, Any]
-"""Column of capacity.csv, heading, unit, how a value is shown."""
+"""Column of capacity.csv, its heading, its unit, and the formatter of its values."""
 
 
 def _columns(rows: Sequence[Row], axis: LoadAxis, slo: Slo) -> list[Column]:
-    """Those that hold something."""
+    """Return the columns that hold values."""
     columns: list[Column] = [
         (axis.label, load_label(axis), "", _capacity),
         *((column, head, "", seconds) for column, head in latency_columns(slo).items()),
@@ -191,7 +191,7 @@ def _method(scenario: Scenario, axis: LoadAxis, relative: float) -> str:
 
 
 def _goal_heads(slo: Slo) -> list[str]:
-    """What is read at every load: the share within the limits of each request, and the percentiles with a limit."""
+    """Return the headings of the goals evaluated at every load: the share within limits, percentiles with a limit."""
     return [*([_("requests within SLO")] if slo.per_request else []), *map(name_of, slo.percentiles)]
 
 
@@ -230,7 +230,7 @@ def write_capacity(
     remarks: Sequence[str],
     with_pictures: bool,
 ) -> None:
-    """capacity.csv, search.csv and, *with_pictures*, capacity.png and capacity.html in *folder*."""
+    """Write capacity.csv, search.csv and, if *with_pictures*, capacity.png and capacity.html into *folder*."""
     rows = capacity_rows(found, axis, scenario.slo)
     write_rows(folder / "capacity.csv", rows)
     write_rows(folder / "search.csv", search_rows(found, axis), _search_columns(axis, scenario.slo))
@@ -263,12 +263,12 @@ def _search_columns(axis: LoadAxis, slo: Slo) -> list[str]:
 
 
 def capacity_rows(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[dict[str, Any]]:
-    """One row per fleet: capacity with its interval, and what the fleet does and costs there."""
+    """Return the rows of capacity.csv, one per fleet: capacity with its interval, latencies and cost there."""
     return [at_capacity(one, slo).row(axis) for one in found]
 
 
 def search_rows(found: Sequence[FleetCapacity], axis: LoadAxis) -> list[dict[str, Any]]:
-    """What was simulated on the way to each capacity, by fleet, replication and load."""
+    """Return the rows of search.csv: the loads simulated to find each capacity, by fleet and replication."""
     return [
         {
             "fleet": search.fleet,
@@ -288,7 +288,7 @@ def search_rows(found: Sequence[FleetCapacity], axis: LoadAxis) -> list[dict[str
 def capacity_document(
     scenario: Scenario, found: Sequence[FleetCapacity], axis: LoadAxis, relative: float, out: str
 ) -> dict[str, Any]:
-    """The answer for `--format json`: the rows of capacity.csv and of search.csv."""
+    """Build the document of `--format json`: the verdict, the rows of capacity.csv and of search.csv."""
     rows = capacity_rows(found, axis, scenario.slo)
     return {
         **heading(scenario, out),
@@ -301,7 +301,7 @@ def capacity_document(
 
 
 def capacity_table(rows: Sequence[dict[str, Any]], axis: LoadAxis, slo: Slo) -> FittedTable:
-    """The rows for a terminal."""
+    """Build the terminal table of capacities from the rows of capacity.csv."""
     latencies = {name: head for name, head in latency_columns(slo).items() if not (noun() and name.startswith("tpot"))}
     heads = [
         _("fleet"),

@@ -1,4 +1,4 @@
-"""capacity.png: what was simulated to find each fleet's capacity, the capacity with its interval, and its price."""
+"""Charts of `gpufleet capacity`: simulated loads, capacities with their intervals, and cost at capacity."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from sim.study.load_axis import LoadAxis
 GOOD_COST = "usd_per_million_good_tokens"
 AT_CAPACITY = N_("At capacity: USD per million goodput tokens")
 FAR = 2.5
-"""What lies beyond this multiple of a limit is drawn at the upper edge."""
+"""Multiple of a limit above which values are drawn at the upper edge."""
 
 
 def capacity_picture(
@@ -40,7 +40,7 @@ def capacity_picture(
 
 
 def searches(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[Panel]:
-    """What was read at every load: the share within the limits of each request, and every percentile with a limit."""
+    """Return charts of the goals at every simulated load: the share within limits, and each percentile with a limit."""
     able = [one for one in found if not one.reason]
     looks = style([one.fleet for one in found])
     panels = []
@@ -56,7 +56,7 @@ def searches(found: Sequence[FleetCapacity], axis: LoadAxis, slo: Slo) -> list[P
 
 
 def _percentile(column: str, tried: SimulatedLoad) -> float:
-    """nan, which is not drawn, without a value."""
+    """Return the percentile at a simulated load; nan, which is not drawn, without a value."""
     value = tried.percentiles[column]
     return float("nan") if value is None else value
 
@@ -104,8 +104,9 @@ def _search(
 def page_figures(
     found: Sequence[FleetCapacity], rows: Sequence[Mapping[str, Any]], axis: LoadAxis, slo: Slo, beyond: str = ""
 ) -> list[PageFigure]:
-    """Return the charts of searches and capacities; *beyond* stands in place of a capacity that was not found, which
-    is left out without it.
+    """Return the charts of searches and capacities.
+
+    *beyond* is the text for a capacity that was not found; empty: such a capacity is left out.
     """
     shown = [(one, row) for one, row in zip(found, rows, strict=True) if not one.reason]
     looks = style([one.fleet for one in found])
@@ -149,6 +150,6 @@ def _bars_subtitle(dollars: bool) -> str:
 
 
 def _amount(row: Mapping[str, Any], column: str) -> float | None:
-    """The figure as it is drawn: money in the shown currency."""
+    """Return the value as drawn: money in the shown currency."""
     value: float | None = row[column]
     return shown(value) if value is not None and column.startswith("usd") else value

@@ -1,4 +1,4 @@
-"""`gpufleet list` and `gpufleet show`: the catalogue as people browse it."""
+"""Output of `gpufleet list` and `gpufleet show`: tables and details of catalogue entries."""
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
@@ -88,11 +88,11 @@ COLUMNS: dict[str, dict[str, Callable[[Any], str]]] = {
         "MTBF [h]": lambda rate: _scaled(rate.mtbf_h),
     },
 }
-"""By kind: heading -> what stands under it."""
+"""Columns of the listing by kind: heading -> formatter of an entry."""
 
 
 def entry(catalog: Catalog, kind: str, name: str) -> Spec:
-    """One thing of the catalogue; Raises UnknownId."""
+    """Return an entry of the catalogue. Raises UnknownId."""
     lookups: dict[str, Callable[[str], Spec]] = {
         "gpus": catalog.gpu,
         "models": catalog.any_model,
@@ -110,7 +110,7 @@ def entry(catalog: Catalog, kind: str, name: str) -> Spec:
 
 
 def kind_of(word: str) -> str:
-    """The plural under which the catalogue knows *word*: `gpu` and `gpus` are `gpus`. Raises UnknownId."""
+    """Return the catalogue's kind for *word*: `gpu` and `gpus` are `gpus`. Raises UnknownId."""
     plurals = {"quantisation": "quantizations", "quantisations": "quantizations"}
     plurals |= {kind.removesuffix("s"): kind for kind in COLUMNS}
     kind = plurals.get(word.lower(), word.lower())
@@ -121,7 +121,7 @@ def kind_of(word: str) -> str:
 
 
 def listing(catalog: Catalog, kind: str) -> FittedTable:
-    """One row a thing; without a *kind* one row a kind. Raises UnknownId for a *kind* that there is not."""
+    """Build the table of the entries of *kind*; of all kinds if empty. Raises UnknownId for an unknown kind."""
     if not kind:
         return FittedTable(["kind", "entries"], [[name, str(len(catalog.ids(name)))] for name in KINDS])
     kind = kind_of(kind)
@@ -136,7 +136,7 @@ def _is_figure(text: str) -> bool:
 
 
 def details(found: Spec) -> EntryList:
-    """Every value, and below it its source."""
+    """List every value of an entry with its source."""
     return EntryList("", [*_entries("", found)])
 
 
@@ -177,7 +177,7 @@ def _entry(path: str, name: str, value: Any) -> Iterator[ListEntry]:
 
 
 def _tree(pcie: Sequence[PcieSlots]) -> list[str]:
-    """Lines of a tree: CPUs, switches behind them, slots, the GPUs in them."""
+    """Return the lines of a tree: CPUs, switches behind them, slots and their GPUs."""
     gpus = count()
     lines: list[str] = []
     for cpu in sorted({one.cpu for one in pcie}):
@@ -188,7 +188,7 @@ def _tree(pcie: Sequence[PcieSlots]) -> list[str]:
 
 
 def _branch(group: PcieSlots, gpus: Iterator[int]) -> list[list[str]]:
-    """What stands below a CPU for one group: each slot, or the switch with its slots."""
+    """Return the branches below a CPU for one group of slots: each slot, or the switch with its slots."""
     slots = [f"PCIe {group.generation}.0 x{group.lanes} ── GPU {next(gpus)}" for _slot in range(group.slots)]
     if group.uplink_lanes is None:
         return [[slot] for slot in slots]
@@ -198,7 +198,7 @@ def _branch(group: PcieSlots, gpus: Iterator[int]) -> list[list[str]]:
 
 
 def _joined(branches: Sequence[Sequence[str]]) -> list[str]:
-    """Branches below their parent; the first line of each is its own, the others hang from it."""
+    """Draw *branches* below their parent; the first line of a branch is its head, the others its children."""
     lines: list[str] = []
     for position, (head, *below) in enumerate(branches):
         last = position == len(branches) - 1
@@ -227,7 +227,7 @@ def _with_unit(value: Value, unit: str) -> str:
 
 
 def _short(value: Any) -> str:
-    """A curve by its ends, names one after another."""
+    """Format a tuple of numbers by its ends, of names as a list."""
     if not isinstance(value, tuple) or not value:
         return str(value)
     if not all(isinstance(one, int | float) for one in value):
@@ -240,7 +240,7 @@ def _origin(value: Sourced) -> str:
 
 
 def origin(kind: str, source: str, *details: str) -> str:
-    """Where a value comes from, in a line: `measured, smi: P8 16-20 W headless`."""
+    """Format the origin of a value: `measured, smi: P8 16-20 W headless`."""
     more = "; ".join(filter(None, details))
     return f"{', '.join(filter(None, (kind, source)))}{f': {more}' if more else ''}"
 

@@ -1,4 +1,4 @@
-"""`gpufleet check`: what a scenario comes to before anything is simulated, and what `gpufleet size` chooses from."""
+"""Output of `gpufleet check`: the resolved fleets of a scenario, and the candidates of `gpufleet size`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ SERVICE_LIMITS = ("max_batch_size", "max_queue_delay_s", "instances")
 def overview(
     plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], cases: int, precision: Precision | None = None
 ) -> Iterator[RenderableType]:
-    """What to print for *plans*: (axes, description) of every fleet at every sweep point, fleet by fleet."""
+    """Yield texts and tables on *plans*: (axes, description) of every fleet at every sweep point, by fleet."""
     axes, first = plans[0]
     several = len({plan["workload"] for _axes, plan in plans}) > 1
     yield Text(
@@ -55,7 +55,7 @@ def overview(
 
 
 def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision: Precision | None) -> str:
-    """Where the number of cases comes from, and that it is the least."""
+    """Explain the number of cases; with a precision this number is the least."""
     fleets = len({plan["fleet"] for _axes, plan in plans})
     told = ngettext(
         " ({count} fleet at {points} points)",
@@ -78,7 +78,7 @@ def _how_many(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], precision:
 def _distinct(
     plans: Sequence[tuple[dict[str, Any], dict[str, Any]]], key: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The plans that differ in *key* from the one before, so that a sweep of the load does not repeat the hardware."""
+    """Yield plans that differ in *key* from the preceding plan, so that hardware is not repeated along a load sweep."""
     last: tuple[str, Any] | None = None
     for axes, plan in plans:
         if (now := (plan["fleet"], plan[key])) != last:
@@ -91,7 +91,7 @@ def _point(axes: dict[str, Any]) -> str:
 
 
 def _gpus(pool: dict[str, Any]) -> str:
-    """For example 4x l4, or 7 slices 1g.10gb of 1x a100-80gb-sxm."""
+    """Describe the GPUs of a pool: 4x l4, or 7 slices 1g.10gb of 1x a100-80gb-sxm."""
     if not pool["gpu"]:
         return "none"
     count = pool["gpus"] if "gpus" in pool else replicas_of(pool, pool["gpus_per_replica"])
@@ -104,7 +104,7 @@ def _gpus(pool: dict[str, Any]) -> str:
 
 
 def _by_model(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """The pools of *plan*; of those that run several models one for each."""
+    """Return the pools of *plan*; a pool that runs several models once per model."""
     return [
         pool | model | {"name": f"{pool['name']} ({', '.join(model['services'])})"} if model else pool
         for pool in plan["pools"]
@@ -113,7 +113,7 @@ def _by_model(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
-    """One row per pool: GPUs, layout, server and limits."""
+    """Build the table of pools: GPUs, layout, server and limits."""
     several = sum(1 for _ in _distinct(plans, "pools")) > len({plan["fleet"] for _axes, plan in plans})
     front = [_("fleet"), *([_("from point")] if several else []), _("pool")]
     pools = [pool for _, plan in _distinct(plans, "pools") for pool in _by_model(plan)]
@@ -139,7 +139,7 @@ def pools_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitte
 
 
 def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> FittedTable:
-    """One row per pool: what fills the memory of each GPU."""
+    """Build the table of the memory of each GPU, a row per pool."""
     pools = [
         (plan["fleet"], pool["name"], memory)
         for _axes, plan in _distinct(plans, "pools")
@@ -154,7 +154,7 @@ def memory_table(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Fitt
 
 
 def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
-    """What the GPUs of each pool's replicas send one another, by size; no table where a replica has one."""
+    """Yield tables of messages between a replica's GPUs, by size; none for replicas with a single GPU."""
     heads = [_("new tokens"), _("message"), _("number"), _("kB each"), _("us each"), _("ms together")]
     for _axes, plan in _distinct(plans, "pools"):
         pools = [pool for pool in _by_model(plan) if "exchanges" in pool]
@@ -176,7 +176,7 @@ def exchange_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> I
 
 
 def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[FittedTable]:
-    """One row per pool that leaves weights in host memory; no table where none does."""
+    """Yield the table of pools with weights in host memory; none without such pools."""
     rows = [
         [plan["fleet"], pool["name"], *(f"{held[part]:.2f}" for part in HOST_MEMORY_PARTS)]
         for _axes, plan in _distinct(plans, "pools")
@@ -189,7 +189,7 @@ def host_memory_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -
 
 
 def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[RenderableType]:
-    """Who decides on replicas, and the parts of a start, one a row; nothing where no pool is switched."""
+    """Yield autoscaling policies, availabilities and the times of a replica's start; none without switched pools."""
     rows = [
         [plan["fleet"], pool["name"], retold(part), f"{seconds:.1f}"]
         for _axes, plan in _distinct(plans, "pools")
@@ -211,7 +211,7 @@ def start_tables(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
 
 
 def _failing(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, str]]:
-    """(fleet, pool, share of time that one of its replicas works) of every pool that breaks down."""
+    """Return (fleet, pool, availability of a replica) of every pool with failures."""
     found = [
         (plan["fleet"], pool["name"], f"{100 * pool['availability']:.5g}\N{NO-BREAK SPACE}%")
         for _axes, plan in plans
@@ -222,7 +222,7 @@ def _failing(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tup
 
 
 def _scalers(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:
-    """(fleet, pool, policy and bounds) of every autoscaler."""
+    """Return (fleet, pool, policy and bounds) of every autoscaler."""
     found: list[tuple[str, str, dict[str, Any]]] = []
     for _axes, plan in plans:
         for pool in plan["pools"]:
@@ -234,16 +234,16 @@ def _scalers(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[tup
 
 
 FEW = 8
-"""Candidates, and reasons why others cannot serve, that are named."""
+"""Largest number of candidates, and of reasons for refusal, that are named."""
 
 
 def workload_told(scenario: Scenario) -> Text:
-    """The load, for a scenario without fleets."""
+    """Describe the load of a scenario without fleets."""
     return Text(_("Workload: {describe}", describe=retold(scenario.workload.describe())))
 
 
 def candidates(scenario: Scenario, catalog: Catalog) -> Iterator[Text]:
-    """How many there are, the first that may serve, and why others cannot, most of them first."""
+    """Yield the number of candidates, the first that may serve, and the reasons of refusals, most frequent first."""
     assert scenario.size is not None
     kinds = list(units(scenario, scenario.size, catalog))
     prospects = None if why_no_size(scenario) else CandidateBounds(scenario, catalog)

@@ -1,4 +1,4 @@
-"""Two runs beside each other as a document and as tables for the terminal."""
+"""Comparison of two runs as a document and as tables for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -30,7 +30,7 @@ NOTE = N_("second less first, with half of the 95 % interval over replications p
 
 
 def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) -> dict[str, Any]:
-    """Names, verdicts, changed inputs and differences."""
+    """Build the document of a comparison: names, verdicts, changed inputs and differences."""
     return {
         "first": _told(first),
         "second": _told(second),
@@ -55,7 +55,7 @@ def diff_document(first: StoredRun, second: StoredRun, found: RunDifferences) ->
 
 
 def in_words(document: dict[str, Any]) -> dict[str, Any]:
-    """What `diff_document` gives, for a reader: in the language and the currency that are spoken and shown."""
+    """Return the *document* of `diff_document` with texts in the shown language and amounts in the shown currency."""
     figures = ("first", "second", "difference", "difference_ci95")
     points = [
         one
@@ -73,7 +73,7 @@ def _told(run: StoredRun) -> dict[str, Any]:
 
 
 def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> list[RenderableType | str]:
-    """What the terminal shows."""
+    """Return the output of the terminal: verdicts, changed inputs and differences."""
     verdicts = [_told(run) for run in (first, second)]
     lines: list[RenderableType | str] = [f"{one['folder']}: {one['verdict']}" for one in verdicts]
     if found.changes:
@@ -92,7 +92,6 @@ def diff_tables(first: StoredRun, second: StoredRun, found: RunDifferences) -> l
 
 
 def _table(fleet: str, differences: Sequence[Difference]) -> RenderableType:
-    """The differences of one fleet."""
     mine = [one for one in differences if one.first.fleet == fleet]
     named = list(dict.fromkeys(axis for one in mine for axis in one.first.axes))
     rows: list[list[str]] = []

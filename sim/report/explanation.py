@@ -1,8 +1,8 @@
-"""What happened to one request, as a table, and the steps of a replica as a trace.
+"""Timeline of a request as a table, and the steps of a replica as a trace.
 
-The trace is for Perfetto and chrome://tracing (Trace Event Format, JSON object form). Its events are in order of
-time, in whole nanoseconds. A viewer nests events of one thread, so steps that overlap, of several batches in flight
-or of ranks that step together, stand in threads of their own.
+The trace is for Perfetto and chrome://tracing (Trace Event Format, JSON object form). Its events are in order of time,
+in whole nanoseconds. A viewer nests the events of a thread, so steps that overlap, of several batches in flight or of
+ranks that step together, are in threads of their own.
 """
 
 import json
@@ -56,7 +56,7 @@ ENDINGS = {
 
 
 def story(journal: RequestJournal) -> Iterator[RenderableType]:
-    """Sentences and the steps of the request, equal ones in one row."""
+    """Yield sentences and the table of the request's steps, equal steps in one row."""
     request = journal.request
     yield (
         _(
@@ -133,7 +133,7 @@ def _served_by(journal: RequestJournal) -> str:
 
 
 def _between_gpus(journal: RequestJournal) -> Iterator[str]:
-    """What of its steps went to messages between GPUs, if any."""
+    """Yield the time that the request's steps spend on messages between GPUs, if any."""
     found = exchanged(journal)
     if found.by_message:
         parts = [
@@ -149,7 +149,7 @@ def _between_gpus(journal: RequestJournal) -> Iterator[str]:
 
 
 def rows(journal: RequestJournal) -> Iterator[tuple[str, ...]]:
-    """What, from, to, steps, sequences and new tokens of each stretch of like steps."""
+    """Yield a row per phase: name, start, end, steps, sequences and new tokens."""
     for one in stretches(journal):
         batches = [span.batch for span in one.spans]
         sequences = [batch.decode_seqs + batch.prefill_seqs for batch in batches]
@@ -189,11 +189,11 @@ def _s(seconds: float) -> str:
 NANOSECONDS = 1e9
 PER_MICROSECOND = 1e3
 REQUEST = 0
-"""Number of the request's process; replicas follow."""
+"""Process number of the request; replicas follow."""
 
 
 def trace(journal: RequestJournal) -> str:
-    """A JSON document: one process for each replica, with its steps, and one for the request."""
+    """Return the JSON trace: one process for each replica, with its steps, and one for the request."""
     request = journal.request
     threads: dict[int, list[int]] = {REQUEST: []}
     events: list[dict[str, Any]] = []
@@ -220,7 +220,7 @@ def _named(process: int, name: str) -> dict[str, Any]:
 def _event(
     process: int, name: str, span: StepSpan, figures: dict[str, Any], threads: dict[int, list[int]]
 ) -> dict[str, Any]:
-    """A complete event in the first thread of *process* that is free by then; *threads* are their ends [ns]."""
+    """Build a complete event in the first free thread of *process*; *threads* holds the end of each thread [ns]."""
     start, end = round(span.start_s * NANOSECONDS), round(span.end_s * NANOSECONDS)
     ends = threads.setdefault(process, [])
     thread = next((place for place, last in enumerate(ends) if last <= start), len(ends))

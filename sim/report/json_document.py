@@ -1,4 +1,4 @@
-"""What a command answers as one JSON document: the same figures as its tables, under the names of the CSV columns."""
+"""JSON documents of commands: the figures of their tables, under the names of the CSV columns."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from sim.study.confidence import PredictionConfidence
 
 
 def as_json(document: Mapping[str, Any]) -> str:
-    """One JSON document: infinite numbers are the string "inf", as in CSV, and what does not exist is null."""
+    """Serialise *document*: infinite numbers become the string "inf", as in CSV, and missing values null."""
     return json.dumps(_plain(document), indent=2, allow_nan=False, ensure_ascii=False)
 
 
@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
 
 
 def heading(scenario: Scenario, out: str) -> dict[str, Any]:
-    """What every answer begins with."""
+    """Return the leading entries of every answer: scenario, question, seed and folder."""
     return {"scenario": scenario.name, "question": scenario.question, "seed": scenario.seed, "out": out}
 
 
@@ -42,7 +42,10 @@ def check_document(
     cases: int,
     worths: Sequence[tuple[str, PredictionConfidence]],
 ) -> dict[str, Any]:
-    """Of `check`: what every fleet rests on at every point, and *worths*, what predictions for it are worth."""
+    """Build the document of `check`: the resolved plans of every fleet at every point.
+
+    *worths* has the confidence of the predictions for each fleet.
+    """
     told = [
         {
             "fleet": name,
@@ -63,7 +66,10 @@ def check_document(
 
 
 def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
-    """Of `list`: everything of a kind, a sourced value as its number; without one the kinds. Raises UnknownId."""
+    """Build the document of `list`: all entries of *kind*, sourced values as numbers; of the kinds if empty.
+
+    Raises UnknownId for an unknown kind.
+    """
     if not kind:
         return {"kinds": {name: len(catalog.ids(name)) for name in KINDS}}
     kind = kind_of(kind)
@@ -71,12 +77,12 @@ def listing_document(catalog: Catalog, kind: str) -> dict[str, Any]:
 
 
 def entry_document(catalog: Catalog, kind: str, name: str) -> dict[str, Any]:
-    """Of `show`: one thing, every value with its source. Raises UnknownId."""
+    """Build the document of `show`: an entry, every value with its source. Raises UnknownId."""
     return {"kind": kind_of(kind), "item": entry(catalog, kind, name).model_dump(mode="json")}
 
 
 def numbers(found: Any) -> Any:
-    """A specification without its sources."""
+    """Convert a specification to plain data without sources."""
     if isinstance(found, Value):
         return found.value
     if isinstance(found, Spec):
@@ -89,6 +95,6 @@ def numbers(found: Any) -> Any:
 
 
 def stated_fields(found: Spec) -> list[str]:
-    """What *found* says, without where it comes from."""
+    """Return the names of the fields of *found* that are not about its source."""
     provenance = Sourced.model_fields if isinstance(found, Sourced) else {}
     return [name for name in type(found).model_fields if name not in provenance]

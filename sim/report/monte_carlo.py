@@ -1,7 +1,7 @@
-"""What the Monte Carlo draws of uncertain inputs come to: sentences and tables.
+"""Report on Monte Carlo draws of uncertain inputs: sentences, futures.csv, draws.csv, tornado.csv, page tables.
 
-Who is cheaper in what share of the draws, how far costs range, which inputs change the result; futures.csv,
-draws.csv, tornado.csv and the tables of report.html.
+Sentences state in what share of the draws a fleet is the cheapest, the range of costs, and which inputs change the
+result.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,16 +43,16 @@ from sim.study.points import Point, sweep_of
 
 PREFIXES = ("site.", "finance.", "operations.", "workload.arrivals.")
 LEAST_SWING = 1e-9
-"""A share of the result; what moves it less moves nothing."""
+"""Change below which an input counts as having no effect, as a fraction of the result."""
 
 
 def where(axes: Mapping[str, Any]) -> str:
-    """` at 1 req/s`, empty where nothing is swept."""
+    """Return ` at 1 req/s`; empty where nothing is swept."""
     return _(" at {listing}", listing=listing([place(axis, value) for axis, value in axes.items()])) if axes else ""
 
 
 def shown_settings(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> list[DrawnSetting]:
-    """Those that the report speaks of: at its place of reference on the main axis."""
+    """Return the settings that the report describes: those at the reference value of the main axis."""
     sweep = sweep_of(points, axes)
     at = sweep.reference
     found = settings_of(study)
@@ -60,8 +60,10 @@ def shown_settings(study: MonteCarloStudy, points: Sequence[Point], axes: Sequen
 
 
 def sentences(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> list[str]:
-    """Return the answer at each setting shown, for each model on its own: which fleet is cheaper in which share of the
-    draws, how far costs range, and which inputs change the order.
+    """Describe the draws at each shown setting, for each model on its own.
+
+    Each text states the cheapest fleet and its share of the draws, the range of costs, and the inputs that change the
+    order.
     """
     return [
         joined([_answer(own, study, points) for own in one.apart(study.models)])
@@ -79,7 +81,7 @@ def _answer(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Poin
 
 
 def disputed(disputes: Sequence[DisputedSetting]) -> list[str]:
-    """Return what a verdict says of draws that favour another fleet than it does: a sentence for each two fleets."""
+    """Return sentences on draws that favour another fleet than the verdict, one for each pair of fleets."""
     groups: dict[tuple[str, str, str], list[DisputedSetting]] = {}
     for one in disputes:
         groups.setdefault((one.model, one.central, one.drawn), []).append(one)
@@ -105,7 +107,7 @@ def _disputed(own: Sequence[DisputedSetting]) -> str:
 
 
 def _who(setting: DrawnSetting, study: MonteCarloStudy) -> str:
-    """Which of several fleets is the cheapest how often."""
+    """State the cheapest of several fleets and its share of the draws, then the shares of the others."""
     wins, n = cheapest(setting.outcomes), study.draws
     ranked = sorted(wins, key=lambda fleet: -wins[fleet])
     best = ranked[0]
@@ -140,7 +142,7 @@ def _who(setting: DrawnSetting, study: MonteCarloStudy) -> str:
 
 
 def exact(share: float) -> str:
-    """A share with a tenth of a percent, where it is neither none nor all."""
+    """Format a share in percent, with a decimal unless it is 0 or 1."""
     return f"{100 * share:.{1 if 0 < share < 1 else 0}f}\u00a0%"
 
 
@@ -165,7 +167,7 @@ def _against_api(setting: DrawnSetting) -> Iterator[str]:
 
 
 def _missed(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Point]) -> Iterator[str]:
-    """Fleets that do not meet the SLO, or keep up, where they are compared."""
+    """Yield sentences on compared fleets that do not meet the SLO or keep up with the load."""
     for one in setting.outcomes:
         here = [point for point in points if point.fleet == one.fleet and setting.axes.items() <= point.axes.items()]
         missed = [point for point in here if point.ok and not point.good]
@@ -183,7 +185,7 @@ def _missed(setting: DrawnSetting, study: MonteCarloStudy, points: Sequence[Poin
 
 
 def _decides(setting: DrawnSetting, study: MonteCarloStudy) -> Iterator[str]:
-    """The inputs that turn the order of the first two around by themselves."""
+    """Yield a sentence on the inputs that each change the order of the two cheapest fleets."""
     if setting.first_two is None or len(study.inputs) < 2:
         return
     first, second = setting.first_two
@@ -201,7 +203,7 @@ def _decides(setting: DrawnSetting, study: MonteCarloStudy) -> Iterator[str]:
 
 
 def label(one: UncertainInput) -> str:
-    """An input's name as people read it."""
+    """Return a readable name of an uncertain input."""
     if one.places[0] == RATE:
         return "load [requests/s]"
     name = one.name
@@ -215,7 +217,10 @@ def label(one: UncertainInput) -> str:
 
 
 def bars(study: MonteCarloStudy, first: FleetDraws, less: FleetDraws | None = None) -> list[TornadoBar]:
-    """How inputs change the cost of *first*, or what *first* costs more than *less* [shown currency per million]."""
+    """Return each input's effect on the cost of *first* [shown currency per million output tokens].
+
+    With *less*, the effect on the difference in cost between *first* and *less*.
+    """
     found = []
     for index, one in enumerate(study.inputs):
         low, high = (float(table[MILLION][index]) for table in (first.low, first.high))
@@ -227,20 +232,22 @@ def bars(study: MonteCarloStudy, first: FleetDraws, less: FleetDraws | None = No
 
 
 def _value(one: UncertainInput, share: float) -> str:
-    """The input's quantile; where its places differ, which quantile it is."""
+    """Format the input's quantile; where its places have different values, the quantile itself."""
     values = dict.fromkeys(plain(value) for world in one.at(share) for value in world.values())
     return next(iter(values)) if len(values) == 1 else percent(share)
 
 
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 Row = dict[str, Any]
-"""Column -> value, and the axes of the sweep under `axes`."""
+"""Row of a table: column -> value, with the axes of the sweep under `axes`."""
 MEASURES = (MONTH, MILLION, API, CARBON)
 
 
 def write_futures(out: Path, study: MonteCarloStudy, axes: Sequence[str]) -> None:
-    """Writes futures.csv (a row per fleet and point: quantiles), draws.csv (a row per future and point) and
-    tornado.csv (a row per fleet or difference, point and input).
+    """Write futures.csv, draws.csv and tornado.csv into the folder *out*.
+
+    futures.csv has quantiles, a row per fleet and point; draws.csv a row per draw and point; tornado.csv a row per
+    fleet or difference, point and input.
     """
     settings = settings_of(study)
     shown = [axis for axis in axes if any(axis in one.axes for one in settings)]
@@ -256,7 +263,7 @@ def _each(settings: Sequence[DrawnSetting], models: Mapping[str, str]) -> Iterat
 
 
 def _write(path: Path, rows: Any, axes: Sequence[str]) -> None:
-    """Rows whose first column is followed by the axes; a column that only later rows have is empty before."""
+    """Write *rows* with the axes after the first column; columns that only later rows have are empty before."""
     listed = [twinned(row) for row in rows]
     names = list(dict.fromkeys(name for row in listed for name in row if name != "axes"))
     lines = (
@@ -304,14 +311,14 @@ def _tornado(study: MonteCarloStudy, setting: DrawnSetting) -> Iterator[Row]:
 
 
 def _ends(each: UncertainInput) -> Row:
-    """The values that the input is moved between; of the first of its places."""
+    """Return the low, central and high value of the input, at the first of its places."""
     low, high = (next(iter(world.values())) for world in each.at(LOW, HIGH))
     central = each.members[0].distribution.central
     return {"input": each.name, "input_low": low, "input_central": central, "input_high": high}
 
 
 def futures_table(study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
-    """Costs at the settings that the report speaks of: heads and rows of (fleet, where, cells)."""
+    """Return the table of costs at the shown settings: heads and rows of (fleet, where, cells)."""
     heads = [
         _("cheapest in"),
         in_code(_("USD a month, 10 %")),
@@ -332,7 +339,7 @@ def futures_table(study: MonteCarloStudy, points: Sequence[Point], axes: Sequenc
 
 
 def inputs_told(scenario: Scenario) -> Iterator[str]:
-    """What a run would draw, a line each; nothing where nothing is uncertain."""
+    """Yield a line for each input that a run would draw; nothing where nothing is uncertain."""
     rows = inputs_table(inputs_of(scenario))
     if scenario.futures is not None and rows:
         yield _(
@@ -352,7 +359,7 @@ def inputs_told(scenario: Scenario) -> Iterator[str]:
 
 
 def inputs_table(inputs: Sequence[UncertainInput]) -> list[tuple[str, list[str], str]]:
-    """What is drawn: (path, [family, 10 %, central, 90 %], why, and where it stands)."""
+    """Return the uncertain inputs as (path, [family, 10 %, central, 90 %], reason and place)."""
     rows = []
     for each in inputs:
         for path, one in zip(each.paths, each.members, strict=True):

@@ -1,6 +1,6 @@
-"""Monte Carlo draws in charts: futures.png, and the part of report.html that is about them.
+"""Charts of Monte Carlo draws: futures.png, and the section of report.html about uncertain inputs.
 
-How costs are distributed, and which inputs change them.
+The charts show the distribution of costs, and the inputs that change them.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from sim.study.points import Point, fleets_of
 UNIT = N_("USD per million output tokens")
 SHARES = np.linspace(0.0, 1.0, 201)
 MOST_BARS = 9
-"""In one chart; tornado.csv has all."""
+"""Largest number of bars in a chart; tornado.csv has all inputs."""
 
 
 def distribution_panel(setting: DrawnSetting, fleets: Sequence[str]) -> Panel:
-    """Share of futures below each cost, a curve per fleet."""
+    """Build the chart of the cumulative distribution of costs over the draws, a curve per fleet."""
     curves = []
     for one in setting.outcomes:
         values = one.draws[MILLION]
@@ -51,10 +51,10 @@ def distribution_panel(setting: DrawnSetting, fleets: Sequence[str]) -> Panel:
 
 
 class Tornado:
-    """One tornado chart with its titles."""
+    """Tornado chart with its titles."""
 
     def __init__(self, title: str, subtitle: str, base: float, found: Sequence[TornadoBar], zero: bool) -> None:
-        """*zero*: mark where the sign changes."""
+        """Keep the widest bars of *found*; *zero*: mark where the sign changes."""
         self.title, self.subtitle, self.base, self.zero = title, subtitle, base, zero
         self.bars = sorted(found, key=lambda bar: -bar.swing(base))[:MOST_BARS]
         if len(found) > MOST_BARS:
@@ -62,13 +62,14 @@ class Tornado:
 
     @property
     def figure(self) -> PageFigure:
-        """For report.html."""
+        """Chart for report.html."""
         return bar_figure(self.title, self.subtitle, side_bars(self.base, self.bars), in_code(UNIT), self.base)
 
 
 def tornadoes(study: MonteCarloStudy, setting: DrawnSetting) -> list[Tornado]:
-    """Return the charts of the difference between the two cheapest fleets of each model, then those of each fleet; none
-    without a cost that changes.
+    """Return tornado charts of the difference between the two cheapest fleets of each model, then of each fleet.
+
+    Charts without a finite cost are left out.
     """
     between = _("each input alone, 10 % (blue) to 90 % quantile (orange)")
     found = []
@@ -86,7 +87,7 @@ def tornadoes(study: MonteCarloStudy, setting: DrawnSetting) -> list[Tornado]:
 
 
 def charts(study: MonteCarloStudy, chosen: Sequence[DrawnSetting], fleets: Sequence[str]) -> list[PageFigure]:
-    """The charts of a page at the settings *chosen*."""
+    """Return the charts of a page at the settings *chosen*."""
     found = []
     for setting in chosen:
         found.append(panel_figure(distribution_panel(setting, fleets)))
@@ -108,7 +109,7 @@ OF_LOADS = N_(
 
 
 def futures_section(out: Path, study: MonteCarloStudy, points: Sequence[Point], axes: Sequence[str]) -> dict[str, Any]:
-    """What the template shows; futures.png goes to the folder *out*."""
+    """Return the template's section on Monte Carlo draws, and write futures.png into the folder *out*."""
     shown, answers, fleets = shown_settings(study, points, axes), sentences(study, points, axes), fleets_of(points)
     if shown:
         with drawable():

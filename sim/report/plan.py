@@ -1,6 +1,6 @@
-"""The answer to "what to buy, and when?": its verdict, and plan.html.
+"""Report of `gpufleet plan` ("what to buy, and when?"): its verdict, and plan.html.
 
-Sentences say which plan costs least, where it is short of capacity, and when one overtakes another in cost.
+Sentences name the cheapest plan, its shortages of capacity, and the month from which a plan has cost less than another.
 plan.html is one self-contained page that fetches nothing.
 """
 
@@ -48,7 +48,7 @@ from sim.study.plan_units import HeldUnits
 
 @dataclass(frozen=True, slots=True)
 class PlanVerdict:
-    """The answer, and what belongs to it."""
+    """Headline and findings of the plans."""
 
     headline: str
     findings: tuple[str, ...]
@@ -60,8 +60,19 @@ def verdict(
     precision: Precision | None = None,
     models: Mapping[str, str] | None = None,
 ) -> PlanVerdict:
-    """Return sentences on *found*, whose capacities are as exact as *precision* asks for; each names its fleet and
-    figures. *models* has the model of every fleet where plans are ranked for each model on its own.
+    """Rank the plans *found* and describe each.
+
+    Parameters
+    ----------
+    found
+        Plans of all fleets.
+    plan
+        Demand, prices and length of the plan.
+    precision
+        Wanted precision of the capacities.
+    models
+        Model of every fleet, where plans are ranked for each model on its own.
+
     """
     order, products = list(ranked(found)), _products(found, models or {})
     findings = [_bought_elsewhere(one, plan) if one.api else _standing(one, plan) for one in order]
@@ -82,8 +93,9 @@ def verdict(
 
 
 def _products(found: Sequence[FleetPlanOutlook], models: Mapping[str, str]) -> dict[str, list[FleetPlanOutlook]]:
-    """Return the plans that are ranked against each other, each list the cheapest first, by model; the API has the
-    tokens of the first fleet's.
+    """Return the ranked plans by model, each list the cheapest first.
+
+    The API counts as serving the model of the first fleet.
     """
     usual, order = next(iter(models.values()), ""), list(ranked(found))
     served = dict.fromkeys(models.get(one.fleet, usual) for one in order)
@@ -213,7 +225,7 @@ def _bought_elsewhere(one: FleetPlanOutlook, plan: MultiYear) -> str:
 
 
 def _sale(one: FleetPlanOutlook, held: HeldUnits, plan: MultiYear) -> str:
-    """When a plan sells existing units, and what that brings."""
+    """Describe when a plan sells existing units, and for how much."""
     when = _("in {date}", date=date(plan, held.sold))
     if not held.kind.capacity:
         when = _("at once, as one of them does not meet the SLO at any load,")
@@ -241,7 +253,7 @@ def _sale(one: FleetPlanOutlook, held: HeldUnits, plan: MultiYear) -> str:
 
 
 def _overtakes(best: FleetPlanOutlook, other: FleetPlanOutlook, plan: MultiYear) -> str:
-    """At whose end *best* has paid less in sum than *other* for the first time and for good, if it has not always."""
+    """State the month from which the cumulative cost of *best* stays below that of *other*; empty if it always is."""
     ahead_usd = [theirs - mine for mine, theirs in zip(best.cumulative_usd, other.cumulative_usd, strict=True)]
     if min(ahead_usd) >= 0:
         return ""
@@ -267,7 +279,7 @@ def _overtakes(best: FleetPlanOutlook, other: FleetPlanOutlook, plan: MultiYear)
 
 
 def span(plan: MultiYear) -> str:
-    """Length of the plan in words."""
+    """Describe the length of the plan."""
     return _("one year") if plan.years == 1 else _("{years} years", years=plain(plan.years))
 
 
@@ -334,7 +346,10 @@ def render_plan(
     answer: PlanVerdict,
     by_hour: bool = False,
 ) -> str:
-    """The page's text; the same arguments give the same bytes. *by_hour*: a load profile says how the load varies."""
+    """Render plan.html; the same arguments give the same bytes.
+
+    *by_hour*: whether a load profile gives the load of each hour.
+    """
     asked, context = first_sentence(question or name)
     drawn = [one for one in found if one.rows]
     plans = one_per_fleet(resolved)
@@ -366,7 +381,7 @@ def render_plan(
 
 
 def _marks(drawn: Sequence[FleetPlanOutlook]) -> list[tuple[str, list[bool]]]:
-    """Name of a kind of area -> whether each plan has it."""
+    """Return (kind of area, whether each plan has it) for the legend."""
     return [
         ("existing", [bool(one.held) for one in drawn]),
         ("api", [one.api for one in drawn]),
@@ -409,7 +424,7 @@ def _usd(value: float | None) -> str:
 
 
 def _money(drawn: Sequence[FleetPlanOutlook]) -> list[tuple[str, list[str]]]:
-    """Component -> what each fleet pays for it."""
+    """Return (component, cost per fleet) for the table of costs."""
     result = []
     for kind in ("capex_usd", "opex_usd"):
         for name in components(drawn, kind):
@@ -428,7 +443,7 @@ def _paid(amount: float) -> str:
 
 
 def _rows_by_month(one: FleetPlanOutlook, plan: MultiYear) -> list[tuple[bool, list[str]]]:
-    """(short of capacity, cells) of every row."""
+    """Return (short of capacity, cells) of every row."""
     so_far, result = 0.0, []
     for row in one.rows:
         so_far += row.net_usd
@@ -458,7 +473,7 @@ def _whole(usd: float) -> str:
 
 
 def terms(plan: MultiYear, drawn: Sequence[FleetPlanOutlook], by_hour: bool = False) -> list[tuple[str, str]]:
-    """What the plan takes as given, and how it counts."""
+    """Return the assumptions and conventions of the plan as (name, text)."""
     demand = plan.demand
     first = _("{demand} in the mean of the first month, ", demand=plain(drawn[0].months[0].demand)) if drawn else ""
     growth = _("{first}grows by {percent} a year, month by month", first=first, percent=percent(demand.growth_per_year))
@@ -543,7 +558,7 @@ def _months_told(count: int) -> str:
 
 
 def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: str) -> dict[str, Any]:
-    """The answer for `--format json`: the rows of summary.csv and of plan.csv."""
+    """Build the document of `--format json`: the verdict, the rows of summary.csv and of plan.csv."""
     answer = verdict_of_plan(scenario, found)
     return {
         **heading(scenario, out),
@@ -555,13 +570,13 @@ def plan_document(scenario: Scenario, found: Sequence[FleetPlanOutlook], out: st
 
 
 def verdict_of_plan(scenario: Scenario, found: Sequence[FleetPlanOutlook]) -> PlanVerdict:
-    """Return what the plans *found* of *scenario* come to in sentences."""
+    """Return the verdict on the plans *found* of *scenario*."""
     told = verdict(found, demand_of(scenario), scenario.precision, models_of(scenario, scenario.compare))
     return replace(told, headline=joined([told.headline, *undrawn(scenario.futures is not None)]))
 
 
 def plan_rate_notes(scenario: Scenario) -> list[str]:
-    """Return what the plan says of its discount rate, where it states none of its own."""
+    """Return notes on the discount rate, where the plan states none of its own."""
     assert scenario.plan is not None
     return rate_notes(scenario) if scenario.plan.discount_rate is None else []
 
@@ -574,7 +589,7 @@ def write_plan(
     remarks: Sequence[str],
     with_pictures: bool = True,
 ) -> None:
-    """plan.csv, summary.csv and, *with_pictures*, plan.png and plan.html in *folder*."""
+    """Write plan.csv, summary.csv and, if *with_pictures*, plan.png and plan.html into *folder*."""
     plan, axis = demand_of(scenario), LoadAxis.of(scenario).label
     write_months(folder / "plan.csv", found, plan)
     write_summary(folder / "summary.csv", found)

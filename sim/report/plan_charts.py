@@ -1,4 +1,4 @@
-"""plan.png: capacity of every fleet against demand, month by month, and what each has cost so far."""
+"""Charts of `gpufleet plan`: capacity and demand of every fleet by month, and cumulative cost."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,14 +30,15 @@ MOST_TICKS = 9
 
 
 def plan_picture(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str, question: str, answer: str) -> Chart:
-    """Return a chart of capacity for each fleet with a plan, below them one of cash, under *question* and *answer*;
-    *axis* is what the load is counted in.
+    """Draw capacity and demand of each fleet with a plan, and cash below, under *question* and *answer*.
+
+    *axis* is the load axis of the demand.
     """
     return picture(page_figures(found, plan, axis), question, [answer], _key([one for one in found if one.rows]))
 
 
 def _key(drawn: Sequence[FleetPlanOutlook]) -> list[KeyEntry]:
-    """Return the fleets, and what the areas and lines of capacity and demand mean."""
+    """Return the legend: areas of capacity and lines of demand."""
     if not drawn:
         return []
     short, held, api = (any(ones) for ones in zip(*((one.short, one.held, one.api) for one in drawn), strict=True))
@@ -56,7 +57,7 @@ def _key(drawn: Sequence[FleetPlanOutlook]) -> list[KeyEntry]:
 
 
 def step_charts(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -> list[StepChart]:
-    """Capacity against demand, of each fleet with a plan."""
+    """Return the charts of capacity and demand by month, one for each fleet with a plan."""
     drawn = [one for one in found if one.rows]
     top = 1.08 * max((max(max(row.capacity, row.peak) for row in one.months) for one in drawn), default=1.0)
     colors = {name: color for name, (color, _) in style([one.fleet for one in found]).items()}
@@ -96,7 +97,7 @@ def _step(one: FleetPlanOutlook, row: PlanMonth, plan: MultiYear) -> MonthlyCapa
 
 
 def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:
-    """What every fleet has paid less what it has received, to the end of each month; sales at the end as a drop."""
+    """Build the chart of cumulative net cost by month; sales at the end are a drop."""
     colors = {name: color for name, (color, _) in style([one.fleet for one in found]).items()}
     curves = []
     for one in found:
@@ -125,7 +126,7 @@ def cash_panel(found: Sequence[FleetPlanOutlook], plan: MultiYear) -> Panel:
 
 
 def page_figures(found: Sequence[FleetPlanOutlook], plan: MultiYear, axis: str) -> list[PageFigure]:
-    """The same on a page."""
+    """Return the charts of a page: capacity and demand of each fleet, then cash."""
     charts = [step_figure(chart) for chart in step_charts(found, plan, axis)]
     return [*charts, replace(panel_figure(cash_panel(found, plan)), wide=True)] if charts else []
 
@@ -135,7 +136,7 @@ def _end(one: FleetPlanOutlook) -> str:
 
 
 def _paid(one: FleetPlanOutlook) -> tuple[list[int], list[float]]:
-    """(months, cash paid so far): a step at the start of a month for hardware, then its running costs."""
+    """Return (months, cumulative cash): a step at the start of a month for hardware, then operating cost."""
     months, paid = [0], [0.0]
     for row in one.rows:
         months += [row.month, row.month + 1]
@@ -144,6 +145,6 @@ def _paid(one: FleetPlanOutlook) -> tuple[list[int], list[float]]:
 
 
 def _months(plan: MultiYear) -> list[int]:
-    """Months that are marked: few enough that their names do not touch."""
+    """Return the labelled months, few enough that labels do not overlap."""
     step = next(step for step in (1, 2, 3, 6, 12, 24, 60, 120, 12000) if plan.months / step <= MOST_TICKS / 2)
     return list(range(0, plan.months, step))

@@ -1,4 +1,4 @@
-"""plan.csv, summary.csv and the terminal's table: what each fleet comes to over the years, and month by month."""
+"""Tables of `gpufleet plan`: plan.csv by fleet and month, summary.csv by fleet, and the terminal's table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,21 +22,21 @@ BACK = (
     *("cumulative_cost_usd", "present_cost_usd", "prompt_tokens", "output_tokens"),
 )
 EXISTING = ("existing_in_service", "existing_sold", "existing_resale_usd", "disposal_gain_usd")
-"""Columns of plans around units that exist."""
+"""Columns of plans with existing units."""
 ELSEWHERE = "api_load"
 OWED = "owed_usd"
-"""Column of plans whose contracts outlast them: in the closing row, and in the totals."""
+"""Column of plans whose rental contracts outlast them: in the closing row, and in the totals."""
 CLOSING = "end"
 
 
 def date(plan: MultiYear, month: int) -> str:
-    """Year and month of the plan's *month*: 2027-01."""
+    """Format the plan's *month* as year and month: 2027-01."""
     year, of_year = plan.calendar(month)
     return f"{year}-{of_year:02}"
 
 
 def month_rows(outlook: FleetPlanOutlook, plan: MultiYear) -> list[dict[str, Any]]:
-    """The months of one fleet by the columns of plan.csv; what does not exist in the closing row is None."""
+    """Return the rows of plan.csv of a fleet; the closing row lacks the columns of load and capacity."""
     result = []
     for row, cumulative_usd in zip(outlook.rows, outlook.cumulative_usd, strict=True):
         closing = row.month == plan.months
@@ -86,13 +86,14 @@ def _load(row: PlanMonth, api: bool) -> dict[str, Any]:
 
 
 def components(found: Sequence[FleetPlanOutlook], kind: str) -> list[str]:
-    """Names of what is paid up front (*kind* capex_usd) or as it runs (opex_usd), of all fleets."""
+    """Return the components of capital cost (*kind* capex_usd) or operating cost (opex_usd) of all fleets."""
     return list(dict.fromkeys(name for one in found for row in one.rows for name in getattr(row, kind)))
 
 
 def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear) -> None:
-    """Write plan.csv: a row per fleet and month, and a closing row for what is sold at the end. Net, cumulative and
-    present cost are cash paid less cash received.
+    """Write plan.csv: a row per fleet and month, and a closing row for sales at the end.
+
+    Net, cumulative and present cost are cash paid less cash received.
     """
     parts = [f"{name}_usd" for kind in ("capex_usd", "opex_usd") for name in components(found, kind)]
     asked = [*(EXISTING if plan.existing else ()), *([ELSEWHERE] if any(one.api for one in found) else [])]
@@ -101,7 +102,7 @@ def write_months(path: Path, found: Sequence[FleetPlanOutlook], plan: MultiYear)
 
 
 def summary_row(one: FleetPlanOutlook) -> dict[str, Any]:
-    """The totals of one fleet, by the columns of summary.csv; none where there is no plan."""
+    """Return the row of summary.csv: the totals of a fleet; columns are None where there is no plan."""
     rows = one.rows
     totals = _totals(one) if rows else dict.fromkeys(_totals(one))
     return {
@@ -141,7 +142,7 @@ def _totals(one: FleetPlanOutlook) -> dict[str, Any]:
 
 
 def _sales(one: FleetPlanOutlook) -> dict[str, Any]:
-    """Of existing units: the plan's month in which each group is sold, what it brings, and that over its book value."""
+    """Return the columns of sales of existing units: month by group, resale value, gain over book value."""
     months = [CLOSING if held.sold == len(one.months) else f"month {held.sold + 1}" for held in one.held]
     return {
         "existing_sold": "; ".join(
@@ -153,13 +154,13 @@ def _sales(one: FleetPlanOutlook) -> dict[str, Any]:
 
 
 def write_summary(path: Path, found: Sequence[FleetPlanOutlook]) -> None:
-    """summary.csv: a row per fleet."""
+    """Write summary.csv, a row per fleet."""
     rows = [summary_row(one) for one in found]
     write_rows(path, rows, list(dict.fromkeys(name for row in rows for name in row)))
 
 
 def plan_table(found: Sequence[FleetPlanOutlook]) -> FittedTable:
-    """A row per fleet, the cheapest first; those that cannot be planned last; the verdict says why."""
+    """Build the terminal table, a row per fleet: plans by cost, then fleets without a plan."""
     money = (
         _("capital cost"),
         _("resale"),

@@ -1,6 +1,7 @@
-"""How far predictions are backed by measurements: marks, reasons, and rings around the points of charts.
+"""Accuracy of predictions: marks of points by their distance to measurements, reasons, and error factors.
 
-A point that was not measured near has a ring; a fleet has factors that hold 80 % of the servers nobody measured.
+A ring in a chart marks a point that is not close to a measured configuration; the factors of a fleet hold 80 % of the
+servers that the fit did not use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,11 @@ from sim.study.confidence import MARKS, PredictionConfidence, fleet_worth, point
 from sim.study.points import Point
 
 SHOWN = {"throughput": "tokens/s", "tpot": "TPOT", "ttft": "TTFT", "power": "W"}
-"""Metric -> its head."""
+"""Headings of the metrics."""
 
 
 def factors_told(worth: PredictionConfidence) -> str:
-    """For example `tokens/s 0.67 to 1.25, TPOT 0.79 to 1.47 times the prediction`; empty where nothing is known."""
+    """Format the error factors: `tokens/s 0.67 to 1.25, TPOT 0.79 to 1.47 times the prediction`; else empty."""
     parts = [f"{SHOWN[metric]} {_span(*ends)}" for metric, ends in worth.factors.items() if metric != "power"]
     return _("{parts} times the prediction", parts=_(", ").join(parts)) if parts else ""
 
@@ -31,7 +32,7 @@ def _span(low: float, high: float) -> str:
 
 
 def worth_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTable:
-    """One row per fleet: its mark, why, and the factors that hold 80 % of servers which nobody measured."""
+    """Build the table of accuracy, a row per fleet: mark, error factors and reasons."""
     metrics = [metric for metric in SHOWN if any(metric in worth.factors for _name, worth in worths)]
     heads = (_("fleet"), _("prediction"), *(f"{SHOWN[metric]} [x]" for metric in metrics), _("because"))
     rows = [
@@ -48,13 +49,13 @@ def worth_table(worths: Sequence[tuple[str, PredictionConfidence]]) -> FittedTab
 
 
 def fleet_worths(scenario: Scenario, catalog: Catalog) -> list[tuple[str, PredictionConfidence]]:
-    """(name, worth) of every fleet whose step time is computed, as the scenario has it before its sweep."""
+    """Return (name, confidence) of every fleet with a computed step time, as the scenario has it before its sweep."""
     found = ((fleet.name, fleet_worth(scenario, fleet, catalog)) for fleet in scenario.fleets)
     return [(name, worth) for name, worth in found if worth is not None]
 
 
 def extrapolated_note(scenario: Scenario, catalog: Catalog) -> list[str]:
-    """A sentence where all fleets lie beyond what was measured; none otherwise."""
+    """Return a note if all fleets are extrapolated beyond measurements; else nothing."""
     worths = fleet_worths(scenario, catalog)
     if not worths or len(worths) < len(scenario.fleets) or any(one.mark != MARKS[-1] for _name, one in worths):
         return []
@@ -66,23 +67,23 @@ def extrapolated_note(scenario: Scenario, catalog: Catalog) -> list[str]:
 
 NEAR, BETWEEN, BEYOND = MARKS
 NAMES = (N_("measured near here"), N_("interpolated"), N_("extrapolated"))
-"""Of the marks, as they are shown."""
+"""Marks as they are shown."""
 KEY = {
     NEAR: N_("no ring: measured near here"),
     BETWEEN: N_("thin ring: interpolated between measurements"),
     BEYOND: N_("dotted ring: extrapolated beyond measurements"),
 }
-"""What the rings mean."""
+"""Legend of the rings."""
 
 
 def worths_by_key(scenario: Scenario, catalog: Catalog, points: Sequence[Point]) -> dict[str, PredictionConfidence]:
-    """What the predictions at *points* of the scenario's sweep are worth, by the key of the point."""
+    """Return the confidence of the predictions at *points* of the scenario's sweep, by the key of the point."""
     found = point_worths(scenario, points, catalog)
     return {key_of(point): worth for point, worth in zip(points, found, strict=True) if worth is not None}
 
 
 def marked(panels: Iterable[Panel], worths: Mapping[str, PredictionConfidence]) -> list[Panel]:
-    """*panels* with the marks of their points; *worths* by the key of a point."""
+    """Return *panels* with the marks of their points; *worths* has the confidence by the key of a point."""
     return [replace(panel, curves=tuple(_marked(curve, worths) for curve in panel.curves)) for panel in panels]
 
 
@@ -93,13 +94,13 @@ def _marked(curve: ChartCurve, worths: Mapping[str, PredictionConfidence]) -> Ch
 
 
 def ring_key(worths: Iterable[PredictionConfidence]) -> list[str]:
-    """What the rings mean, for the marks that there are, from the nearest."""
+    """Return the legend of the rings that occur, the nearest first."""
     there = {one.mark for one in worths}
     return [_(text) for mark, text in KEY.items() if mark in there]
 
 
 def worth_told(worth: PredictionConfidence) -> str:
-    """A mark in words, with the reasons: `extrapolated: no GPU of its architecture was measured`."""
+    """Describe a mark with its reasons: `extrapolated: no GPU of its architecture was measured`."""
     reasons: Sequence[str] = [retold(one) for one in worth.why]
     if not reasons:
         return _(worth.mark)

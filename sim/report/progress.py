@@ -1,4 +1,4 @@
-"""How far a command has come, on stderr: a bar on a terminal and in a notebook, a line now and then elsewhere."""
+"""Progress of commands on stderr: a bar on terminals and in notebooks, an occasional line elsewhere."""
 
 import sys
 import time
@@ -24,10 +24,11 @@ from sim.report.words.money import cash
 from sim.units import HOURS_PER_MONTH
 
 EVERY_S = 10.0
+"""Interval between lines of progress [s]."""
 
 
 class _Live:
-    """A bar, or a line now and then, for as long as a `with` block lasts; nothing where it is to be quiet."""
+    """Bar or occasional lines for the duration of a `with` block; nothing if quiet."""
 
     def __init__(self, quiet: bool, doing: str, *columns: ProgressColumn) -> None:
         self._quiet = quiet
@@ -57,12 +58,12 @@ class _Live:
 
 
 class CaseProgress(_Live):
-    """Called with (finished cases, all cases, those found on disk); the total may grow while it runs."""
+    """Progress of cases: called with (finished cases, all cases, cases found on disk); the total may grow."""
 
     def __init__(
         self, quiet: bool, doing: str = N_("simulating"), unit: str = N_("cases"), goes_on: bool = False
     ) -> None:
-        """With *goes_on* what is found on disk may be of the command's own first part, and is not announced."""
+        """Set up the bar; with *goes_on*, cases found on disk may be the command's own, and are not announced."""
         self._unit, self._goes_on = _(unit), goes_on
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
@@ -71,7 +72,7 @@ class CaseProgress(_Live):
         super().__init__(quiet, doing, *columns)
 
     def __call__(self, done: int, total: int, found: int) -> None:
-        """Show it."""
+        """Show the progress."""
         if done == found and found and not self._quiet and not self._goes_on:
             self._bar.console.print(
                 _(
@@ -89,13 +90,13 @@ class CaseProgress(_Live):
 
 
 class SearchProgress(_Live):
-    """Of a search that ends when nothing cheaper is left: called with (cases simulated, USD per hour so far)."""
+    """Progress of a search of unknown length: called with (cases simulated, lowest cost so far [USD/h])."""
 
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet, N_("searching"), SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
 
     def __call__(self, simulated: int, cheapest_usd_per_h: float) -> None:
-        """Show it."""
+        """Show the progress."""
         told = _("{simulated} cases simulated", simulated=simulated)
         if isfinite(cheapest_usd_per_h):
             told += _(", cheapest so far {cash} a month", cash=cash(cheapest_usd_per_h * HOURS_PER_MONTH))
@@ -105,7 +106,7 @@ class SearchProgress(_Live):
 
 
 def time_left(done: int, to_do: int, elapsed_s: float) -> str:
-    """What is left at the pace so far; nothing before anything is *done*.
+    """Estimate the remaining time at the pace so far; empty before anything is *done*.
 
     >>> time_left(10, 30, 20.0), time_left(1, 30, 20.0), time_left(0, 5, 20.0)
     (', about 60 s left', ', about 10 min left', '')

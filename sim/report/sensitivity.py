@@ -1,6 +1,6 @@
-"""The answer of `gpufleet sensitivity`: what changes the result, and why one fleet costs more than another.
+"""Report of `gpufleet sensitivity`: which inputs change the result, and why one fleet costs more than another.
 
-Sentences (how sure that is, what makes the gap in cost), tables and a page.
+Sentences, tables and a page; each figure with its interval where there is one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,34 +31,34 @@ SAID = {
     "tpot_s_p95": N_(" (p95 per token)"),
 }
 MENTIONED = 0.005
-"""Shares of a gap below it are left out of the sentence."""
+"""Fraction of a cost gap below which a part is left out of the sentence."""
 OVER, CANNOT = N_("overloaded"), N_("cannot run")
 
 
 @dataclass(frozen=True, slots=True)
 class SensitivityAnswer:
-    """All sentences of the answer."""
+    """Results of the command: swings of the inputs and the explained cost gaps."""
 
     found: Swings
     explained: ExplainedGaps
     between: tuple[str, str] | None
-    """None where there are not two fleets that run."""
+    """Names of the two compared fleets; None where fewer than two run."""
     replications: int
 
 
 @dataclass(frozen=True, slots=True)
 class VariedMetric:
-    """One result and what is to be known of it."""
+    """Value of the varied metric for a fleet or a difference, with its interval and state."""
 
     value: float
-    """Infinite where a fleet cannot run or answers nothing, nan for a difference to that."""
+    """Infinite where a fleet cannot run or serves nothing, nan for a difference to such a fleet."""
     half_width: float | None
     state: str = ""
-    """OVER, CANNOT or empty."""
+    """State of the fleet: OVER, CANNOT or empty."""
 
 
 def results(answer: SensitivityAnswer, one: Swing) -> Iterator[tuple[str, VariedMetric, VariedMetric, VariedMetric]]:
-    """(whose, now, low, high) of every fleet and of the difference."""
+    """Yield (fleet, now, low, high) for every fleet and for the difference."""
     held = (answer.found.base, one.low, one.high)
     for name in answer.found.base:
         now, low, high = (_reading(values[name]) for values in held)
@@ -79,12 +79,12 @@ def _less(values: Mapping[str, Sample], between: tuple[str, str]) -> VariedMetri
 
 
 def less(between: tuple[str, str]) -> str:
-    """The name of a difference."""
+    """Return the label of a difference between two fleets."""
     return _("{between} less {between_2}", between=between[0], between_2=between[1])
 
 
 def sentences(answer: SensitivityAnswer) -> list[str]:
-    """The difference and what changes it."""
+    """Return the difference between the fleets, and the inputs that change it or the result of a fleet."""
     found, told = answer.found, list[str]()
     if not found.base:
         return [_("No fleet can run.")]
@@ -99,7 +99,7 @@ def sentences(answer: SensitivityAnswer) -> list[str]:
 
 
 def gap_sentences(answer: SensitivityAnswer) -> list[str]:
-    """What the gap is made of, at each load, and what the load itself does to it."""
+    """Describe the parts of the cost gap at each load, and the effect of the load on the gap."""
     gaps = answer.explained.gaps
     told = [_gap_told(gap) for gap in gaps]
     if len(gaps) == 2:
@@ -108,12 +108,12 @@ def gap_sentences(answer: SensitivityAnswer) -> list[str]:
 
 
 def _begun(name: str) -> str:
-    """The name of an input with a capital, unless it begins with a key."""
+    """Capitalise the name of an input, unless it begins with a key."""
     return name if "_" in name.split(" ", 1)[0] else name[:1].upper() + name[1:]
 
 
 def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
-    """Which input changes the result of fleet *name* most."""
+    """Yield a sentence on the input that changes the result of fleet *name* most."""
     read = [
         (one.input, now, low, high)
         for one in answer.found.swings
@@ -142,13 +142,13 @@ def _strongest(answer: SensitivityAnswer, name: str) -> Iterator[str]:
 
 
 def swing(readings: Sequence[VariedMetric]) -> float:
-    """How far the result changes in all; infinite where one of them is not known."""
+    """Return the range of the values; infinite if a value is not finite."""
     values = [reading.value for reading in readings]
     return max(values) - min(values) if all(map(isfinite, values)) else inf
 
 
 def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]:
-    """Who is better, and which inputs change that within their ranges, or may."""
+    """Yield a sentence on which fleet is better, and which inputs change that within their ranges."""
     now = _less(answer.found.base, between)
     if isnan(now.value):
         yield _(
@@ -195,12 +195,12 @@ def _flips(answer: SensitivityAnswer, between: tuple[str, str]) -> Iterator[str]
 
 
 def _within(reading: VariedMetric) -> bool:
-    """Whether zero lies within the interval of the difference."""
+    """Return whether zero lies within the interval of the difference."""
     return reading.half_width is not None and abs(reading.value) < reading.half_width
 
 
 def astray(answer: SensitivityAnswer) -> list[str]:
-    """Where a fleet has no finite result or is overloaded."""
+    """Return notes on inputs at which a fleet has no finite result or is overloaded."""
     told = []
     for one in answer.found.swings:
         for end, values in ((one.input.low, one.low), (one.input.high, one.high)):
@@ -279,19 +279,19 @@ def _utilisation_told(own: CostGap, full: CostGap) -> str:
 
 
 def utilisation_usd(own: CostGap, full: CostGap) -> float:
-    """What not being full adds to the gap."""
+    """Return the change of the gap from full load to the scenario's load [USD per million output tokens]."""
     return own.usd - full.usd
 
 
 def load_of(gap: CostGap) -> str:
-    """The load that the gap is at."""
+    """Name the load of a gap."""
     return (
         _("At full load ({clients} clients)", clients=gap.clients) if gap.load == FULL else _("At the scenario's load")
     )
 
 
 def said(answer: SensitivityAnswer, reading: VariedMetric) -> str:
-    """A result as people read it, marked where it is overloaded."""
+    """Format a result, marked where the fleet is overloaded."""
     if reading.state == CANNOT:
         return _(CANNOT)
     if not isfinite(reading.value):
@@ -311,7 +311,7 @@ LABELS = {
 
 
 def swing_rows(answer: SensitivityAnswer) -> list[dict[str, Any]]:
-    """sensitivity.csv: one row per input and fleet, and one for the difference."""
+    """Return the rows of sensitivity.csv, one per input and fleet, and one per input for the difference."""
     return [
         {
             "input": one.input.name,
@@ -333,7 +333,7 @@ def swing_rows(answer: SensitivityAnswer) -> list[dict[str, Any]]:
 
 
 def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """*rows*, those with a metric in US dollars followed by the same in the shown currency."""
+    """Yield *rows*; a row with a metric in US dollars is followed by a row in the shown currency."""
     for row in rows:
         yield row
         if other := twin(row["metric"]):
@@ -342,7 +342,7 @@ def _in_both(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def gap_rows(gaps: Sequence[CostGap]) -> list[dict[str, Any]]:
-    """gap.csv: one row per load and group."""
+    """Return the rows of gap.csv, one per load and group of inputs."""
     return [
         {
             "load": gap.load,
@@ -364,7 +364,7 @@ def gap_rows(gaps: Sequence[CostGap]) -> list[dict[str, Any]]:
 
 
 def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str) -> dict[str, Any]:
-    """The answer for `--format json`: the rows of sensitivity.csv and gap.csv."""
+    """Build the document of `--format json`: the verdict, the rows of sensitivity.csv and gap.csv."""
     told, gaps = [*sentences(answer), *gap_sentences(answer)], answer.explained.gaps
     return {
         **heading(scenario, out),
@@ -381,7 +381,7 @@ def sensitivity_document(scenario: Scenario, answer: SensitivityAnswer, out: str
 def write_sensitivity(
     out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
 ) -> None:
-    """Tables and, *with_pictures*, pictures and page in the folder *out*."""
+    """Write the tables and, if *with_pictures*, pictures and page into the folder *out*."""
     with speaking(ENGLISH):
         write_rows(out / "sensitivity.csv", list(_in_both(swing_rows(answer))))
     if answer.explained.gaps:
@@ -407,13 +407,13 @@ def _draw(out: Path, answer: SensitivityAnswer, scenario: Scenario, remarks: Seq
 
 
 def charts(answer: SensitivityAnswer) -> dict[str, list[PageFigure]]:
-    """By kind: swings of the inputs as a tornado for each fleet, parts of the gap as a waterfall for each load."""
+    """Return the charts by kind: a tornado of the inputs for each fleet, a waterfall of the gap for each load."""
     gaps = [gap_figure(load_of(gap), gap) for gap in answer.explained.gaps]
     return {"tornado": list(_tornados(answer)), "gap": gaps}
 
 
 def _tornados(answer: SensitivityAnswer) -> Iterator[PageFigure]:
-    """One for each fleet, and one for the difference."""
+    """Yield a tornado chart for each fleet and for the difference."""
     bars: dict[str, list[TornadoBar]] = {}
     bases: dict[str, float] = {}
     for one in answer.found.swings:
@@ -432,7 +432,7 @@ def _tornados(answer: SensitivityAnswer) -> Iterator[PageFigure]:
 
 
 def tables(answer: SensitivityAnswer) -> list[PageTable]:
-    """The swings, and the gap by group."""
+    """Return the tables of the page: swings of the inputs, and the gap by group."""
     names = list(answer.found.base)
     heads = [_("input"), _("from"), _("to"), *names]
     if answer.between is not None:
@@ -466,7 +466,7 @@ def tables(answer: SensitivityAnswer) -> list[PageTable]:
 
 
 def _now(answer: SensitivityAnswer) -> list[str]:
-    """The results as the scenario stands, with their intervals."""
+    """Return the results at the scenario's own inputs, with their intervals."""
     if not answer.found.swings:
         return []
     now = [reading for _, reading, _, _ in results(answer, answer.found.swings[0])]
@@ -486,7 +486,7 @@ def _part(gap: CostGap, group: str) -> str:
 
 
 def _widest(answer: SensitivityAnswer, one: Swing) -> float:
-    """The last result's swing: the difference's where there is one."""
+    """Return the range of the last result, which is the difference where two fleets are compared."""
     read = list(results(answer, one))
     return swing(read[-1][1:]) if read else 0.0  # where no fleet runs there is none
 

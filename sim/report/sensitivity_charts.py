@@ -1,4 +1,4 @@
-"""Tornado charts of every fleet and of a difference, and the waterfall from one fleet's cost to another's."""
+"""Tornado charts of fleets and of their difference, and the waterfall from one fleet's cost to another's."""
 
 from collections.abc import Sequence
 
@@ -14,18 +14,18 @@ BOTH_ENDS = N_("blue: the input at its low value; orange: at its high value")
 
 
 def tornado_figure(title: str, base: float, bars: Sequence[TornadoBar], unit_label: str) -> PageFigure:
-    """Return the chart of how far each input changes one result."""
+    """Build the tornado chart of how far each input changes a result."""
     return bar_figure(title, BOTH_ENDS, side_bars(base, bars), unit_label, base)
 
 
 def gap_figure(title: str, gap: CostGap) -> PageFigure:
-    """Return the chart from the second fleet's cost to the first's, a step for each group."""
+    """Build the waterfall from the second fleet's cost to the first's, a step for each group."""
     subtitle = _("from {second} to {first}, one step for each group", second=gap.second, first=gap.first)
     return bar_figure(title, subtitle, gap_bars(gap), in_code(_("USD per million output tokens")), 0.0)
 
 
 def gap_bars(gap: CostGap) -> list[SideBar]:
-    """Steps from the second fleet's cost at the top to the first's at the bottom [shown currency per million]."""
+    """Return the steps from the second fleet's cost (top) to the first's (bottom) [shown currency per million]."""
     first, second = shown(gap.first_usd), shown(gap.second_usd)
     steps, at = [(gap.second, 0.0, second)], second
     for name, usd in gap.parts.items():

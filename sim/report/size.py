@@ -1,6 +1,6 @@
-"""The answer to "which fleet is the cheapest that meets the service level?": verdict, charts, CSV files and page.
+"""Report of `gpufleet size`: verdict, charts, CSV files and page on the cheapest fleet that meets the service level.
 
-Charts show the cost of what was simulated against what it attains, and every candidate by its cost.
+Charts show the cost of simulated candidates against what they attain, and every candidate by its cost.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,12 +54,12 @@ from sim.yamlio import dump
 
 NO_LINE = "None"
 FAR = 2.5
-"""What lies beyond this multiple of a limit is left out of the chart."""
+"""Multiple of a latency limit above which candidates are left out of the chart."""
 LATENCIES = {"ttft_s": (N_("time to first token"), 1.0, "s"), "tpot_s": (N_("time per output token"), 1e3, "ms")}
 
 
 def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
-    """Charts of what was simulated, and one of all that could serve."""
+    """Return the charts of simulated candidates, and a chart of all candidates that could serve."""
     shown = [(name, *one) for name in LATENCIES for one in percentiles_shown(scenario.slo, name).items()]
     late = [_late(found, scenario)] if scenario.slo.per_request else []
     drawn = [*(_against(found, *one) for one in shown), *late]
@@ -67,7 +67,7 @@ def panels(found: Sizing, scenario: Scenario) -> list[Panel]:
 
 
 def key(found: Sizing) -> list[KeyEntry]:
-    """Colour and marker of every GPU, and of every mix."""
+    """Return the legend: colour and marker of every GPU type and mix."""
     return [KeyEntry(gpu, color, marker) for gpu, (color, marker) in _looks(found).items()]
 
 
@@ -90,7 +90,7 @@ def _curves(
     x: Callable[[CandidateFleet], float],
     tag: Callable[[CandidateFleet], str],
 ) -> tuple[ChartCurve, ...]:
-    """One set of points per GPU; filled where the service level is met."""
+    """Return a set of points per GPU type, filled where the service level is met."""
     curves = []
     for gpu, (color, marker) in _looks(found).items():
         members = [one for one in chosen if one.gpu == gpu]
@@ -135,7 +135,7 @@ def _against(found: Sizing, name: str, part: str, limit: float | None) -> Panel:
 
 
 def _late(found: Sizing, scenario: Scenario) -> Panel:
-    """Also shows what is too slow for the other charts."""
+    """Build the chart of cost against late requests, which includes candidates too slow for the other charts."""
 
     def late(one: CandidateFleet) -> float:
         return 1.0 - ((one.metrics or {}).get("slo_attainment") or 0.0)
@@ -168,18 +168,18 @@ def _by_cost(found: Sizing) -> Panel:
 
 
 NOT_THE_WINNERS = ("question", "sweep", *(name for name, section in SECTIONS.items() if section.of_fleets))
-"""What asks about other fleets or other loads."""
+"""Sections that do not apply to a scenario with the winner alone: they ask about other fleets or loads."""
 ROUNDING = 1e-6
-"""Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
+"""Relative difference below which costs count as equal: ledgers of short windows are rounded to nano-dollars."""
 MOST_ROWS = 20
-"""Of the ranking in the terminal; size.csv has them all."""
+"""Largest number of rows of the ranking in the terminal; size.csv has all candidates."""
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
 
 
 def write_size(
     folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str], with_pictures: bool = True
 ) -> None:
-    """Tables, the winner's scenario and, *with_pictures*, picture and page in *folder*."""
+    """Write the tables, the winner's scenario and, if *with_pictures*, picture and page into *folder*."""
     write_rows(folder / "size.csv", size_rows(found, scenario))
     write_rows(
         folder / "pareto.csv", pareto_rows(found, scenario), ["fleet", "usd_per_h", *latency_columns(scenario.slo)]
@@ -219,7 +219,7 @@ def _draw(folder: Path, found: Sizing, scenario: Scenario, remarks: Sequence[str
 
 
 def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> None:
-    """The scenario with the winner alone, for `gpufleet run`; with a load profile at its loads, for the year's bill."""
+    """Write the scenario with *fleet* alone for `gpufleet run`; with a load profile, it sweeps the profile's loads."""
     data = {name: value for name, value in as_data(scenario).items() if name not in NOT_THE_WINNERS}
     data["name"] = f"{scenario.name}-{what}"
     fails = fleet if scenario.size is None else failing(fleet, scenario.size)
@@ -230,7 +230,7 @@ def _write_winner(path: Path, fleet: Fleet, scenario: Scenario, what: str) -> No
 
 
 def sentences(found: Sizing, scenario: Scenario) -> list[str]:
-    """The verdict first, then how it was found."""
+    """Return the verdict, then the conditions under which it was found."""
     at = _load(scenario)
     counts = {status: sum(one.status == status for one in found.tried) for status in ("meets", "misses")}
     left = sum(one.status == "not simulated" for one in found.tried)
@@ -277,7 +277,7 @@ def sentences(found: Sizing, scenario: Scenario) -> list[str]:
 
 
 def _against_error(found: Sizing) -> Iterator[str]:
-    """What the model's own error leaves of the winner's lead."""
+    """Yield the share of draws of the prediction error in which the winner stays cheaper than its rival."""
     best, chance = found.winner, found.chance
     if best is None or chance is None:
         return
@@ -299,7 +299,7 @@ def _against_error(found: Sizing) -> Iterator[str]:
 
 
 def _spares(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
-    """How many of the winner's replicas the load needs, and how many are there for failures."""
+    """Yield the number of spare replicas of the winner, and its cost by kind of spares."""
     wanted, share = scenario.slo.availability, (best.metrics or {}).get(OVER_FAILURES)
     if wanted is None or share is None:
         return
@@ -317,7 +317,7 @@ def _spares(found: Sizing, best: CandidateFleet, scenario: Scenario) -> Iterator
 
 
 def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
-    """Whether chance may have let the winner in."""
+    """Yield a note if chance may have decided that the winner meets the service level."""
     found = best.standing
     if best.doubtful and found is not None:
         if not found.doubts:
@@ -340,7 +340,7 @@ def _how_sure(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
 
 
 def _apart(scenario: Scenario) -> Iterator[str]:
-    """What a search of mixed fleets leaves aside: kinds of replicas that fill a server together."""
+    """Yield a note on what a search of mixed fleets does not try: kinds of replicas that share a server."""
     size = scenario.size
     if size is None or size.mixed is None:
         return
@@ -353,7 +353,7 @@ def _apart(scenario: Scenario) -> Iterator[str]:
 
 
 def _mixed_told(found: Sizing) -> Iterator[str]:
-    """What came of fleets of several kinds, and how the winner's router works if it is one."""
+    """Yield the result of the search of mixed fleets, and the routing of the winner if it is a mix."""
     mixed, best = found.mixed, found.winner
     if mixed is None:
         return
@@ -391,7 +391,7 @@ def _load(scenario: Scenario) -> str:
 
 
 def size_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
-    """size.csv: every candidate and why it lost."""
+    """Return the rows of size.csv: every candidate, and why it lost."""
     over = [OVER_FAILURES, f"{OVER_FAILURES}_ci95"] if scenario.slo.availability is not None else []
     columns = dict.fromkeys([*METRIC_COLUMNS, *(one.column for one in scenario.slo.percentiles), *over])
     return [
@@ -419,7 +419,7 @@ METRIC_COLUMNS = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "e2e_s_p95", "gp
 
 
 def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
-    """pareto.csv: the front of cost, TTFT and TPOT."""
+    """Return the rows of pareto.csv: the Pareto front of cost, TTFT and TPOT."""
     names = list(latency_columns(scenario.slo))
     return [
         {"fleet": one.name, "usd_per_h": one.usd_per_h, **{name: (one.metrics or {}).get(name) for name in names}}
@@ -428,7 +428,7 @@ def pareto_rows(found: Sizing, scenario: Scenario) -> list[dict[str, Any]]:
 
 
 def size_document(found: Sizing, scenario: Scenario, out: str) -> dict[str, Any]:
-    """The answer for `--format json`: the rows of size.csv, the winner's first of all, and those of pareto.csv."""
+    """Build the document of `--format json`: verdict, winner, and the rows of size.csv and pareto.csv."""
     rows, told = size_rows(found, scenario), [*sentences(found, scenario), *rate_notes(scenario)]
     return {
         **heading(scenario, out),

@@ -1,7 +1,7 @@
-"""The candidates of a sizing: tables of winners and losers, why each lost, its budget and its spares.
+"""Candidates of `gpufleet size` in tables: winners, losers by reason, budget and spares.
 
-Of money it says what is paid before and during service. Spares are compared by whether they serve with the other
-replicas, stand by, or are switched off.
+Capital and operating cost are shown where the budget limits them. Spares are compared by kind: hot (serving), warm
+(powered on), cold (switched off).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from sim.units import HOURS_PER_MONTH
 
 
 def budget_told(budget: Budget) -> str:
-    """`the budget of $15,000 of capital and 3 kW`."""
+    """Describe a budget: `the budget of $15,000 of capital and 3 kW`."""
     parts = [] if budget.capex_usd is None else [_("{cash} of capital", cash=cash(budget.capex_usd))]
     parts += (
         [] if budget.usd_per_month is None else [_("{cash} of operating cost a month", cash=cash(budget.usd_per_month))]
@@ -33,13 +33,13 @@ def budget_told(budget: Budget) -> str:
 
 
 def within(scenario: Scenario) -> str:
-    """` within the budget of ...`; empty without one."""
+    """Return ` within the budget of ...`; empty without a budget."""
     budget = scenario.size.budget if scenario.size is not None else None
     return "" if budget is None else _(" within {budget_told}", budget_told=budget_told(budget))
 
 
 def _attained(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
-    """What *best* attains of each goal; of several services each with its name."""
+    """Yield the attainment of each goal by *best*; with several services, by service."""
     yield from readings(scenario.slo, best.metrics or {})
     for one in scenario.services if best.services else ():
         told = "; ".join(readings(one.slo, best.services[one.name].metrics))
@@ -47,7 +47,7 @@ def _attained(best: CandidateFleet, scenario: Scenario) -> Iterator[str]:
 
 
 def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
-    """Where nothing meets the service level within the budget: the best fleet that it allows."""
+    """Describe the best fleet that the budget allows, where no fleet meets the service level within it."""
     if found.winner is not None or scenario.size is None or scenario.size.budget is None:
         return
     best = found.nearest
@@ -67,7 +67,7 @@ def nearest_told(found: Sizing, scenario: Scenario) -> Iterator[str]:
 
 
 def asked(one: CandidateFleet) -> str:
-    """What a fleet asks of a budget: `$9,300 of capital, $320 of operating cost a month and 2.3 kW`."""
+    """Describe a fleet's demands on a budget: `$9,300 of capital, $320 of operating cost a month and 2.3 kW`."""
     needs, operating = one.needs, one.operating_usd_per_month
     if needs is None or operating is None:
         return _("an unknown amount of money")
@@ -82,7 +82,7 @@ def asked(one: CandidateFleet) -> str:
 
 
 def money(one: CandidateFleet) -> dict[str, Any]:
-    """Of size.csv."""
+    """Return the columns of size.csv on money and power."""
     needs = one.needs
     return {
         "servers": one.servers or None,
@@ -93,7 +93,7 @@ def money(one: CandidateFleet) -> dict[str, Any]:
 
 
 def heads(scenario: Scenario) -> list[str]:
-    """Of the ranking: capital, and what else the budget limits."""
+    """Return the headings of the ranking on money and power: capital, and what else the budget limits."""
     budget = scenario.size.budget if scenario.size is not None else None
     named = [] if budget is None or budget.usd_per_month is None else [_("operating USD a month")]
     named += [] if budget is None or budget.kw is None else [_("kW")]
@@ -101,7 +101,7 @@ def heads(scenario: Scenario) -> list[str]:
 
 
 def cells(one: CandidateFleet, scenario: Scenario) -> list[str]:
-    """The row of `heads`."""
+    """Return the cells of the ranking under `heads`."""
     operating = one.operating_usd_per_month
     known = {
         _("capital USD"): "" if one.needs is None else cash(one.needs.capex_usd),
@@ -118,17 +118,17 @@ def _least(one: CandidateFleet) -> str:
 
 
 ROUNDING = 1e-6
-"""Ledgers of short windows, rounded to nano-dollars, differ by less than this part for no other reason."""
+"""Relative difference below which costs count as equal: ledgers of short windows are rounded to nano-dollars."""
 LIMITS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": N_("time in all")}
 
 
 def least(one: CandidateFleet) -> float:
-    """What it costs, or at least costs [USD/h]."""
+    """Return the cost of a candidate, or its lower bound [USD/h]; infinite if unknown."""
     return inf if one.least_usd_per_h is None else one.least_usd_per_h
 
 
 def why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
-    """Return why *one* lost, in a few words, and whether that is open."""
+    """Return why *one* lost, in a few words, and whether that is inconclusive."""
     told = _why(one, found, scenario)
     return _("{told} (inconclusive)", told=told) if told and one.doubtful else told
 
@@ -149,7 +149,7 @@ def _why(one: CandidateFleet, found: Sizing, scenario: Scenario) -> str:
 
 
 def compared(one: CandidateFleet, best_usd_per_h: float) -> str:
-    """Its cost, or the least that it costs, over the best."""
+    """Compare the cost of a candidate, or its lower bound, with the lowest cost."""
     ratio = least(one) / best_usd_per_h
     told = _("{difference} more", difference=difference(ratio - 1)) if 1 < ratio < 1.1 else f"{plain(ratio)}x"
     told = _("as much") if abs(ratio - 1) < ROUNDING else told
@@ -157,14 +157,14 @@ def compared(one: CandidateFleet, best_usd_per_h: float) -> str:
 
 
 def screened(one: CandidateFleet, scenario: Scenario) -> str:
-    """Marks figures that are those of the first replications alone: they have settled that the fleet misses."""
+    """Return the number of replications, where the first ones showed that the candidate misses the service level."""
     wanted = 1 if one.fleet is None or is_deterministic(scenario, one.fleet) else scenario.replications
     done = wanted if one.replications is None else one.replications
     return "" if done >= wanted else _(" ({done} of {wanted} replications)", done=done, wanted=wanted)
 
 
 def miss(one: CandidateFleet, scenario: Scenario) -> str:
-    """What a fleet misses, with figures; of several services those that miss theirs."""
+    """Describe the missed limits with figures; with several services, by service."""
     if not one.services:
         return _missed_by(one.metrics or {}, one.overloaded, scenario.slo)
     told = [
@@ -176,7 +176,7 @@ def miss(one: CandidateFleet, scenario: Scenario) -> str:
 
 
 def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) -> str:
-    """What is missed of *slo*, with figures."""
+    """Describe the missed limits of *slo* with figures."""
     told = []
     if metrics.get("requests") == 0:
         return _("no request arrives in the window")
@@ -204,7 +204,7 @@ def _missed_by(metrics: Mapping[str, float | None], overloaded: bool, slo: Slo) 
 
 
 def missed(one: CandidateFleet, scenario: Scenario) -> str:
-    """The first limit that a fleet misses, without figures: what losers are grouped by."""
+    """Name the first missed limit, without figures: the group of a losing candidate."""
     for each in scenario.services if one.services else ():
         fared = one.services[each.name]
         if not fared.good:
@@ -230,13 +230,13 @@ KINDS = {"hot": N_("hot"), "warm": N_("warm"), "cold": N_("cold")}
 
 
 def least_serving(found: Sizing, best: CandidateFleet) -> int:
-    """Replicas of the hardware of *best* that the load needs without failures."""
+    """Return the number of replicas of the hardware of *best* that the load needs without failures."""
     alike = [one for one in found.tried if one.serving == best.serving and OVER_FAILURES in (one.metrics or {})]
     return min(one.replicas for one in alike)
 
 
 def spares_table(found: Sizing, scenario: Scenario) -> PageTable:
-    """The cheapest fleet with each kind of spares, beside the winner; without rows where it has or may have none."""
+    """Build the table of the cheapest fleet with each kind of spares; empty where the winner has no spares."""
     best, size = found.winner, scenario.size
     rows = []
     if best is not None and size is not None and size.spares is not None and OVER_FAILURES in (best.metrics or {}):
@@ -277,7 +277,7 @@ def _kind(one: CandidateFleet) -> str:
 
 
 def spares_cells(one: CandidateFleet, found: Sizing, scenario: Scenario) -> dict[str, Any]:
-    """Columns of size.csv on what stands by; none where no kinds of spares are asked for."""
+    """Return the columns of size.csv on spares; empty where the scenario asks for no kinds of spares."""
     if scenario.size is None or scenario.size.spares is None:
         return {}
     standby = one.standby
@@ -285,7 +285,10 @@ def spares_cells(one: CandidateFleet, found: Sizing, scenario: Scenario) -> dict
 
 
 def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageTable:
-    """All candidates that could serve, those that met first; *most*: at most this number of them."""
+    """Build the table of all candidates that could serve, those that meet the service level first.
+
+    *most*: largest number of rows.
+    """
     note = _("Those that meet the service level, those that miss it, those that cost more at the least; each by cost.")
     if scenario.replications > 1:
         note += _(" Figures are means over all replications, or over as many as the verdict says.")
@@ -294,7 +297,7 @@ def ranking(found: Sizing, scenario: Scenario, most: int | None = None) -> PageT
 
 
 def winners(found: Sizing, scenario: Scenario) -> PageTable:
-    """Candidates that meet the service level, and what came nearest within a budget."""
+    """Build the table of candidates that meet the service level, and of the nearest within a budget."""
     chosen = [one for one in found.tried if one.status == "meets" or one is found.nearest]
     note = _("By cost.")
     if scenario.replications > 1:
@@ -303,7 +306,7 @@ def winners(found: Sizing, scenario: Scenario) -> PageTable:
 
 
 def losers(found: Sizing, scenario: Scenario) -> Iterator[PageTable]:
-    """The others by their reason, each group shown on demand."""
+    """Yield a folded table of losing candidates for each reason."""
     groups: dict[str, list[CandidateFleet]] = {}
     for one in found.tried:
         if one.status == "misses" and one is not found.nearest:
@@ -351,7 +354,7 @@ def _table(
 
 
 def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
-    """What is shown where somebody points at a candidate: its row of the table."""
+    """Return the details of every candidate, shown at its marker: its row of the table."""
     known = {}
     for one in found.tried:
         table = _table("", "", [one], found, scenario)
@@ -362,13 +365,13 @@ def details(found: Sizing, scenario: Scenario) -> dict[str, Any]:
 
 
 def shown(one: CandidateFleet, name: str) -> str:
-    """A latency of *one* as text; empty where it was not simulated."""
+    """Format a latency of *one*; empty where it was not simulated."""
     value = (one.metrics or {}).get(name)
     return "" if value is None else seconds(value)
 
 
 def front_table(found: Sizing, scenario: Scenario) -> PageTable:
-    """Fleets that no other beats in cost and latency; without rows for a single one."""
+    """Build the table of the Pareto front in cost and latency; empty where it has a single fleet."""
     best = found.winner.usd_per_h if found.winner is not None else None
     names = latency_columns(scenario.slo)
     members = front(found, list(names))
@@ -389,6 +392,6 @@ def front_table(found: Sizing, scenario: Scenario) -> PageTable:
 
 
 def impossible(found: Sizing) -> PageTable:
-    """Candidates that cannot serve or have no price, with the reason."""
+    """Build the table of candidates that cannot serve or have no price, with the reason."""
     rows = [[one.name, retold(one.reason)] for one in found.tried if one.status == "impossible"]
     return PageTable(_("Ruled out without a simulation"), "", [_("fleet"), _("why")], rows, worded=(1,))

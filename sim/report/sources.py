@@ -1,4 +1,4 @@
-"""Notes, sourced values and sources of resolved plans, as a reader of an answer sees them."""
+"""Notes, sourced values and sources of resolved plans in reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from sim.report.words.text import commas, plain
 
 
 def values_and_sources(plans: Sequence[dict[str, Any]]) -> Iterator[EntryList]:
-    """What each fleet rests on at the first of its *plans*, then every source that they cite."""
+    """Yield the values of each fleet at the first of its *plans*, then every source that these cite."""
     first: dict[str, dict[str, Any]] = {}
     for plan in plans:
         first.setdefault(plan["fleet"], plan)
@@ -40,11 +40,11 @@ def _sources(plans: Sequence[dict[str, Any]]) -> EntryList:
 
 
 Plans = Sequence[Mapping[str, Any]]
-"""As sim.scenario.resolving.describe makes them, one per fleet or more."""
+"""Descriptions by sim.scenario.resolving.describe, at least one per fleet."""
 
 
 def one_per_fleet(resolved: Plans) -> Plans:
-    """What a fleet is made of does not depend on the load: its first plan stands for all."""
+    """Return the first plan of each fleet, since the hardware of a fleet does not depend on the load."""
     first: dict[str, Mapping[str, Any]] = {}
     for plan in resolved:
         first.setdefault(str(plan.get("fleet", "")), plan)
@@ -52,7 +52,7 @@ def one_per_fleet(resolved: Plans) -> Plans:
 
 
 def notes(plans: Plans) -> list[str]:
-    """What a reader must know, each sentence once; with the fleets that it is about, unless it is about all."""
+    """Return the notes of plans, each once, prefixed by its fleets unless it applies to all of them."""
     fleets: dict[str, dict[str, None]] = {}
     for plan in plans:
         for note in plan.get("notes", ()):
@@ -64,7 +64,7 @@ def notes(plans: Plans) -> list[str]:
 
 
 def weak_values(resolved: Plans) -> list[dict[str, Any]]:
-    """The assumed and recalled values that the run rests on, each once, with the fleets that use it."""
+    """Return the assumed and recalled values of the run, each once, with the fleets that use it."""
     found: dict[str, dict[str, Any]] = {}
     for plan in resolved:
         for value in plan.get("values", ()):
@@ -76,7 +76,7 @@ def weak_values(resolved: Plans) -> list[dict[str, Any]]:
 
 
 def sources(resolved: Plans) -> list[dict[str, Any]]:
-    """Every source, once, by key."""
+    """Return every source once, sorted by key."""
     merged: dict[str, Any] = {}
     for plan in resolved:
         merged |= plan.get("sources", {})

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: what is too wide for one stands in several, one below the other."""
+"""Tables that fit the terminal: columns without room continue in further tables below."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,35 +14,36 @@ from sim.language import _
 from sim.report.words.units import counted
 
 GAP = 2
-"""Blanks between columns."""
+"""Number of blanks between columns."""
 MOST_HEAD_LINES = 3
 INDENT = 4
 WRAPPED_FROM = 24
-"""A longer cell, of words or of several figures, may take several lines, divided at blanks."""
+"""Width from which a cell may take several lines, divided at blanks."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedTable:
-    """Rows of text under headings. No figure is ever cut: columns that find no room come in a further table below,
-    where the first columns stand again.
+    """Table of text under headings, divided into several tables where it is wider than the terminal.
+
+    Figures are never cut: columns without room go to a further table below, which repeats the first columns.
     """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     worded: frozenset[int] = frozenset({0})
-    """Columns of words, which stand left and may take several lines; all others stand right."""
+    """Columns of words, left-aligned and wrapped; all others are right-aligned."""
     repeated: int = 1
     """Number of leading columns that name the row."""
     styles: Sequence[str | None] = ()
-    """Of each row; none: plain."""
+    """Style of each row; None: plain."""
     title: str = ""
 
     def __post_init__(self) -> None:
-        """Headings name what is counted."""
+        """Translate the headings and name the unit of work in them."""
         object.__setattr__(self, "heads", tuple(counted(_(head)) for head in self.heads))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The tables, in the width that there is."""
+        """Yield the tables for the available width."""
         if self.title:
             yield Text(self.title, style="bold")
         for index, columns in enumerate(self._parts(options.max_width)):
@@ -51,7 +52,7 @@ class FittedTable:
             yield self._table(columns, options.max_width)
 
     def _parts(self, width: int) -> list[list[int]]:
-        """The columns of each table: as few tables as there can be, of about the same width."""
+        """Return the columns of each table: the fewest tables possible, of about the same width."""
         front = list(range(self.repeated))
         rest = range(self.repeated, len(self.heads))
         taken = sum(self._least(column) + GAP for column in front)
@@ -86,11 +87,11 @@ class FittedTable:
         return table
 
     def _widest(self, column: int) -> int:
-        """Where nothing but the heading takes several lines."""
+        """Return the width at which no cell wraps; the heading may."""
         return max(_cells_width(self.rows, column), self._head_width(column))
 
     def _least(self, column: int) -> int:
-        """The least width in which no figure is cut."""
+        """Return the least width in which no figure is cut."""
         widest = _cells_width(self.rows, column)
         if widest > WRAPPED_FROM:
             words = (cell_len(word) for row in self.rows for word in row[column].replace("\n", " ").split(" "))
@@ -110,7 +111,7 @@ def _cells_width(rows: Sequence[Sequence[str]], column: int) -> int:
 
 
 def _packed(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Places of *widths* in lines of *room*, at least one in each."""
+    """Return the indices of *widths* in lines of width *room*, at least one in each line."""
     parts: list[list[int]] = []
     taken = 0
     for place, width in enumerate(widths):
@@ -128,23 +129,23 @@ def _lines(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """A name, what stands beside it, and below them, indented, what else there is to say."""
+    """List item: a name, a text beside it, and indented paragraphs below."""
 
     name: str
     text: str
     below: Sequence[str] = ()
-    """Paragraphs; an address stays on one line, so that it can be copied."""
+    """Paragraphs below; an address stays on one line, so that it can be copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryList:
-    """Named values or things, each with its origin below it."""
+    """Named values, each with its source below it."""
 
     title: str
     entries: Sequence[ListEntry]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Names in one column, as wide as the longest or half of the width that there is."""
+        """Yield the entries, names in a column as wide as the longest name or half the available width."""
         if self.title:
             yield Text(f"\n{self.title}", style="bold")
         names = [cell_len(one.name) for one in self.entries]

@@ -1,6 +1,6 @@
-"""Capacity against demand, month by month: plain data, and the chart of them as a Vega-Lite specification.
+"""Charts of capacity and demand by month: plain data, and its Vega-Lite specification.
 
-An area a month for each kind of capacity, demand as lines.
+Each kind of capacity is an area with a step per month; demand is drawn as lines.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,24 @@ from sim.report.words.text import plain
 
 @dataclass(frozen=True, slots=True)
 class MonthlyCapacity:
-    """One month; loads in the unit of the chart."""
+    """Capacity and demand of a month, in the unit of the chart."""
 
     existing: float
-    """Capacity that was there before the plan: a part of `owned`."""
+    """Capacity that existed before the plan, a part of `owned`."""
     owned: float
     capacity: float
-    """Owned and rented."""
+    """Owned and rented capacity."""
     peak: float
+    """Demand in the busiest hours."""
     mean: float
+    """Mean demand."""
     said: Mapping[str, str]
-    """What it says under the pointer: its date first."""
+    """Tooltip: heading -> text, the date first."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """One fleet over the months."""
+    """Chart of a fleet's capacity and demand by month."""
 
     title: str
     subtitle: str
@@ -37,25 +39,25 @@ class StepChart:
     color: str
     steps: tuple[MonthlyCapacity, ...]
     ticks: Mapping[int, str]
-    """Months that are marked -> how."""
+    """Labelled months -> labels."""
     top: float
-    """End of the axis of loads, the same for all fleets."""
+    """Upper end of the axis of loads, the same for all fleets."""
     elsewhere: bool
-    """What the capacity does not carry is bought from an API, not missing."""
+    """Whether load beyond the capacity is bought from an API, not missing."""
     short: bool
-    """In some months capacity is missing."""
+    """Whether capacity is missing in some months."""
     held: bool
-    """Some capacity existed before."""
+    """Whether some capacity existed before the plan."""
 
 
 SHORT = "#B3261E"
 EXISTING, BOUGHT, RENTED, ELSEWHERE, MISSING = 0.4, 0.35, 0.15, 0.08, 0.75
-"""Opacities of the areas; what existed before lies over what is owned."""
+"""Opacities of the areas; the area of existing capacity lies over that of owned capacity."""
 Spec = dict[str, Any]
 
 
 def step_figure(chart: StepChart) -> PageFigure:
-    """The chart of one fleet."""
+    """Build the figure of a fleet's capacity and demand."""
     last = chart.steps[-1]
     said = _(
         "Over {len} months: capacity {capacity} and peak {peak} in the last.",
@@ -123,7 +125,7 @@ def _line(chart: StepChart, values: list[float], color: str, width: float, dash:
 
 
 def _months(chart: StepChart) -> Spec:
-    """What is pointed at: a column a month, over everything."""
+    """Build the invisible columns, one per month, that respond to the pointer."""
     rows = [
         {
             "x": month,

@@ -1,4 +1,4 @@
-"""Fonts of pictures: Liberation Sans, which vl-convert contains, and a font of this machine for other characters."""
+"""Fonts of pictures: Liberation Sans, which vl-convert contains, and installed fonts for other characters."""
 
 import sys
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from sim.language import ENGLISH, _, current, speaking
 
 FAMILY = "Liberation Sans, Arial, Helvetica, sans-serif"
 WIDE = 1 / 0.6
-"""Width of an East Asian character in that of the mean glyph."""
+"""Width of an East Asian character, in units of the mean glyph."""
 OF_EAST_ASIA = {"zh": "中"}
-"""Languages that Liberation Sans cannot write -> a character of theirs."""
+"""Languages that Liberation Sans cannot write -> a sample character."""
 IN_NO_FONT = "\U000ffffd"
-"""A character for private use."""
+"""Character for private use, which no font has."""
 _BOX = '<svg xmlns="http://www.w3.org/2000/svg" width="24" height="24"><text y="20" font-family="{}">{}</text></svg>'
 _reported: set[str] = set()
 
 
 @cache
 def converter() -> ModuleType:
-    """Return vl_convert, the program that draws."""
+    """Return the module vl_convert, which renders Vega-Lite; imported on first use."""
     import vl_convert
 
     return vl_convert
@@ -32,15 +32,17 @@ def converter() -> ModuleType:
 
 @cache
 def has_glyph(character: str) -> bool:
-    """Whether a font of this machine has *character*: one that no font has is drawn as a box."""
+    """Return whether an installed font has *character*; a character without a font is drawn as a box."""
     boxes = [converter().svg_to_png(_BOX.format(FAMILY, f"&#{ord(one)};")) for one in (character, IN_NO_FONT)]
     return bool(boxes[0] != boxes[1])
 
 
 @contextmanager
 def drawable() -> Iterator[bool]:
-    """Make the texts of a picture within this context: they are in the reader's language, or, where no font here has
-    its characters, in English, which is reported once, on stderr. Yield whether it is the reader's.
+    """Choose the language of a picture's texts within this context; yield whether it is the shown language.
+
+    Where no installed font has the characters of the shown language, texts are in English, which is reported once on
+    stderr.
     """
     sample = OF_EAST_ASIA.get(current())
     if sample is None or has_glyph(sample):
@@ -55,7 +57,7 @@ def drawable() -> Iterator[bool]:
 
 
 def report_missing(text: str) -> None:
-    """Report characters of *text* that no font here has, once, on stderr."""
+    """Report characters of *text* that no installed font has, once, on stderr."""
     missing = {one for one in set(text) if one.isprintable() and east_asian_width(one) in "WF" and not has_glyph(one)}
     if missing and not any(len(one) == 1 for one in _reported):
         shown = "".join(sorted(missing)[:10])
@@ -65,12 +67,12 @@ def report_missing(text: str) -> None:
 
 
 def glyphs(text: str) -> float:
-    """Return the width of *text* in mean glyphs."""
+    """Return the width of *text*, in units of the mean glyph."""
     wide = sum(east_asian_width(character) in "WF" for character in text)
     return len(text) + (WIDE - 1) * wide
 
 
 def lines_of(text: str, most: int) -> list[str]:
-    """Return *text* in lines of at most *most* glyphs; a text without blanks is divided anywhere."""
+    """Divide *text* into lines of at most *most* glyphs; a text without blanks may be divided anywhere."""
     filled = sub(r"(.)", lambda found: found[1] + "\0" * (east_asian_width(found[1]) in "WF"), text)
     return [line.replace("\0", "") for line in wrap(filled, most)]

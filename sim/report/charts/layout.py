@@ -1,6 +1,6 @@
-"""Where things stand in a chart: ranges of axes with their round numbers, and direct labels where there is room.
+"""Layout of a chart: ranges of axes with their round numbers, and direct labels where there is room.
 
-Plain geometry, for whoever draws the chart: a picture or a page.
+Plain geometry in points, independent of whether a picture or a page is drawn.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,10 @@ DECADE = 10.0
 
 
 class AxisScale:
-    """The range of one axis: logarithmic where it spans more than a decade (unless *linear*), else from zero (if
-    *anchored*).
+    """Range and scale of an axis.
+
+    The scale is logarithmic where values span more than a decade (unless *linear*); otherwise it begins at zero if
+    *anchored*.
     """
 
     def __init__(self, values: Sequence[float], anchored: bool, share: bool = False, linear: bool = False) -> None:
@@ -37,7 +39,7 @@ class AxisScale:
             self.low, self.high = low - margin, high + margin
 
     def ticks(self) -> list[float]:
-        """Round numbers within the range: 1, 2, 5 of every decade, or even steps."""
+        """Return round numbers within the range: 1, 2, 5 of every decade, or even steps."""
         if self.log:
             decades = range(floor(log10(self.low)), floor(log10(self.high)) + 1)
             fine = [m * 10.0**d for d in decades for m in (1, 2, 5) if self.low <= m * 10.0**d <= self.high]
@@ -49,20 +51,20 @@ class AxisScale:
         return [round(k * step, 12) for k in range(first, int(np.floor(self.high / step + 1e-9)) + 1)]
 
     def shares(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Where *values* lie on the axis: 0 at its low end, 1 at its high end."""
+        """Map *values* to positions on the axis: 0 at its low end, 1 at its high end."""
         low, high = (np.log(self.low), np.log(self.high)) if self.log else (self.low, self.high)
         placed = np.log(np.where(values > 0, values, np.nan)) if self.log else values
         return np.asarray((placed - low) / (high - low))
 
     def value(self, share: float) -> float:
-        """What lies there."""
+        """Map a position on the axis, 0 to 1, to its value."""
         if self.log:
             return float(self.low * (self.high / self.low) ** share)
         return self.low + share * (self.high - self.low)
 
 
 def core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
-    """The values that set a range: the limit and all that are finite and steady; failing those, all that are finite."""
+    """Return the values that set the range of axis *which*: the limit and finite steady values (else all finite)."""
     steady, finite = [], []
     for curve in panel.curves:
         values = getattr(curve, which)
@@ -75,16 +77,16 @@ def core(panel: Panel, which: str, limit: Limit | None) -> list[float]:
 
 
 GLYPH_WIDTH = 0.6
-"""Mean width of a glyph in units of the font size (DejaVu Sans, the widest of the fonts that may be used)."""
+"""Mean width of a glyph in units of the font size (DejaVu Sans, the widest of the possible fonts)."""
 BOLDER = 1.13
 LINE_HEIGHT = 1.15
 OVERHANG = 6.0
-"""How far a text may reach above the plot area, for what stands on its upper edge [points]."""
+"""Distance by which a text may reach above the plot area, for labels on its upper edge [points]."""
 
 
 @dataclass(slots=True)
 class TextPlace:
-    """Where a text stands, in points: its lower left corner, its size, and what it stands beside."""
+    """Place of a text: its lower left corner, its size, and the point that it labels [points]."""
 
     x: float
     y: float
@@ -95,15 +97,15 @@ class TextPlace:
 
 @dataclass(slots=True)
 class PlotArea:
-    """The plot area of one chart in points, and what is taken in it."""
+    """Plot area of a chart [points], with the places that are occupied."""
 
     width: float
     height: float
     taken: list[NDArray[np.float64]] = field(default_factory=list)
-    """Arrays (n, 2) of places that no text may cover."""
+    """Arrays (n, 2) of points that no text may cover."""
 
     def take_path(self, path: NDArray[np.float64], gap: float = 3.0) -> None:
-        """Mark a line through the points *path* (n, 2) as taken, sampled every *gap* points."""
+        """Mark a line through the points *path* (n, 2) as occupied, sampled every *gap* points."""
         self.taken.append(path)
         steps = np.diff(path, axis=0)
         counts = np.maximum(2, np.hypot(*steps.T) / gap).astype(int)
@@ -112,7 +114,7 @@ class PlotArea:
         self.taken.append(path[of] + steps[of] * (along / (counts[of] - 1))[:, None])
 
     def take_dots(self, dots: NDArray[np.float64], radius: float) -> None:
-        """Mark markers around *dots* (n, 2) as taken."""
+        """Mark markers around *dots* (n, 2) as occupied."""
         angles = np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False)
         ring = radius * np.column_stack((np.cos(angles), np.sin(angles)))
         self.taken.append((dots[:, None, :] + ring).reshape(-1, 2))
@@ -120,7 +122,7 @@ class PlotArea:
     def fit(
         self, text: str, size: float, anchors: Sequence[tuple[float, float]], gap: float, bold: bool = False
     ) -> TextPlace | None:
-        """Where *text* of font *size* fits, *gap* away from the first of *anchors* with room; None without room."""
+        """Place *text* of font *size* at distance *gap* from the first of *anchors* with room; None without room."""
         width, height = GLYPH_WIDTH * size * glyphs(text) * (BOLDER if bold else 1.0), LINE_HEIGHT * size
         taken = np.vstack(self.taken) if self.taken else np.empty((0, 2))
         for x, y in anchors:
@@ -139,7 +141,7 @@ class PlotArea:
 
 
 def _beside(x: float, y: float, width: float, height: float, gap: float) -> list[tuple[float, float]]:
-    """Lower left corners around (x, y): above, right, below, left, then the diagonals."""
+    """Return lower left corners around (x, y): above, right, below, left, then the diagonals."""
     right, left, middle = x + gap, x - gap - width, x - width / 2
     above, below, level = y + gap, y - gap - height, y - height / 2
     beside = [(middle, above), (right, level), (middle, below), (left, level)]
@@ -152,7 +154,7 @@ INK = "#222222"
 
 @dataclass(frozen=True, slots=True)
 class PlacedText:
-    """One text of a chart and its place."""
+    """Text of a chart with its place."""
 
     text: str
     place: TextPlace
@@ -160,17 +162,18 @@ class PlacedText:
     color: str
     bold: bool = False
     plate: bool = False
-    """It may cover a line, and needs something behind it."""
+    """Whether the text may cover a line, and so needs a background."""
     curve: ChartCurve | None = None
-    """What it belongs to; None for a limit."""
+    """Curve that the text labels; None for a limit."""
 
 
 def lay_out(
     panel: Panel, x: AxisScale, y: AxisScale, size: tuple[float, float], type_sizes: tuple[float, float]
 ) -> list[PlacedText]:
-    """The texts that have room in a plot area of *size* points, in type of the small and the usual of *type_sizes*.
+    """Place the texts of a chart in a plot area of *size* points.
 
-    Points off the chart come first, then limits, the other points, and the curves' names.
+    Texts of points off the chart are placed first, then limits, the other points, and names of curves; texts without
+    room are left out. *type_sizes* are the small and the usual font size.
     """
     small, usual = type_sizes
     room = PlotArea(*size)
@@ -185,12 +188,12 @@ def lay_out(
 
 
 def on_the_edge(curve: ChartCurve, x: AxisScale, y: AxisScale) -> NDArray[np.float64]:
-    """The points of *curve*, those off the chart moved to its edge."""
+    """Return the points of *curve*, with points off the chart moved to its edge."""
     return np.array([[min(a, x.high), min(b, y.high)] for a, b in zip(curve.x, curve.y, strict=True)])
 
 
 def _take(panel: Panel, curve: ChartCurve, x: AxisScale, y: AxisScale, room: PlotArea) -> NDArray[np.float64]:
-    """Marks a curve as taken, and returns where its points lie [points]."""
+    """Mark a curve as occupied, and return the places of its points [points]."""
     inside = on_the_edge(curve, x, y)
     known = ~np.isnan(inside).any(axis=1)
     if not len(inside[known]):
@@ -246,7 +249,7 @@ def _tags(
     room: PlotArea,
     size: float,
 ) -> Sequence[PlacedText]:
-    """The text beside the points off the chart (*beyond*), which says their value, or beside the others."""
+    """Place the texts beside points off the chart (*beyond*), which give their value, or beside the other points."""
     found = []
     for index, (left, bottom) in enumerate(places if curve.marker else ()):
         at, value = curve.x[index], curve.y[index]

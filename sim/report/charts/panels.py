@@ -8,56 +8,57 @@ from typing import Any
 from sim.report.words.text import plain
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CE6BA3", "#6F5A00", "#1A94FE", "#000000"]
-"""After Okabe and Ito, Color Universal Design (2008): distinct with every common colour blindness; pink, orange and sky
-blue are darker, so that each has 3:1 against white.
+"""Colours of fleets: a palette after Okabe and Ito, Color Universal Design (2008), for all common colour blindness.
+
+Pink, orange and sky blue are darker than there, so that each has a contrast of 3:1 against white.
 """
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 GLYPHS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
-"""The markers as characters."""
+"""Markers as characters."""
 DASHES: dict[str, Any] = {
     "solid": "-",
     "dashed": (0, (5, 2)),
     "dash-dotted": (0, (7, 2, 2, 2)),
     "fine dashes": (0, (2, 2)),
 }
-"""Line styles of the settings of further axes."""
+"""Line styles, by name, for the settings of further axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartCurve:
-    """One line of a chart; an infinite place is off the chart and shown at its edge."""
+    """Curve of a chart; a point with an infinite coordinate is drawn at the edge."""
 
     name: str
     color: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     marker: str = ""
-    """Empty: a line without points."""
+    """Marker of the points; empty: a line without points."""
     dash: Any = "-"
     half: tuple[float | None, ...] = ()
-    """Half-width of the 95 % interval of y."""
+    """Half-widths of the 95 % intervals of y."""
     ends: tuple[tuple[float, float] | None, ...] = ()
-    """Ends of the intervals that y is not the middle of (shares), in place of half-widths."""
+    """Ends of the 95 % intervals that are not centred at y (shares), in place of half-widths."""
     filled: bool = False
-    """The area below it is shaded."""
+    """Whether the area below the curve is shaded."""
     good: tuple[bool, ...] = ()
-    """Points that meet the SLO are filled, the others hollow."""
+    """Whether each point meets the SLO and is drawn filled; other points are hollow."""
     steady: tuple[bool, ...] = ()
-    """Points that are not overloaded: they set the range of the chart."""
+    """Whether each point is not overloaded; such points set the range of the chart."""
     tags: tuple[str, ...] = ()
     """Text beside each point."""
     fleet: str = ""
-    """What is shown alone when it is picked; empty: the curve itself."""
+    """Fleet that a click highlights; empty: the curve itself."""
     keys: tuple[str, ...] = ()
-    """What each point is a figure of: points of several charts with the same key are one."""
+    """Key of each point; points of several charts with the same key belong together."""
     names: tuple[str, ...] = ()
-    """What each point is called, where its curve has no name for all."""
+    """Name of each point, for a curve whose points have no common name."""
     marks: tuple[str, ...] = ()
-    """How near each point is to what was measured (`sim.study.confidence`); empty where that is not known."""
+    """Distance of each point to measurements, as a mark of `sim.study.confidence`; empty where unknown."""
 
     @property
     def bands(self) -> list[tuple[float, float] | None]:
-        """Ends of the 95 % interval at each point, None where there is none to draw; empty for a curve without any."""
+        """Ends of the 95 % interval at each point, None for no interval; empty for a curve without intervals."""
         if self.ends:
             return list(self.ends)
         if not any(self.half):
@@ -68,21 +69,21 @@ class ChartCurve:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A line across the chart."""
+    """Line across a chart at a limit."""
 
     at: float
     text: str
     forbids: bool = True
-    """What lies right of an upright one misses it, and is shaded."""
+    """Whether values to the right of an upright limit miss it, and are shaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartInterval:
-    """A value of x that stands for a whole fleet, with its interval."""
+    """Value of x for a whole fleet, such as its capacity, with its interval."""
 
     at: float
     half: float
-    """Half-width of the 95 % interval; 0 without one."""
+    """Half-width of the 95 % interval; 0 without an interval."""
     text: str
     color: str
     fleet: str
@@ -90,7 +91,7 @@ class ChartInterval:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart."""
+    """Chart as plain data: titles, curves, limits and formats of the axes."""
 
     title: str
     subtitle: str
@@ -102,22 +103,22 @@ class Panel:
     y_limit: Limit | None = None
     spans: tuple[ChartInterval, ...] = ()
     x_ticks: tuple[float, ...] = ()
-    """Where the axis is marked; empty: at round numbers."""
+    """Ticks of the x axis; empty: round numbers."""
     x_names: tuple[str, ...] = ()
-    """What stands at x_ticks; empty: the numbers."""
+    """Labels of x_ticks; empty: the numbers."""
     y_share: bool = False
-    """y runs from 0 to 1."""
+    """Whether y runs from 0 to 1."""
     x_linear: bool = False
-    """x runs evenly, however far."""
+    """Whether the x axis is linear even over more than a decade."""
     y_linear: bool = False
-    """y runs from zero, however far."""
+    """Whether the y axis is linear from zero even over more than a decade."""
     x_anchored: bool = True
-    """A linear x axis begins at zero."""
+    """Whether a linear x axis begins at zero."""
     kind: str = ""
-    """What Python calls it: `run.plot("cost_vs_latency")` draws all panels of that kind."""
+    """Name of the chart in Python: `run.plot("cost_vs_latency")` draws all panels of that kind."""
 
 
 def style(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every fleet; beyond seven fleets colours come back with other markers."""
+    """Assign colour and marker to every fleet; beyond seven fleets, colours repeat with other markers."""
     kinds = len(COLORS)
     return {name: (COLORS[i % kinds], MARKERS[(i + i // kinds) % kinds]) for i, name in enumerate(names)}

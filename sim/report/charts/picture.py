@@ -1,6 +1,6 @@
-"""Pictures: the charts of an answer under its question, its verdict and a key, composed as one Vega-Lite specification.
+"""Pictures: the charts of an answer under question, verdict and legend, composed as one Vega-Lite specification.
 
-vl-convert draws them without a browser. The charts are those of pages, without the parts that react to a pointer.
+vl-convert draws them without a browser. The charts are those of pages, without the parts that respond to a pointer.
 """
 
 import json
@@ -33,12 +33,12 @@ from sim.report.words.money import symbol
 LINES = {"solid": "━━", "dashed": "╍╍", "dash-dotted": "━·━", "fine dashes": "┅┅"}
 """Line styles as characters."""
 SOFT = "#666666"
-"""Colour of marks that stand for no fleet."""
+"""Colour of marks that represent no fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """Entry of the key: a marker, a line, both, or an area."""
+    """Entry of the legend: a marker, a line, both, or an area."""
 
     name: str
     color: str
@@ -47,26 +47,27 @@ class KeyEntry:
     area: float = 0.0
     """Opacity of the area."""
     stands_for: bool = True
-    """Whether the entry names the meaning of a colour, such as a fleet. Other entries explain a marker or a line style,
-    with a hollow marker or a gray line.
+    """Whether the entry names the meaning of a colour, such as a fleet.
+
+    Other entries explain a marker or a line style, with a hollow marker or a gray line.
     """
 
     @property
     def glyph(self) -> str:
-        """The mark as a character: its marker, else its line."""
+        """Mark of the entry as a character: its marker, else its line."""
         if self.marker:
             return GLYPHS[self.marker]
         return LINES.get(next((name for name, dash in DASHES.items() if dash == self.dash), ""), LINES["solid"])
 
 
 COLUMNS = 2
-"""Charts side by side, at most."""
+"""Largest number of charts side by side."""
 PLOT = SIZES["wide"][0]
-"""Width of one of two plot areas side by side [px]: that of pages, for which the texts in charts are placed."""
+"""Width of a plot area beside another [px]: that of pages, for which the texts in charts are placed."""
 LEFT, RIGHT = 44.0, 16.0
-"""Room for numbers left of a plot area, and for the ends of marks and numbers right of it [px]."""
+"""Room left of a plot area for numbers, and right of it for ends of marks and numbers [px]."""
 CELL = LEFT + PLOT + RIGHT
-"""Width of one of two charts side by side [px]."""
+"""Width of a chart beside another [px]."""
 ABOVE = 10.0
 """Room for marks and labels that reach above a plot area, so that headings of a row are level [px]."""
 GAP, BETWEEN_ROWS, PADDING = 16.0, 26.0, 20.0
@@ -86,9 +87,9 @@ BOLDER = 1.12
 MOST_LABEL = 190.0
 """Width of the widest label left of a bar [px]."""
 WIDER = 0.55
-"""Share of a plot area for texts beside bars; larger than in a page, where a tooltip shows a text in full."""
+"""Share of a plot area for texts beside bars; larger than in a page, where a tooltip shows the whole text."""
 MARK_STEP, MARK_LINE = 24.0, 22.0
-"""Room for the mark before an entry of the key, and the height of its lines [px]."""
+"""Room for the mark before an entry of the legend, and the height of the legend's lines [px]."""
 EDGE: Spec = {"width": 0, "height": 0, "data": {"values": []}, "mark": "point", "encoding": {}}
 """Empty first view of each row: Vega aligns rows at the plot areas of their first views, whatever their labels."""
 
@@ -131,7 +132,7 @@ class Chart:
 
 
 def _packed(png: bytes) -> bytes:
-    """Return the picture *png* compressed for size: vl-convert compresses for speed, to three times the bytes."""
+    """Compress *png* for size, since vl-convert compresses for speed and writes three times the bytes."""
     chunks, at = [], len(SIGNATURE)
     while at < len(png):
         length = int.from_bytes(png[at : at + 4])
@@ -146,15 +147,16 @@ def _packed(png: bytes) -> bytes:
 def panel_picture(
     panels: Sequence[Panel], question: str, answers: Sequence[str], key: Sequence[KeyEntry] = ()
 ) -> Chart:
-    """Return the picture of *panels*, two abreast, under the *question*, the *answers* and the *key*."""
+    """Compose *panels*, two abreast, under the *question*, the *answers* and the legend *key*."""
     return picture(panel_figures(panels), question, answers, key)
 
 
 def picture(
     figures: Sequence[PageFigure], question: str, answers: Sequence[str], key: Sequence[KeyEntry] = (), note: str = ""
 ) -> Chart:
-    """Return the picture of *figures*, two abreast, under the *question*, the *answers*, a *note* on the charts and the
-    *key*.
+    """Compose *figures*, two abreast, into a picture.
+
+    The *question*, the *answers*, a *note* on the charts and the legend *key* precede them.
     """
     alone = len(figures) == 1
     width = CELL if alone else COLUMNS * CELL + GAP
@@ -177,7 +179,7 @@ def picture(
 
 
 def _rows(figures: Sequence[PageFigure]) -> list[list[PageFigure]]:
-    """Return *figures* in rows of two; a wide one has a row of its own."""
+    """Divide *figures* into rows of two; a wide figure has a row of its own."""
     rows: list[list[PageFigure]] = []
     for one in figures:
         if one.wide or not rows or len(rows[-1]) == COLUMNS or rows[-1][0].wide:
@@ -222,7 +224,7 @@ def _still(layer: Spec) -> Spec:
 
 
 def _with_width(part: Any, width: float) -> Any:
-    """Return *part* of a specification with the number *width* in place of the signal `width` in its expressions."""
+    """Replace the signal `width` in the expressions of *part*, a piece of a specification, by the number *width*."""
     if isinstance(part, dict):
         found = {name: _with_width(one, width) for name, one in part.items()}
         if isinstance(found.get("expr"), str):
@@ -233,7 +235,7 @@ def _with_width(part: Any, width: float) -> Any:
 
 
 def _head(width: float, question: str, answers: Sequence[str], note: str, key: Sequence[KeyEntry]) -> list[Spec]:
-    """Return the view above the charts, with texts and key at fixed places; no view without texts and key."""
+    """Return the view above the charts, with texts and legend at fixed places; no view without texts and legend."""
     texts: list[Spec] = []
     y = 0.0
     for text, size, color in [(question, QUESTION, "ink"), *((one, ANSWER, "soft") for one in answers),
@@ -264,7 +266,7 @@ def _letter(text: str) -> float:
 
 
 def _key(width: float, top: float, key: Sequence[KeyEntry]) -> tuple[list[Spec], list[Spec], float]:
-    """Return layers of the marks of the *key*, rows of their names, and the lower edge of both."""
+    """Return layers of the marks of the legend, rows of their names, and the lower edge of both."""
     points: list[Spec] = []
     rules: list[Spec] = []
     areas: list[Spec] = []

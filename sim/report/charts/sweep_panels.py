@@ -1,4 +1,4 @@
-"""Charts of a run: panels of cost, latency and attainment along the main axis of its sweep, and the picture of them."""
+"""Charts of a run: panels of cost, latency and attainment along the main axis of its sweep, and their picture."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,13 +30,13 @@ LATENCIES = {
 
 
 def dashes(sweep: Sweep) -> dict[str, str]:
-    """Name of the line style of every setting."""
+    """Assign a line style, by name, to every setting of the further axes."""
     names = list(DASHES)
     return {places(setting): names[i % len(names)] for i, setting in enumerate(sweep.settings)}
 
 
 def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> list[Panel]:
-    """The charts of a run: distributions for a single point, else cost and latency over the main axis."""
+    """Return the charts of a run: distributions for a single point, else cost and latency along the main axis."""
     sweep = sweep_of(points, axes)
     if not sweep.lines:
         return []
@@ -56,7 +56,7 @@ def panels_of(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, An
 
 
 def in_words(panel: Panel) -> Panel:
-    """*panel* with what services are counted in."""
+    """Return *panel* with titles worded for the shown unit of work."""
     title, subtitle, x_label = map(counted, (panel.title, panel.subtitle, panel.x_label))
     return replace(panel, title=title, subtitle=subtitle, x_label=x_label)
 
@@ -81,12 +81,12 @@ def _curve(
 
 
 def key_of(point: Point) -> str:
-    """A fleet at a place of the sweep: the same in all charts of a page."""
+    """Return the key of a point: its fleet and sweep values, the same in all charts of a page."""
     return "/".join([point.fleet, *(f"{axis}={short(value)}" for axis, value in point.axes.items())])
 
 
 def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
-    """The column, scaled; nan where it is empty."""
+    """Return a getter of *column*, scaled and in the shown currency; nan where the column is empty."""
 
     def get(point: Point) -> float:
         value = point.number(column)
@@ -96,7 +96,7 @@ def _getter(column: str, scale: float = 1.0) -> Callable[[Point], float]:
 
 
 def _bands(line: FleetLine, column: str, scale: float) -> dict[str, Any]:
-    """Half-widths of the intervals of *column*; of a share their ends."""
+    """Return the half-widths of the intervals of *column*; for a share, their ends."""
     ends = [[point.number(f"{column}_ci95_{end}") for end in ENDS] for point in line.points]
     if any(low is not None for low, _high in ends):
         return {"ends": tuple(None if low is None or high is None else (low, high) for low, high in ends)}
@@ -109,7 +109,7 @@ def _halves(line: FleetLine, column: str, scale: float = 1.0) -> tuple[float | N
 
 
 def _in_unit(column: str, value: float) -> float:
-    """Money in the shown currency, all else as it is."""
+    """Convert *value* to the shown currency if *column* is money."""
     return shown(value) if "usd" in column else value
 
 
@@ -125,7 +125,7 @@ def _along(sweep: Sweep, title: str, subtitle: str, column: str, scale: float = 
 
 
 def _limit(name: str, limit_s: float | None, part: str = "") -> Limit | None:
-    """The line of the service level; *part* names the percentile where the chart does not."""
+    """Return the line of the service level; *part* names the percentile where the chart does not."""
     if limit_s is None:
         return None
     scale, unit = LATENCIES[name][1:]
@@ -158,7 +158,7 @@ def _throughput_along(sweep: Sweep) -> Panel:
 
 
 def _by_service(sweep: Sweep) -> Iterator[Panel]:
-    """How many requests of each service are within its own limits; none where fleets have a single service."""
+    """Yield a chart of requests within the SLO for each service; none where fleets have a single service."""
     some = sweep.lines[0].points[0]
     for name in some.services:
         slo = Slo.model_validate(some.cases[0].metrics.services[name]["slo"])
@@ -210,8 +210,9 @@ def _repeated(sweep: Sweep) -> bool:
 
 
 def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
-    """Share of requests answered within a time, all replications together; where the two lines of a percentile's limit
-    cross, the curves must be on the left of.
+    """Build the distribution of a latency: share of requests answered within a time, over all replications.
+
+    The limit of a percentile is a pair of lines; a curve meets it if it passes left of their crossing.
     """
     words, scale, unit = _(LATENCIES[name][0]), *LATENCIES[name][1:]
     shares = np.linspace(0.0, 1.0, QUANTILES)
@@ -240,7 +241,7 @@ def _distribution(sweep: Sweep, name: str, slo: Slo) -> Panel:
 
 
 def curves(panels: Sequence[Panel], sweep: Sweep, question: str, answer: str, note: str = "") -> Chart:
-    """Return the picture of the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
+    """Draw the *panels* of a run under the *question*, the *answer* and a *note* on the charts."""
     key = [KeyEntry(name, color, marker) for name, (color, marker) in style(sweep.fleets).items()]
     key.append(KeyEntry(_("misses the SLO or is overloaded"), SOFT, "o", stands_for=False))
     key.append(KeyEntry(_("off the chart"), SOFT, "^", stands_for=False))

@@ -1,7 +1,9 @@
-"""Tornado charts: how far each input alone moves a result, the input that moves it most on top.
+"""Tornado charts: the effect of each input alone on a result, the largest on top.
 
-Source of the form: T. G. Eschenbach, "Spiderplots versus Tornado Diagrams for Sensitivity Analysis", Interfaces 22(6),
-1992.
+References
+----------
+T. G. Eschenbach, "Spiderplots versus Tornado Diagrams for Sensitivity Analysis", Interfaces 22(6), 1992.
+
 """
 
 from collections.abc import Sequence
@@ -13,43 +15,49 @@ AT_LOW, AT_HIGH = "#6f94c4", "#c2703d"
 
 @dataclass(frozen=True, slots=True)
 class TornadoBar:
-    """One input: the result where it alone is at its low and at its high value, all others as they are."""
+    """Results at the low and the high value of an input, all other inputs unchanged."""
 
     label: str
     low: float
-    """The result at the input's low value, in the unit of the chart; below or above the one at its high value."""
+    """Result at the input's low value, in the unit of the chart; may exceed the result at the high value."""
     high: float
+    """Result at the input's high value, in the unit of the chart."""
     low_text: str
-    """The input's low value as people read it."""
+    """Low value of the input as text."""
     high_text: str
+    """High value of the input as text."""
 
     def swing(self, base: float) -> float:
-        """How far the result changes in all, from *base* to one side or to both."""
+        """Return the range of the result, *base* included."""
         return max(self.low, self.high, base) - min(self.low, self.high, base)
 
 
 @dataclass(frozen=True, slots=True)
 class SideBar:
-    """One horizontal bar of a chart, as whoever draws it needs it."""
+    """Horizontal bar of a chart."""
 
     row: int
-    """From the top."""
+    """Row of the bar, counted from the top."""
     label: str
     start: float
     end: float
     color: str
     text: str
     text_at: float
+    """Value at which the text is placed."""
     rightwards: bool
-    """The text goes right of where it stands."""
+    """Whether the text extends to the right of `text_at`."""
     half: float = 0.0
-    """Half-width of the 95 % interval of its end."""
+    """Half-width of the 95 % interval of the end."""
     fleet: str = ""
-    """Whose bar it is; empty for those of no one fleet."""
+    """Fleet of the bar; empty for a bar of several fleets."""
 
 
 def side_bars(base: float, bars: Sequence[TornadoBar]) -> list[SideBar]:
-    """Two for each input around the result *base*, the widest on top; of two on one side the shorter comes later."""
+    """Return two bars per input around the result *base*, the widest input on top.
+
+    Where both results lie on the same side of *base*, the shorter bar is drawn last.
+    """
     ordered = sorted(bars, key=lambda bar: -bar.swing(base))
     return [one for row, bar in enumerate(ordered) for one in _both(row, base, bar)]
 
@@ -68,5 +76,5 @@ def _both(row: int, base: float, bar: TornadoBar) -> list[SideBar]:
 
 
 def _rightwards(end: float, base: float, other: float) -> bool:
-    """Whether the text stands right of *end*: away from the bar; where there is no bar, away from the other's."""
+    """Return whether the text is right of *end*: away from its bar, or from the other bar if it has no length."""
     return end > base if end != base else other < base

@@ -14,11 +14,11 @@ GLYPH = 6.0
 """Mean width of a character of the texts [px]."""
 TEXT_SHARE = "width * 0.35"
 GLYPHS = f"max(8, floor({TEXT_SHARE} / {GLYPH}))"
-"""Most characters of a text beside a bar, an expression: a third of the plot, whatever its width."""
+"""Vega expression for the largest number of characters of a text beside a bar: a third of the plot."""
 
 
 def bar_figure(title: str, subtitle: str, bars: Sequence[SideBar], unit: str, base: float) -> PageFigure:
-    """The chart of *bars* around the line at *base*; *unit* says what the axis shows."""
+    """Build the chart of *bars* around a line at *base*; *unit* is the title of the axis."""
     longest = max(bars, key=lambda bar: abs(bar.end - bar.start), default=None)
     said = _("Over {unit}, {len} bars.", unit=unit, len=len({bar.row for bar in bars}))
     said += _(" The longest is {label}.", label=longest.label) if longest is not None else ""
@@ -89,7 +89,7 @@ def _text() -> dict[str, Any]:
 
 
 def _domain(bars: Sequence[SideBar], base: float) -> dict[str, Any]:
-    """All bars, with room for their texts on either side in a plot of any width."""
+    """Return the domain of the axis, with room for the texts on both sides in a plot of any width."""
     ends = [float(end) for end in (base, *(end for bar in bars for end in (bar.start, bar.end + bar.half)))]
     reach = (max(ends) - min(ends)) or abs(ends[0]) or 1.0
     before, after = (_room([bar.text for bar in bars if bar.rightwards == side]) for side in (False, True))
@@ -101,6 +101,6 @@ def _domain(bars: Sequence[SideBar], base: float) -> dict[str, Any]:
 
 
 def _room(texts: Sequence[str]) -> str:
-    """What *texts* take beside their bars [px], an expression."""
+    """Return a Vega expression for the room that *texts* need beside their bars [px]."""
     longest = max(map(len, texts), default=0)
     return f"(min({longest}, {GLYPHS}) * {GLYPH} + 12)"

@@ -1,9 +1,9 @@
-"""A chart as a Vega-Lite specification, which a page draws and `picture.py` composes into pictures.
+"""Charts as Vega-Lite specifications, which a page draws and `picture.py` composes into pictures.
 
-Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that one specification serves light and
-dark. `picked` is the fleet that is shown alone, `hovered` the point under the pointer: parameters of the page. The
-texts of a chart are layers, laid out for a wide and for a narrow page. The JavaScript that draws charts is Vega and
-Vega-Lite, as vl-convert carries them; bundling takes seconds, so its text is kept in the user's cache.
+Colours are names (`ink`, `paper`, `palette`) that the page fills in, so that one specification serves light and dark
+pages. `picked` is the highlighted fleet, `hovered` the point under the pointer: parameters of the page. The texts of a
+chart are layers, laid out for a wide and for a narrow page. The JavaScript that draws charts is Vega and Vega-Lite, as
+vl-convert carries them; bundling takes seconds, so its text is kept in the user's cache.
 """
 
 import json
@@ -27,16 +27,17 @@ from sim.study.execution.durable import write_whole
 
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 DARK = {"#0072B2": "#4BA3E3", "#CE6BA3": "#D87CAF", "#6F5A00": "#E6B000", "#1A94FE": "#A6DAFF", "#000000": "#F2F2F2"}
-"""Of a palette on black: the same hues where they would be too dim, or too near to one that was made brighter."""
+"""Palette on black: the same hues, brighter where they would be too dim or too similar."""
 WORDS = {"#CE6BA3": "#A34A7E", "#1A94FE": "#1F74A8", "#009E73": "#00795A", "#D55E00": "#B84F00"}
-"""Of text on white: the same hues, dark enough to read (4.5:1)."""
+"""Colours of text on white: the same hues, dark enough to read (4.5:1)."""
 EXTRA = ("#222222", "#444444", "#666666", "#6f94c4", "#c2703d", "#B3261E")
-"""Colours of lines that stand for no fleet."""
+"""Colours of lines that represent no fleet."""
 TONES = {"#222222": "#e8e8e8", "#444444": "#d0d0d0", "#666666": "#b5b5b5", "#B3261E": "#E5675E"}
+"""Colours of such lines on a dark page."""
 
 
 def themes() -> dict[str, dict[str, Any]]:
-    """light and dark -> name of a parameter -> its value."""
+    """Return the values of the colour parameters by theme, light and dark."""
     every = (*COLORS, *EXTRA)
     light = {"ink": "#222222", "soft": "#5c5c5c", "faint": "#e3e3e3", "paper": "#ffffff", "shade": "rgba(0,0,0,0.04)"}
     dark = {
@@ -54,18 +55,18 @@ def themes() -> dict[str, dict[str, Any]]:
 
 
 def on_black(color: str) -> str:
-    """What a dark page has in place of a *color* of a light one."""
+    """Return the colour of a dark page for *color* of a light page."""
     return DARK.get(color, TONES.get(color, color))
 
 
 def params() -> list[dict[str, Any]]:
-    """The parameters of a chart as those of a light page, with nothing picked and nothing under the pointer."""
+    """Return the default parameters of a chart: a light page, no fleet picked, no point hovered."""
     told = {**themes()["light"], "picked": "", "hovered": "", "layout": "wide"}
     return [{"name": name, "value": value} for name, value in told.items()]
 
 
 def expression(show: Callable[[float], str]) -> str:
-    """How a number of an axis is written, as an expression of Vega; what it does not know is written plainly."""
+    """Return the Vega expression equivalent to the formatter *show*; unknown formatters give plain numbers."""
     known = {
         percent: "format(100 * datum.value, '.3~r') + '\\u00a0%'",
         money_mark: f"{symbol()!r} + format(datum.value, ',.6~r')",
@@ -82,7 +83,7 @@ Spec = dict[str, Any]
 
 
 def lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
-    """The curves; stretches to or from an overloaded point are dotted."""
+    """Build the layer of curves; segments at an overloaded point are dotted (*steady* false)."""
     found: list[Spec] = []
     looks: dict[str, Spec] = {}
     for curve, points in zip(panel.curves, rows, strict=True):
@@ -116,7 +117,7 @@ def lines(panel: Panel, rows: Sequence[Sequence[Spec]], steady: bool) -> Spec:
 
 
 def _bends(points: Sequence[Spec]) -> list[Spec]:
-    """*points* without those in the middle of a level stretch: over time most of them."""
+    """Drop *points* inside level segments, which are most points of charts over time."""
     inner = zip(points, points[1:], points[2:], strict=False)
     kept = [one for before, one, after in inner if len({(p["y"], p["steady"]) for p in (before, one, after)}) > 1]
     return [*points[:1], *kept, *points[1:][-1:]]
@@ -128,7 +129,7 @@ def dash_lengths(dash: Any) -> list[float]:
 
 
 def bands(panel: Panel, x: AxisScale, y: AxisScale) -> Spec:
-    """The 95 % intervals as areas."""
+    """Build the layer of 95 % intervals and filled areas."""
     rows = []
     for index, curve in enumerate(panel.curves):
         for place, band in enumerate(curve.bands):
@@ -149,22 +150,22 @@ def bands(panel: Panel, x: AxisScale, y: AxisScale) -> Spec:
 
 
 def nominal_field(name: str) -> Spec:
-    """A column of names."""
+    """Return an encoding of the nominal field *name*."""
     return {"field": name, "type": "nominal"}
 
 
 def opacity(full: float, fleet: str = "datum.fleet") -> Spec:
-    """Less for all but the picked fleet; *fleet* is where a row has its own."""
+    """Return the opacity expression, reduced for fleets other than the picked one; *fleet*: a row's own fleet."""
     return {"expr": f"picked && picked != {fleet} ? {FADED} * {full} : {full}"}
 
 
 SIZES = {"wide": (470.0, 240.0), "narrow": (275.0, 240.0)}
-"""Layout -> plot area that it is made for [px]."""
+"""Plot area of each layout [px]."""
 SMALL, USUAL = 11.0, 12.0
 
 
 def layouts(panel: Panel, x: AxisScale, y: AxisScale) -> list[dict[str, Any]]:
-    """Two layers, one for the texts in bold; the page says which layout is shown."""
+    """Build two layers of texts, regular and bold; rows name the layout in which they are shown."""
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     for name, size in SIZES.items():
         for text in lay_out(panel, x, y, size, (SMALL, USUAL)):
@@ -209,24 +210,24 @@ def _layer(rows: list[dict[str, Any]], bold: bool) -> dict[str, Any]:
 
 
 HEIGHT = 240
-"""Of a plot area [px]; its width is that of the page's column."""
+"""Height of a plot area [px]; its width is that of the page's column."""
 SHAPES = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"}
 CROSS = "M-.45,-.3L-.3,-.45L0,-.15L.3,-.45L.45,-.3L.15,0L.45,.3L.3,.45L0,.15L-.3,.45L-.45,.3L-.15,0Z"
 GAP = 6
-"""Between two numbers of an axis [px]; where there is less, one of them is left out."""
+"""Least space between two labels of an axis [px]; with less, one of them is left out."""
 EDGE = 0.02
-"""Room beyond the range of an axis, for the markers on its edge."""
+"""Margin beyond the range of an axis, for markers at its edge, as a fraction of the range."""
 TENTH = 10.0
 FOR_LINES = ("c", "i", "steady", "mark")
-"""What points need for lines and rings only."""
+"""Fields of points that only lines and rings need."""
 RINGS = {"interpolated": [1, 0], "extrapolated": [1.5, 2]}
-"""Mark of a point -> dashes of the ring around it."""
+"""Mark of a point -> dashes of its ring."""
 MOST_TELLING = 130
-"""Points under the pointer of a line without markers."""
+"""Largest number of points that respond to the pointer on a line without markers."""
 
 
 def chart_spec(panel: Panel) -> Spec:
-    """The specification of *panel*; the same panel gives the same one."""
+    """Build the specification of *panel*; the same panel gives the same specification."""
     x = AxisScale(core(panel, "x", panel.x_limit), panel.x_anchored, linear=panel.x_linear)
     y = AxisScale(core(panel, "y", panel.y_limit), True, panel.y_share, panel.y_linear)
     rows = [_points(panel, index, curve, x, y) for index, curve in enumerate(panel.curves)]
@@ -254,7 +255,7 @@ def chart_spec(panel: Panel) -> Spec:
 
 
 def config() -> Spec:
-    """The look of all charts; its colours are the page's."""
+    """Return the style of all charts; its colours are parameters of the page."""
     quiet = {"labelColor": {"expr": "soft"}, "titleColor": {"expr": "soft"}, "tickColor": {"expr": "soft"}}
     size = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"}
     sparse = {"labelOverlap": "greedy", "labelSeparation": GAP}
@@ -302,14 +303,14 @@ def _channel(name: str, domain: list[float], scale: AxisScale, axis: Spec) -> Sp
 
 
 def _domain(scale: AxisScale) -> list[float]:
-    """Its range and a little more, so that a marker on the edge is whole."""
+    """Return the range of *scale* with a margin, so that a marker at the edge is whole."""
     if scale.log:
         return [scale.low, scale.high * (scale.high / scale.low) ** EDGE]
     return [scale.low, scale.high + EDGE * (scale.high - scale.low)]
 
 
 def _x_domain(scale: AxisScale) -> list[float]:
-    """Room on the left, too: the edge there is no baseline."""
+    """Return the range of the x axis with a margin on both sides, since its left edge is no baseline."""
     low, high = _domain(scale)
     if scale.log:
         return [low / (scale.high / scale.low) ** EDGE, high]
@@ -317,14 +318,14 @@ def _x_domain(scale: AxisScale) -> list[float]:
 
 
 def _decades(scale: AxisScale) -> list[float]:
-    """Round numbers of a logarithmic axis, and those that come into view when it is moved."""
+    """Return round numbers of a logarithmic axis, with those that zooming and panning may show."""
     ticks = scale.ticks()
     ends = [tick * TENTH**power for tick in ticks for power in (-2, -1, 0, 1, 2)]
     return sorted({float(f"{tick:.6g}") for tick in ends})
 
 
 def _points(panel: Panel, index: int, curve: ChartCurve, x: AxisScale, y: AxisScale) -> list[Spec]:
-    """A row for each point: its place, what it looks like and what it says under the pointer."""
+    """Return a row per point of *curve*: place, look and tooltip."""
     rows = []
     for place, (at, value) in enumerate(zip(curve.x, curve.y, strict=True)):
         if isnan(at) or isnan(value):
@@ -351,7 +352,7 @@ def _points(panel: Panel, index: int, curve: ChartCurve, x: AxisScale, y: AxisSc
 
 
 def _short(value: float) -> float:
-    """More digits than a screen has pixels, and fewer than a float has."""
+    """Round to seven digits, which exceed the resolution of a screen."""
     return float(f"{value:.7g}")
 
 
@@ -360,7 +361,7 @@ def _shape(marker: str) -> str:
 
 
 def _said(panel: Panel, curve: ChartCurve, place: int) -> Spec:
-    """What the chart itself knows of a point, under its headings; where the page knows more, it says that."""
+    """Return name and tooltip of a point; the page may replace the tooltip by a fuller one."""
     half, band = curve.half[place] if curve.half else None, curve.ends[place] if curve.ends else None
     value = panel.y_format(curve.y[place]) + (f" ± {plain(half, 2)}" if half and isfinite(half) else "")
     value += f" ({ranged(*map(panel.y_format, band))})" if band else ""
@@ -374,7 +375,7 @@ def _place(panel: Panel, at: float) -> str:
 
 
 def _shade(limit: Limit | None, scale: AxisScale) -> list[Spec]:
-    """The side of an upright limit that misses it."""
+    """Shade the side of an upright limit that misses it."""
     if limit is None or not limit.forbids or limit.at >= scale.high:
         return []
     whole = {"x2": {"value": "width"}, "y": {"value": 0}, "y2": {"value": "height"}}
@@ -395,7 +396,7 @@ def _rules(panel: Panel) -> list[Spec]:
 
 
 def _spans(panel: Panel) -> list[Spec]:
-    """A line and a band for each value of x that stands for a fleet, with its name along the line."""
+    """Build a line, a band and a name for each fleet-wide value of x."""
     if not panel.spans:
         return []
     rows = [
@@ -422,7 +423,7 @@ def _plain(name: str) -> Spec:
 
 
 def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
-    """Around points that were not measured near."""
+    """Build rings around points that are not close to measurements."""
     found = [
         {name: row[name] for name in ("x", "y", "fleet", "color")} | {"dash": RINGS[row["mark"]]}
         for points in rows
@@ -446,13 +447,13 @@ def _rings(rows: Sequence[Sequence[Spec]]) -> Spec:
 
 
 def _telling(points: Sequence[Spec]) -> Sequence[Spec]:
-    """Points of a line without markers that say something under the pointer: a level stretch does so once."""
+    """Choose the points that respond to the pointer on a line without markers: one per level segment."""
     steps = [row for before, row in zip([None, *points], points, strict=False) if not before or before["y"] != row["y"]]
     return steps[:: 1 + len(steps) // MOST_TELLING]
 
 
 def _marks(rows: Sequence[Sequence[Spec]]) -> Spec:
-    """The points; one without a marker is seen under the pointer only. Shift and wheel or drag zooms and moves."""
+    """Build the layer of points; points without a marker appear under the pointer. Shift and wheel or drag zooms."""
     found = [
         {name: row[name] for name in row if name not in FOR_LINES}
         for points in rows
@@ -488,7 +489,7 @@ SNIPPET = "window.vegaEmbed=vegaEmbed;"
 
 @cache
 def bundle() -> str:
-    """A script that defines `vegaEmbed`; nothing is fetched."""
+    """Return the script that defines `vegaEmbed`, without network access."""
     import vl_convert
 
     made_of = (vl_convert.get_vega_version(), vl_convert.get_vegalite_versions()[-1], f"{crc32(SNIPPET.encode()):x}")
@@ -507,37 +508,37 @@ def _cache() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """One chart under its heading."""
+    """Chart with its heading."""
 
     title: str
     subtitle: str
     spec: Mapping[str, Any]
     said: str = ""
-    """What it shows, for whoever does not see it."""
+    """Description of the chart for screen readers."""
     wide: bool = False
-    """It takes the page's whole width."""
+    """Whether the chart takes the whole width of the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageCharts:
-    """What the scripts of a page need, whatever charts it has."""
+    """Data for the scripts of a page: tooltips, colours and the drawing program."""
 
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Key of a point -> its title and rows of (what, value): what is shown under the pointer."""
+    """Tooltips: key of a point -> its title and rows of (name, value)."""
 
     @property
     def themes(self) -> Mapping[str, Any]:
-        """Colours, light and dark."""
+        """Values of the colour parameters by theme, light and dark."""
         return themes()
 
     @property
     def bundle(self) -> str:
-        """The program that draws."""
+        """Script that draws the charts."""
         return bundle()
 
 
 def panel_figure(panel: Panel) -> PageFigure:
-    """A chart of curves."""
+    """Build the figure of *panel*."""
     names = dict.fromkeys(curve.name for curve in panel.curves if curve.name)
     limits = [limit.text for limit in (panel.x_limit, panel.y_limit) if limit is not None]
     said = _("Over {x_label}: {value}.", x_label=panel.x_label, value=_(", ").join([*names, *limits]))
@@ -545,5 +546,5 @@ def panel_figure(panel: Panel) -> PageFigure:
 
 
 def panel_figures(panels: Sequence[Panel]) -> list[PageFigure]:
-    """A chart for each panel."""
+    """Build the figures of *panels*."""
     return [panel_figure(panel) for panel in panels]

@@ -1,4 +1,4 @@
-"""A finished answer in the form of other programs.
+"""Export of a finished answer to the formats of other programs.
 
 stored_answer   an answer read back from its folder
 spreadsheet     a workbook under construction

@@ -1,7 +1,7 @@
-"""A run's bill as rows of the FinOps Open Cost and Usage Specification, FOCUS 1.2 (focus.finops.org).
+"""Bill of a run as rows of the FinOps Open Cost and Usage Specification, FOCUS 1.2 (focus.finops.org).
 
-Each case (fleet, sweep point, replication) is an alternative, so each is a billing account of its own: sums within one
-are bills, sums over several mean nothing. The tokens of a charge stand in Tags.
+Each case (fleet, sweep point, replication) is an alternative and so a billing account of its own: the sum within an
+account is a bill, the sum over several has no meaning. The tokens of a charge are in Tags.
 """
 
 import json
@@ -34,41 +34,42 @@ COLUMNS = (
     *("ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory"),
     *("SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId", "Tags"),
 )
-"""Those that the specification makes mandatory, and the conditional ones whose conditions a simulated bill meets."""
+"""Mandatory columns of the specification, and the conditional columns whose conditions a simulated bill meets."""
 ISSUER = "gpufleet (simulated)"
 SERVICE = {"ServiceCategory": "AI and Machine Learning", "ServiceSubcategory": "Machine Learning"}
 TOKENS = {"prefill": "input", "decode": "output", "recompute": "recomputed"}
-"""Phase of a ledger row -> the tokens that it is for; the rest is for none."""
+"""Phase of a ledger row -> type of its tokens; other phases have no tokens."""
 TIME_UNITS = {"h": "Hours", "month": "Months", "year": "Years"}
 TAXES = ("sales_tax", "tax")
-"""Components that are a tax; the last is a name in earlier runs."""
+"""Components that are a tax; stored answers may have the last name."""
 COMMITTED = {"rental_reserved": "Used", UNUSED: "Unused", "rental_unused": "Unused"}
-"""Component that a commitment covers -> status of its use; the last is a name in earlier runs."""
+"""Component that a commitment covers -> status of its use; stored answers may have the last name."""
 AMORTISED = (PaymentTime.AT_DELIVERY.value, PaymentTime.AT_END.value)
+"""Times of payments whose cost is spread over the life of the hardware."""
 
 
 class CaseColumns(NamedTuple):
-    """What all rows of a case have in common."""
+    """Values common to all rows of a case."""
 
     account: str
     fleet: str
     began: datetime
     tags: dict[str, Any]
     usd_per_currency: float
-    """Of the billing currency."""
+    """Exchange rate of the billing currency [US dollars per unit]."""
     discount: float
-    """Of the fleet's commitment; 0 without one."""
+    """Discount of the fleet's commitment, as a fraction; 0 without a commitment."""
 
 
 def write_focus(path: Path, answer: StoredAnswer) -> list[str]:
-    """Writes the rows to the file *path*; returns what a reader must know of their dates."""
+    """Write the rows to the file *path*; return notes on their dates."""
     start, told = _start(answer)
     write_csv(path, COLUMNS, ([_shown(row.get(name)) for name in COLUMNS] for row in _rows(answer, start)))
     return told
 
 
 def unit_of(unit: str) -> str:
-    """A ledger's unit as the specification writes it.
+    """Return the specification's name for the unit of a ledger row.
 
     >>> [unit_of(one) for one in ("GPU-h", "server-year", "kWh", "failure")]
     ['GPU-Hours', 'Server-Years', 'kWh', 'Failures']
@@ -84,7 +85,7 @@ def _capital(word: str) -> str:
 
 
 def _start(answer: StoredAnswer) -> tuple[datetime, list[str]]:
-    """When the simulated time begins, in UTC."""
+    """Return the start of the simulated time in UTC, and notes on it."""
     given = answer.scenario.get("starts_at")
     if given is None:
         made = datetime.fromisoformat(answer.manifest["started_at"]).date()
@@ -125,14 +126,14 @@ def _rows(answer: StoredAnswer, start: datetime) -> Iterator[dict[str, Any]]:
 
 
 def _discount(answer: StoredAnswer, fleet: str) -> float:
-    """What the commitment of *fleet* takes off its price by the hour."""
+    """Return the discount of the commitment of *fleet* on its hourly price, as a fraction."""
     found: dict[str, Any] = next((one for one in answer.scenario["fleets"] if one["name"] == fleet), {})
     commitment = (found.get("cost") or {}).get("commitment") or {}
     return float(commitment.get("discount", 0.0))
 
 
 def _delivered(answer: StoredAnswer, fleet: str, where: dict[str, Any]) -> list[dict[str, Any]]:
-    """What *fleet* is charged at delivery at one point; a sweep may change the machines, and with them their price."""
+    """Return the charges that *fleet* pays at delivery at a point; a sweep may change the machines and their price."""
     summary = answer.summary
     here = summary["fleet"] == fleet
     for axis, value in where.items():
@@ -143,7 +144,7 @@ def _delivered(answer: StoredAnswer, fleet: str, where: dict[str, Any]) -> list[
 
 
 def _usage(answer: StoredAnswer, place: CaseColumns, row: dict[Any, Any], paid: str) -> dict[str, Any]:
-    """A ledger row. What was paid once is billed when it is paid, and only its part of the life counts here."""
+    """Build the usage row of a ledger row; amounts paid once are billed at payment and only effective here."""
     price, quantity = row[answer.amount("unit_price_usd")], row["quantity"]
     amount, component, unit = row[answer.amount("amount_usd")], row["component"], unit_of(row["unit"])
     sale = price * quantity
@@ -172,7 +173,7 @@ def _usage(answer: StoredAnswer, place: CaseColumns, row: dict[Any, Any], paid: 
 
 
 def _under_a_commitment(usage: dict[str, Any], place: CaseColumns) -> Iterator[dict[str, Any]]:
-    """Reserved units: their purchase, which is billed whether they are used or not, and their use, which counts."""
+    """Yield the purchase of reserved units, billed whether used or not, and their use, which is effective."""
     component = usage["SkuId"].partition("/")[0]
     quantity, unit = usage["PricingQuantity"], usage["PricingUnit"]
     commitment = {
@@ -213,7 +214,7 @@ def _under_a_commitment(usage: dict[str, Any], place: CaseColumns) -> Iterator[d
 
 
 def _in_pricing_currency(place: CaseColumns, row: dict[Any, Any], price: float, effective: float) -> dict[str, Any]:
-    """The *price*, which is in the billing currency, and what counts, as the source of the price states them."""
+    """Return *price* and effective cost in the pricing currency, both given in the billing currency."""
     stated = price * place.usd_per_currency / row["fx_rate"]
     return {
         "PricingCurrency": iso_code(str(row["currency"])),
@@ -226,8 +227,9 @@ def _in_pricing_currency(place: CaseColumns, row: dict[Any, Any], price: float, 
 def _purchase(
     answer: StoredAnswer, place: CaseColumns, like: dict[Any, Any], amount: float, seconds: float
 ) -> dict[str, Any]:
-    """What is paid at delivery; its use is charged by the rows of the ledger, *like* this one, so nothing of it is
-    effective.
+    """Build the row of a purchase at delivery.
+
+    Its use is charged by the rows of the ledger (*like* this row), so that its effective cost is zero.
     """
     component = like["component"]
     cells = {
@@ -281,7 +283,7 @@ def _common(
 
 
 def _taxed(cells: dict[str, Any], amount: float) -> dict[str, Any]:
-    """A tax has no quantity and no price of its own."""
+    """Clear the quantities and prices of a tax, which has none."""
     none: tuple[str, ...] = (
         "ListUnitPrice",
         "ContractedUnitPrice",
@@ -295,7 +297,7 @@ def _taxed(cells: dict[str, Any], amount: float) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's as JSON knows it."""
+    """Convert a numpy scalar for JSON."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -307,7 +309,7 @@ class _Number(float):
 
 
 def _shown(value: Any) -> Any:
-    """Return *value* as the specification writes it: a moment in UTC, a number, nothing for null."""
+    """Format *value* as the specification requires: times in UTC, numbers, nothing for null."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%SZ")
     return _Number(value) if isinstance(value, float) else value

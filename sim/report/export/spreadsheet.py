@@ -1,6 +1,6 @@
-"""A workbook under construction: formats, tables written row by row, and charts that the spreadsheet draws.
+"""Workbook under construction: formats, tables written row by row, and charts that the spreadsheet draws.
 
-Rows are written one by one so that memory does not grow with them; charts are drawn from the cells of the sheets.
+Rows are written one by one to bound memory; charts are drawn from the cells of the sheets.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,15 +18,16 @@ from xlsxwriter.worksheet import Worksheet
 from sim.report.charts.panels import style
 
 NARROWEST, WIDEST = 9, 48
-"""Of a column [characters]."""
+"""Least and largest width of a column [characters]."""
 MONEY = "#,##0.00##"
 SHARE = "0.0%"
 NUMBER = "#,##0.######"
 SHARES = ("slo_attainment", "_fraction", "utilisation", "discount_rate")
+"""Ends of the names of columns that are shown in percent."""
 
 
 class Book:
-    """Its sheets are written one after the other, each from its first row to its last."""
+    """Workbook whose sheets are written in order, each from its first row to its last."""
 
     def __init__(self, path: Path, currency: str) -> None:
         self.currency = currency
@@ -42,7 +43,7 @@ class Book:
         self.formats = {name: self.workbook.add_format(one) for name, one in made.items()}
 
     def sheet(self, name: str, title: str, notes: Sequence[str] = ()) -> tuple[Worksheet, int]:
-        """A new sheet under *title* and *notes*, and the first row that is free."""
+        """Add a sheet under *title* and *notes*; return it and its first free row."""
         sheet = self.workbook.add_worksheet(name)
         sheet.write_string(0, 0, title, self.formats["title"])
         for row, note in enumerate(notes, start=1):
@@ -50,23 +51,23 @@ class Book:
         return sheet, len(notes) + 2
 
     def format_of(self, column: str) -> Any:
-        """How numbers of the *column* are shown."""
+        """Return the number format of *column*."""
         if self.currency in column or "usd" in column:
             return self.formats["money"]
         return self.formats["share" if column.endswith(SHARES) else "number"]
 
     def heads(self, sheet: Worksheet, row: int, names: Sequence[str]) -> None:
-        """Headings of the columns."""
+        """Write the headings of the columns."""
         for column, name in enumerate(names):
             sheet.write_string(row, column, name, self.formats["head"])
 
     def cells(self, sheet: Worksheet, row: int, values: Iterable[Any], formats: Sequence[Any]) -> None:
-        """One row; a value that begins with an equals sign is text, never a formula."""
+        """Write a row; a value that begins with an equals sign is text, never a formula."""
         for column, (value, shown) in enumerate(zip(values, formats, strict=True)):
             self.cell(sheet, row, column, value, shown)
 
     def cell(self, sheet: Worksheet, row: int, column: int, value: Any, shown: Any) -> None:
-        """One value, numbers as *shown*, dates by their month; nothing for None and nan."""
+        """Write a value, numbers in format *shown*, dates by their month; nothing for None and nan."""
         if value is None or (isinstance(value, float) and isnan(value)):
             return
         if isinstance(value, bool):
@@ -79,7 +80,7 @@ class Book:
             sheet.write_string(row, column, str(value))
 
     def table(self, sheet: Worksheet, top: int, frame: pd.DataFrame) -> int:
-        """The *frame* under its headings, which filter; returns the row after it."""
+        """Write *frame* under headings with filters; return the row after it."""
         names = [str(name) for name in frame.columns]
         self.heads(sheet, top, names)
         formats = [self.format_of(name) for name in names]
@@ -95,17 +96,17 @@ class Book:
         return top + 1 + len(frame)
 
     def close(self) -> None:
-        """Writes the file."""
+        """Write the file."""
         self.workbook.close()
 
 
 def cell(row: int, column: int, fixed: bool = False) -> str:
-    """The name of a cell, B3; *fixed*, $B$3."""
+    """Return the name of a cell, B3; if *fixed*, $B$3."""
     return str(xl_rowcol_to_cell(row, column, fixed, fixed))
 
 
 def _width(name: str, values: pd.Series) -> float:
-    """Characters that a column takes; headings wrap."""
+    """Return the width of a column [characters]; headings wrap."""
     texts = values.head(50).map(str) if values.dtype.kind not in "fiu" else ()
     longest = max((len(text) for text in texts), default=0)
     return min(WIDEST, max(NARROWEST, longest + 1, max(map(len, name.replace("_", " ").split()), default=0) + 3))
@@ -115,8 +116,9 @@ SIZE = {"width": 620, "height": 360}
 
 
 class ChartSeries(NamedTuple):
-    """One line or group of columns of a chart: rows *first* to *last* of two columns of a sheet, whose first one has
-    its name: a text in its place may look like a formula to the writer (`=lab!A1`).
+    """Series of a chart: rows *first* to *last* of two columns of a sheet.
+
+    The first column holds its name: a text in its place may look like a formula to the writer (`=lab!A1`).
     """
 
     name: str
@@ -127,7 +129,7 @@ class ChartSeries(NamedTuple):
 def scatter(
     book: Book, sheet: str, title: str, x: tuple[int, str], y: tuple[int, str], lines: Sequence[ChartSeries]
 ) -> Any:
-    """Lines with markers over a number; *x* and *y* are (column, label)."""
+    """Build a chart of lines with markers; *x* and *y* are (column, label)."""
     chart = book.workbook.add_chart({"type": "scatter", "subtype": "straight_with_markers"})
     looks = style([line.name for line in lines])
     for line in lines:
@@ -147,7 +149,7 @@ def scatter(
 def stacked(
     book: Book, sheet: str, title: str, labels: tuple[int, int], parts: Sequence[int], rows: ChartSeries
 ) -> Any:
-    """One column per row, its parts on top of one another; *labels* are the first and last column of its name."""
+    """Build a chart of stacked columns, one per row; *labels* are the first and last column of the row's name."""
     chart = book.workbook.add_chart({"type": "column", "subtype": "stacked"})
     for column in parts:
         chart.add_series(

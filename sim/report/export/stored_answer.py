@@ -1,6 +1,6 @@
-"""A finished answer read back from its folder: its tables as pandas frames, and what they rest on.
+"""Finished answers read back from their folders: tables as pandas frames, plans and scenario.
 
-Tables are in the reporting currency where a workbook or a bill is made of them.
+Tables are in the reporting currency, for workbooks and bills.
 """
 
 import json
@@ -22,22 +22,22 @@ from sim.yamlio import read
 
 @dataclass(frozen=True, slots=True)
 class RunFrames:
-    """The files of a run's folder; columns as in their headers, units in the column names."""
+    """Tables of a run's folder; columns as in the files' headers, with units in their names."""
 
     summary: pd.DataFrame
-    """One row per fleet and sweep point."""
+    """Rows of summary.csv, one per fleet and sweep point."""
     requests: pd.DataFrame | None
-    """One row per request; None where the run kept none."""
+    """Rows of the table of requests; None where the run kept none."""
     usage: pd.DataFrame
-    """One row per replica and meter interval."""
+    """Rows of usage.csv, one per replica and meter interval."""
     costs: pd.DataFrame
-    """One row per ledger row."""
+    """Rows of costs.csv, one per ledger row."""
 
 
 def read_run(out: str | Path) -> RunFrames:
-    """The frames of the run in the folder *out*. Raises FileNotFoundError where there is no finished run.
+    """Read the tables of the run in the folder *out*. Raises FileNotFoundError where there is no finished run.
 
-    Infinite percentiles are `inf`, what never happened is `nan`.
+    Infinite percentiles are `inf`, missing values `nan`.
     """
     folder = Path(out)
     packed, plain = folder / "requests.parquet", folder / "requests.csv"
@@ -51,7 +51,7 @@ def read_run(out: str | Path) -> RunFrames:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A table with its text as it was before it was made safe for spreadsheets; without columns where it has none."""
+    """Read a table, with text as before it was escaped for spreadsheets; an empty file gives no columns."""
     with opened(path, hidden=True) as file:
         if os.fstat(file.fileno()).st_size <= len("\r\n"):
             return pd.DataFrame()
@@ -68,11 +68,11 @@ RECEIVED = {
     "cumulative_cash_": "cumulative_cost_",
     "present_value_": "present_cost_",
 }
-"""Beginnings of columns of stored plans that have what is received above zero -> those that have what is paid."""
+"""Prefixes of columns of stored plans that count receipts as positive -> prefixes of columns that count payments."""
 
 
 def _paid_is_positive(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of a stored answer with the names and the sign of today's."""
+    """Convert the table of a stored answer to names and signs that count payments as positive."""
     for name in map(str, frame.columns):
         for old, new in RECEIVED.items():
             if name.startswith(old):
@@ -82,28 +82,28 @@ def _paid_is_positive(frame: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """What a command has left in `folder`; nothing but its files is read."""
+    """Finished answer in a folder."""
 
     folder: Path
     manifest: dict[str, Any]
     main: str = "summary"
     """Name of the main table, without `.csv`."""
     sheets: Sequence[tuple[str, str]] = ()
-    """Further tables that get a sheet each: (sheet, name of the table)."""
+    """Further tables with a sheet of their own: (sheet, name of the table)."""
 
     @property
     def command(self) -> str:
-        """That made it: `run`, `plan`."""
+        """Command that wrote the answer: `run`, `plan`."""
         return str(self.manifest["question"]["command"])
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """Its main table, as the file has it."""
+        """Main table, as in its file."""
         return _paid_is_positive(read_table(self.folder / f"{self.main}.csv"))
 
     @cached_property
     def currency(self) -> str:
-        """Code of the reporting currency, read off the columns that stand beside those in US dollars."""
+        """Code of the reporting currency, derived from the columns beside those in US dollars."""
         names = set(self.summary.columns)
         for name in names:
             pattern = re.sub(r"(?<![a-z])usd(?![a-z])", "([A-Z]{3})", name)
@@ -113,12 +113,12 @@ class StoredAnswer:
         return "USD"
 
     def table(self, name: str) -> pd.DataFrame:
-        """The table in the file *name*.csv, amounts in the reporting currency only."""
+        """Read the table in the file *name*.csv, with amounts in the reporting currency only."""
         frame = self._converted(_paid_is_positive(read_table(self.folder / f"{name}.csv")))
         return _in_months(frame) if name == "plan" else frame
 
     def requests(self) -> pd.DataFrame | None:
-        """One row per request; None where none were kept."""
+        """Read the table of requests; None where none were kept."""
         packed = self.folder / "requests.parquet"
         if packed.exists():
             with opened(packed, hidden=True) as file:
@@ -126,7 +126,7 @@ class StoredAnswer:
         return self.table("requests") if (self.folder / "requests.csv").exists() else None
 
     def amount(self, name: str) -> str:
-        """The column of the US dollar column *name* in the reporting currency."""
+        """Return the name of the US dollar column *name* in the reporting currency."""
         return name.replace("usd", self.currency) if self.currency != "USD" else name
 
     def _converted(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -141,12 +141,12 @@ class StoredAnswer:
 
     @cached_property
     def plans(self) -> list[dict[str, Any]]:
-        """What each fleet rests on, at every point where that differs; empty where the command keeps none."""
+        """Resolved plans of each fleet, at every point where they differ; empty where the command stores none."""
         return list(self._stored("resolved.yaml") or ())
 
     @property
     def resolved(self) -> list[dict[str, Any]]:
-        """The first of each fleet's `plans`."""
+        """First resolved plan of each fleet."""
         first: dict[str, dict[str, Any]] = {}
         for plan in self.plans:
             first.setdefault(str(plan["fleet"]), plan)
@@ -154,19 +154,19 @@ class StoredAnswer:
 
     @cached_property
     def scenario(self) -> dict[str, Any]:
-        """The scenario as it was answered; empty where the command keeps none."""
+        """Scenario of the answer; empty where the command stores none."""
         found: dict[str, Any] = self._stored("scenario.yaml") or {}
         return found
 
     @property
     def axes(self) -> list[str]:
-        """Columns of a run between the fleet and the replication: what was swept."""
+        """Names of the swept axes: columns of the main table between the fleet and the status."""
         names = list(self.summary.columns)
         return names[1 : names.index("status")] if "status" in names else []
 
 
 def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
-    """Months of a plan as numbers and dates; what closes it stays a word."""
+    """Convert the months of a plan to numbers and dates; the closing row keeps its word."""
     if frame.empty:
         return frame
     months = [int(one) if str(one).isdigit() else one for one in frame["month"]]
@@ -175,6 +175,6 @@ def _in_months(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_answer(folder: Path, **tables: Any) -> StoredAnswer:
-    """Return the finished answer in *folder*, with the *tables* `main` and `sheets` where it is not that of a run."""
+    """Read the finished answer in *folder*; *tables* names `main` and `sheets` where it is not that of a run."""
     with opened(folder / "manifest.json", "r", hidden=True, encoding="utf-8") as file:
         return StoredAnswer(folder, json.load(file), **tables)

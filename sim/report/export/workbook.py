@@ -1,8 +1,8 @@
-"""A finished answer as a workbook for a spreadsheet: figures to read, formulas to change.
+"""Workbook of a finished answer for a spreadsheet: figures, and formulas that recompute when inputs change.
 
-The sheet Monthly bill has what a month costs by component, with live totals. The sheet Cash flow has payments month
-by month, discounted by a rate that stands in a cell: present values are formulas of that cell, and docs/money.md
-says which payment falls when.
+The sheet Monthly bill has the cost of a month by component, with live totals. The sheet Cash flow has payments by
+month, discounted by a rate in a cell: present values are formulas of that cell, and docs/money.md has the timing of
+payments.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ NANOS = 1e-9
 
 
 def write_bill(book: Book, answer: StoredAnswer) -> None:
-    """Of a run for every fleet and point, of `breakeven` for every candidate, of a plan for every month."""
+    """Write the monthly bill: of a run by fleet and point, of `breakeven` by candidate, of a plan by month."""
     bill = {"plan": plan_bill, "breakeven": candidates_bill}.get(answer.command, run_bill)(answer)
     if bill is None:
         return
@@ -74,7 +74,7 @@ Bill = tuple[pd.DataFrame, Sequence[str], str] | None
 
 
 def run_bill(answer: StoredAnswer) -> Bill:
-    """Of a run: the mean over replications of what the ledger books, by component."""
+    """Return the monthly bill of a run: the mean over replications of the ledger's amounts, by component."""
     costs, axes = answer.table("costs"), answer.axes
     if costs.empty:
         return None
@@ -90,7 +90,7 @@ def run_bill(answer: StoredAnswer) -> Bill:
 
 
 def candidates_bill(answer: StoredAnswer) -> Bill:
-    """Of `breakeven`: the load of the verdict, in whole units."""
+    """Return the first month's bill of each candidate of `breakeven`, in whole units."""
     bill = answer.table("bill")
     if bill.empty:
         return None
@@ -103,7 +103,7 @@ def candidates_bill(answer: StoredAnswer) -> Bill:
 
 
 def plan_bill(answer: StoredAnswer) -> Bill:
-    """Of a plan: what is paid in each month; received is below zero."""
+    """Return the payments of a plan by month; receipts are negative."""
     months = answer.table("plan")
     if months.empty:
         return None
@@ -120,35 +120,36 @@ def plan_bill(answer: StoredAnswer) -> Bill:
 
 CASH_FLOW_SHEET = "Cash flow"
 RATE = "discount_rate"
-"""Name of the cell."""
+"""Name of the cell with the discount rate."""
 
 
 class SheetColumn(NamedTuple):
-    """One column of the months: of the answer's table, or a formula."""
+    """Column of the sheet Cash flow: a column of the answer's table, or a formula."""
 
     head: str
     source: str = ""
-    """The table's column."""
+    """Column of the answer's table."""
     formula: Callable[[int, "SheetLayout"], str] | None = None
-    """(row, places) -> formula."""
+    """Formula of the cell, given its row and the layout."""
     value: Callable[["pd.Series"], float] | None = None
-    """What the formula comes to at the answer's own rate, for programs that do not calculate."""
+    """Value of the formula at the answer's own rate, for programs that do not calculate."""
 
 
 class SheetLayout(NamedTuple):
-    """Where things stand on the sheet."""
+    """Layout of the sheet Cash flow."""
 
     columns: dict[str, int]
+    """Heading -> column."""
     starts: frozenset[int]
-    """Rows in which a fleet's months begin."""
+    """Rows in which the months of a fleet begin."""
 
     def at(self, row: int, head: str) -> str:
-        """The cell under *head*."""
+        """Return the name of the cell under *head* in *row*."""
         return cell(row, self.columns[head])
 
 
 def write_cash_flow(book: Book, answer: StoredAnswer) -> None:
-    """Of a plan or of `breakeven`; nothing for other answers."""
+    """Write the cash flow of a plan or of `breakeven`; nothing for other answers."""
     if answer.command == "plan":
         _write_plan(book, answer)
     elif answer.command == "breakeven":
@@ -270,7 +271,7 @@ def _write(
     horizon: int | None,
     drawn: str,
 ) -> None:
-    """The cells to change, the totals beside *ours*, then the months.
+    """Write the input cells, the totals beside *ours* (stored totals by name), then the months.
 
     A total is the sum of present costs, or with a *horizon* the net present cost after that number of months.
     """
@@ -296,7 +297,7 @@ def _write(
 
 
 def _write_inputs(book: Book, sheet: Worksheet, row: int, rate: float, horizon: int | None) -> int:
-    """The cells to change, from *row* on; the last row of them."""
+    """Write the input cells from *row* on; return their last row."""
     sheet.write_string(row, 0, "discount rate per year", book.formats["bold"])
     sheet.write_number(row, 1, rate, book.formats["input"])
     book.workbook.define_name(RATE, f"='{CASH_FLOW_SHEET}'!{cell(row, 1, fixed=True)}")
@@ -312,7 +313,7 @@ def _write_inputs(book: Book, sheet: Worksheet, row: int, rate: float, horizon: 
 def _present_of(
     columns: Sequence[SheetColumn], at: dict[str, int], first: int, rows: int, horizon: int | None
 ) -> Callable[[int], str]:
-    """Row of a name -> the formula of its sum over the *rows* of months that begin at *first*."""
+    """Return the function from a name's row to the formula of its total over the *rows* of months from *first* on."""
 
     def span(head: str) -> str:
         return f"{cell(first, at[head], fixed=True)}:{cell(first + rows - 1, at[head], fixed=True)}"
@@ -351,7 +352,7 @@ def _write_months(
 
 
 MOST_ROWS = 1_048_576
-"""Of a sheet, as the file format has it."""
+"""Largest number of rows of a sheet in the file format."""
 CURVES = (
     ("usd_per_million_output_tokens", "Cost of tokens over load"),
     ("ttft_s_p95", "TTFT p95 over load"),
@@ -360,7 +361,7 @@ CURVES = (
 
 
 def write_workbook(path: Path, answer: StoredAnswer) -> list[str]:
-    """Writes the file *path*; returns what a reader must know, such as rows that a sheet could not hold."""
+    """Write the workbook to the file *path*; return notes, such as on rows that a sheet could not hold."""
     book, told = Book(path, answer.currency), list[str]()
     _summary(book, answer)
     if answer.command in ("run", "price", "plan", "breakeven"):
@@ -424,7 +425,7 @@ def _requests(book: Book, answer: StoredAnswer) -> list[str]:
 
 
 def _assumptions(book: Book, answer: StoredAnswer) -> None:
-    """What each fleet rests on: notes, every value with its origin, and the sources."""
+    """Write the sheet of assumptions: notes, every value with its source, and the sources."""
     sheet, row = book.sheet("Assumptions", "Assumptions", [_("Every value that was used, and where it comes from.")])
     wide = {0: 26, 1: 46, 2: 14, 3: 12, 4: 12, 5: 18, 6: 20, 7: 12, 8: 50, 9: 60}
     for column, width in wide.items():

@@ -1,7 +1,4 @@
-"""An answer as a small self-contained page, and what a notebook shows of it.
-
-Each has the verdict, charts and tables.
-"""
+"""Self-contained page of an answer, and its fragment for notebooks: verdict, charts and tables."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -20,20 +17,20 @@ TEMPLATE = "page/page.html.j2"
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """One table of a page; cells are text already. From the second column on they stand right, as numbers do."""
+    """Table of a page; cells are text. All columns but the first are right-aligned."""
 
     title: str
     note: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     worded: tuple[int, ...] = ()
-    """Columns of words, which stand left."""
+    """Columns of words, which are left-aligned."""
     folded: bool = False
-    """On a page it is shown on demand, under its title and the number of its rows."""
+    """Whether the page shows the table on demand, under its title and the number of its rows."""
 
 
 def text_table(table: PageTable) -> FittedTable:
-    """*table* for a terminal."""
+    """Convert *table* to a table for the terminal."""
     return FittedTable(table.heads, table.rows, frozenset({0, *table.worded}))
 
 
@@ -48,8 +45,9 @@ def render_page(
     key: Sequence[KeyEntry] = (),
     details: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page's text; the same arguments give the same bytes. *details* has what is known of a point, by its key;
-    *drawings* stand behind the panels.
+    """Render the page of an answer; the same arguments give the same bytes.
+
+    *drawings* follow the panels; *details* has the tooltip of a point by its key.
     """
     return filled(
         TEMPLATE,
@@ -70,7 +68,7 @@ NOTEBOOK_TEMPLATE = "page/notebook.html.j2"
 def notebook_html(
     name: str, verdict: str, findings: Sequence[str], tables: Sequence[FittedTable], picture: Chart | None = None
 ) -> str:
-    """Return a piece of a page, without scripts and with nothing to fetch."""
+    """Render the fragment for a notebook, without scripts or network access."""
     drawn = "" if picture is None else b64encode(picture._repr_png_()).decode()
     shown = [
         {

@@ -1,4 +1,4 @@
-"""Pages from templates: the one jinja2 environment of the program."""
+"""Rendering of pages from jinja2 templates."""
 
 import json
 import re
@@ -13,16 +13,16 @@ from sim.report.words.text import number, ranged
 from sim.report.words.units import counted, noun
 
 TEMPLATES = Path(__file__).parents[1]
-"""Each template lies beside the code that fills it, here or in a room of its own."""
+"""Root of the templates; each lies beside the module that fills it."""
 PROGRAM = "/* the program that draws the charts */"
-"""Where it goes once the words of the page are settled: none of them are its own."""
+"""Placeholder of the drawing program, which is inserted after the words of the page are settled."""
 SCRIPT = Path(__file__).with_name("page.js")
 _MARKED = re.compile(r'\b(?:_\(|ngettext\("[^"]+", )"([^"]+)"')
-"""A message in a script; of one with a plural, the plural."""
+"""Pattern of the messages in a script; it yields the plural of messages with a plural."""
 
 
 def render(template: str, /, **values: Any) -> str:
-    """The text of *template*, a path below `sim/report` or `sim`, with *values*; the same values give the same bytes.
+    """Render *template*, a path below `sim/report` or `sim`, with *values*; the same values give the same bytes.
 
     Raises jinja2.UndefinedError where the template names a value that is not given.
     """
@@ -52,7 +52,7 @@ def _environment() -> Any:
 
 
 def _said(message: str, /, **values: Any) -> Any:
-    """A message of a template, which is HTML, with *values*, which are text."""
+    """Translate a message of a template, which is HTML, and insert *values*, which are text."""
     from jinja2.utils import markupsafe  # type: ignore[attr-defined]  # what jinja2 escapes with
 
     text = markupsafe.Markup(_(message))  # nobody but the template and the catalogue writes it
@@ -60,14 +60,14 @@ def _said(message: str, /, **values: Any) -> Any:
 
 
 def words_of(scripts: Iterable[Path]) -> dict[str, str]:
-    """What *scripts* say, in the language that is spoken: English text -> text; empty where that is English."""
+    """Return the translations of the messages in *scripts*: English text -> text; empty for English."""
     if current() == ENGLISH:
         return {}
     return {text: _(text) for file in scripts for text in _MARKED.findall(file.read_text(encoding="utf-8"))}
 
 
 def script_json(data: Any) -> str:
-    r"""*data* as JSON that may stand in a script element: nothing in it ends the element or begins a comment.
+    r"""Serialise *data* as JSON for a script element: nothing in it ends the element or begins a comment.
 
     >>> script_json({"name": "</script>"})
     '{"name":"\\u003c/script>"}'

@@ -1,4 +1,4 @@
-"""What `gpufleet run` and `price` answer as one JSON document."""
+"""The answer of `gpufleet run` and `price` as one JSON document."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from sim.study.points import FinishedCase, columns_where_known, has_money, summa
 def run_document(
     scenario: Scenario, catalog: Catalog, cases: Sequence[FinishedCase], notes: Sequence[str], out: str
 ) -> dict[str, Any]:
-    """Of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
+    """Build the document of `run` and `price`: the verdict, the rows of summary.csv and those of paired.csv."""
     axes = axes_of(scenario)
     points = summarize(cases, axes, limits(scenario))
     wanted = summary_columns(axes, has_money(points), columns_where_known(points, axes))

@@ -1,7 +1,4 @@
-"""Key figures of every point and paired differences of fleets, as the terminal and report.html show them.
-
-paired.csv is written here too.
-"""
+"""Key figures of every point and paired differences of fleets, for the terminal, report.html and paired.csv."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,22 +40,22 @@ INTERVALS = {
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """One figure of the tables: its heading, the column of summary.csv, and how a value is shown (without unit)."""
+    """Figure of the tables: its heading, its column of summary.csv, and the format of its values (without unit)."""
 
     head: str
     unit: str
     name: str
     show: Callable[[float], str]
     scale: float = 1.0
-    """From base units to those shown, for the interval."""
+    """Factor from base units to shown units, for the interval."""
     brief: str = ""
     """Heading in the terminal; empty: not shown there."""
     named: bool = False
-    """A percentile that the service level names."""
+    """Whether the service level names this percentile."""
 
     @classmethod
     def of(cls, column: MetricColumn) -> "KeyFigure":
-        """A column as its declaration says it."""
+        """Build the figure of a declared column."""
         unit, scale, _style = column.format
         return cls(_(column.head), unit, column.name, _show(column.format), scale, _(column.brief))
 
@@ -68,7 +65,7 @@ def _count(value: float) -> str:
 
 
 def _show(shown: Format) -> Callable[[float], str]:
-    """Return how a value in base units becomes text, without its unit."""
+    """Return the formatter of values in base units; their unit is left out."""
     if shown.style in ("percent", "money"):
         return percent if shown.style == "percent" else cash
     style = {"plain": plain, "steady": steady, "count": _count}[shown.style]
@@ -79,7 +76,7 @@ WITH_INTERVAL = {"slo_attainment", "ttft_s_p95", "tpot_s_p95", "usd_per_million_
 
 
 def _of_service(columns: Iterable[KeyFigure], level: Slo) -> list[KeyFigure]:
-    """*columns*; of a service those that apply: it has one latency and no KV cache."""
+    """Return *columns*; for one-pass services those that apply, since these have a single latency and no KV cache."""
     if not noun():
         return list(columns)
     latency = "ttft_s" if level.ttft_s is not None and level.e2e_s is None else "e2e_s"
@@ -92,7 +89,7 @@ def _of_service(columns: Iterable[KeyFigure], level: Slo) -> list[KeyFigure]:
 
 
 def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = False) -> list[KeyFigure]:
-    """The columns that hold something in this run."""
+    """Return the columns that hold values in this run."""
     level = Slo.model_validate(slo)
     wanted = [
         _beside_target(column, level)
@@ -107,12 +104,12 @@ def columns_for(points: Sequence[Point], slo: Mapping[str, Any], brief: bool = F
 
 
 def scales(point: Point) -> bool:
-    """Whether replicas are started and stopped while the fleet runs."""
+    """Return whether replicas are started and stopped while the fleet runs."""
     return any(case.metrics["scaled"] for case in point.cases)
 
 
 def _with_named(slo: Slo, brief: bool) -> list[KeyFigure]:
-    """The columns with the percentiles that the service level names; in the terminal in place of the 95th."""
+    """Return the columns with the percentiles that *slo* names; if *brief*, these replace the 95th."""
     found = [KeyFigure.of(column(name)) for name in IN_REPORT]
     for latency in dict.fromkeys(one.latency for one in slo.percentiles):
         usual = KeyFigure.of(column(f"{latency}_p95"))
@@ -127,14 +124,14 @@ def _with_named(slo: Slo, brief: bool) -> list[KeyFigure]:
 
 
 def _percentile(usual: KeyFigure, part: str) -> KeyFigure:
-    """The column of a percentile that the service level names, by that of the 95th."""
+    """Derive the column of percentile *part* from *usual*, the column of the 95th."""
     word = usual.head.split()[0]
     head = f"{word} {part}"
     return replace(usual, head=head, name=usual.name.replace("p95", part), brief=f"{head} [{usual.unit}]", named=True)
 
 
 def _beside_target(column: KeyFigure, slo: Slo) -> KeyFigure:
-    """With enough digits to distinguish what is attained from the target."""
+    """Return *column*, formatted with enough digits to distinguish attainment from target."""
     if column.name == "slo_attainment":
         return replace(column, show=lambda share: share_beside(share, slo.attainment))
     limit_s = next((one.limit_s for one in slo.percentiles if one.column == column.name), None)
@@ -144,7 +141,7 @@ def _beside_target(column: KeyFigure, slo: Slo) -> KeyFigure:
 
 
 def figure(point: Point, column: KeyFigure) -> str:
-    """The value with the marks of a thin percentile and of one that depends on the horizon; empty without one."""
+    """Format the value, with marks for thin and horizon-dependent figures; empty where the point has no value."""
     value = point.number(column.name)
     return "" if value is None else column.show(value) + _marks(point, column.name)
 
@@ -155,8 +152,10 @@ def _marks(point: Point, name: str) -> str:
 
 
 def interval(point: Point, column: KeyFigure) -> str:
-    """`± half-width`, of a share the ends of its interval, for the figures that differ most between replications; where
-    there is none, how many replications to add.
+    """Format the interval of a figure that differs between replications.
+
+    A share shows the ends of its interval, any other figure `± half-width`; where there is no interval, the cell names
+    the replications to add. Only percentiles that the service level names and the figures in WITH_INTERVAL have one.
     """
     value, half = point.number(column.name), point.number(f"{column.name}_ci95")
     if not (column.named or column.name in WITH_INTERVAL) or value is None:
@@ -173,41 +172,41 @@ def interval(point: Point, column: KeyFigure) -> str:
 
 
 def runs_to_add(count: int) -> str:
-    """What a cell without an interval asks for; nothing where there are enough replications."""
+    """Return the request for *count* more runs, for a cell without an interval; empty where there are enough."""
     return ngettext("add {count} run", "add {count} runs", count) if count > 0 else ""
 
 
 def _ends(low: float, high: float) -> str:
-    """Ends of the interval of a share in percent, without the unit."""
+    """Format the ends of the interval of a share in percent, without the unit."""
     texts = [percent(end).removesuffix("\u00a0%") for end in (low, high)]
     return texts[0] if texts[0] == texts[1] else "–".join(texts)
 
 
 def standing(point: Point) -> str:
-    """yes, no, ? (inconclusive) or nothing (without an SLO), with the mark of an overloaded point."""
+    """Return whether the point meets the SLO (yes, no, ? or, without an SLO, empty), with the mark of overload."""
     met = point.row["meets_slo"]
     told = UNSURE if point.doubtful else "" if met is None else _("yes") if met else _("no")
     return told + (OVER if point.row["overloaded"] else "")
 
 
 def limited_by(point: Point) -> str:
-    """What holds the fleet back, in words."""
+    """Describe the bottleneck of the fleet."""
     name = str(point.row["limited_by"] or "")
     return _(LIMITS.get(name, name.replace("_", " ")))
 
 
 def axis_heads(axes: Sequence[str]) -> list[str]:
-    """Headings of the sweep axes."""
+    """Return the headings of the sweep axes."""
     return [axis_label(axis) for axis in axes]
 
 
 def axis_cells(point: Point, axes: Sequence[str]) -> list[str]:
-    """The point's place in the sweep."""
+    """Return the values of the sweep axes at *point*."""
     return ["" if point.axes.get(axis) is None else short(point.axes[axis]) for axis in axes]
 
 
 def notes_for(points: Sequence[Point]) -> list[str]:
-    """What the marks in the table mean, for the marks that occur; and how long the warm-up is if it was looked for."""
+    """Explain the marks that occur in the table of *points*, and give the range of the warm-up if it was estimated."""
     marks = []
     if any(point.row["thin_percentiles"] for point in points):
         marks.append(f"{THIN} {_(NOTES[THIN])}")
@@ -222,7 +221,7 @@ def notes_for(points: Sequence[Point]) -> list[str]:
 
 
 def _warmup_notes(points: Sequence[Point]) -> list[str]:
-    """The range of the warm-up that was found, and the points that never settle."""
+    """Return the range of the warm-up, and the points without a steady part."""
     found = [point for point in points if point.row.get("warmup_s") is not None]
     if not found:
         return []
@@ -243,13 +242,13 @@ def _warmup_notes(points: Sequence[Point]) -> list[str]:
 
 
 MOST_IN_TERMINAL = 12
-"""Points of one pair."""
+"""Largest number of points shown per pair of fleets in the terminal."""
 NOTE = N_("± half of the 95 % interval, each on its own; ? cannot tell: zero is within it, or there is none")
 MILLION = "usd_per_million_output_tokens"
 
 
 def write_paired(path: Path, found: Sequence[Difference], axes: Sequence[str]) -> None:
-    """paired.csv, one row per pair of fleets, point and metric; base units."""
+    """Write paired.csv, one row per pair of fleets, point and metric; base units."""
     head = ["first", "second", *axes, "metric", "pairs", "first_value", "second_value", "difference"]
     lines = (_line(one, axes, name, rate) for one in found for name, rate in _units(one.metric))
     write_csv(path, [*head, "difference_ci95", "verdict", "horizon_dependent"], lines)
@@ -264,7 +263,7 @@ def _line(one: Difference, axes: Sequence[str], name: str, rate: float) -> list[
 
 
 def _units(metric: str) -> Iterator[tuple[str, float]]:
-    """The metric, and the same in the shown currency under its own name: (name, value of one unit of the metric)."""
+    """Yield (column, value of a unit of the metric): the metric and, for money, its column in the shown currency."""
     yield metric, 1.0
     if other := twin(metric):
         yield other, shown(1.0)
@@ -272,7 +271,7 @@ def _units(metric: str) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class PairDifferences:
-    """The differences of one pair of fleets, ready to be shown."""
+    """Formatted differences of a pair of fleets, a row per point."""
 
     title: str
     heads: tuple[str, ...]
@@ -280,7 +279,7 @@ class PairDifferences:
 
 
 def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, Any]) -> list[PairDifferences]:
-    """One block per pair of fleets, a row per point, the main metrics: latencies by the percentiles of *slo*."""
+    """Return the differences of each pair of fleets: a row per point, the main metrics and latencies of *slo*."""
     pairs: dict[tuple[str, str], dict[str, dict[str, Difference]]] = {}
     for one in found:
         place = repr(dict(one.first.axes))
@@ -303,7 +302,7 @@ def blocks(found: Sequence[Difference], axes: Sequence[str], slo: Mapping[str, A
 
 @dataclass(frozen=True, slots=True)
 class DifferenceTable:
-    """Differences as the report shows them: each row has what it is of, and its cells."""
+    """Table of differences in the report; a row has its subject and its cells."""
 
     title: str
     heads: tuple[str, ...]
@@ -311,21 +310,21 @@ class DifferenceTable:
 
 
 def tables(found: Sequence[PairDifferences]) -> list[DifferenceTable]:
-    """One table of all pairs where each has one row of the same columns, else one for each pair."""
+    """Return one table of all pairs where each has a single row of the same columns; else one table per pair."""
     if len({block.heads for block in found}) == 1 and all(len(block.rows) == 1 for block in found):
         return [DifferenceTable("", found[0].heads, tuple((block.title, block.rows[0]) for block in found))]
     return [DifferenceTable(block.title, block.heads, tuple(("", row) for row in block.rows)) for block in found]
 
 
 def _shown_metrics(slo: Slo) -> dict[str, str]:
-    """Metric -> heading."""
+    """Return the headings of the metrics in the tables of differences, by metric."""
     share = {"slo_attainment": _("within SLO [pp]")} if slo.per_request else {}
     latencies = {name: f"{head} [{column(name).format.unit}]" for name, head in latency_columns(slo).items()}
     return share | latencies | {MILLION: _(column(MILLION).brief)}
 
 
 def _shown(one: Difference | None) -> str:
-    """`-0.31 ± 0.04`, with a mark where zero is within."""
+    """Format a difference, `-0.31 ± 0.04`, with a mark where its interval contains zero."""
     if one is None or isnan(one.difference):
         return ""
     scale = shown(1.0) if one.metric == MILLION else column(one.metric).format.scale
@@ -338,12 +337,12 @@ def _shown(one: Difference | None) -> str:
 
 
 def _wanted(one: Difference) -> str:
-    """How many replications a difference without an interval lacks."""
+    """Return the number of replications that a difference without an interval lacks, as text."""
     chance = one.first.row["intervals"] or one.second.row["intervals"]
     return runs_to_add(LEAST_FOR_INTERVAL - one.pairs) if chance and one.half_width is None else ""
 
 
 def brief_limit(name: str | None) -> str:
-    """What holds a fleet back, in a word or two; *name* as summary.csv has it."""
+    """Describe the bottleneck *name* (as summary.csv has it) in a word or two."""
     words = {"seats": _("full batches") if noun() else _("sequences"), "kv": _("KV memory")}
     return words.get(name or "", _(name or ""))

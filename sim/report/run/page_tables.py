@@ -1,4 +1,4 @@
-"""The tables and bars of report.html as plain data, ready for the template."""
+"""Tables and bars of report.html as plain data for the template."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,22 +31,22 @@ TONES = [
     *["#33475b", "#5f7f9e", "#9db7cc", "#b9a44c", "#d8c98a", "#a5653f", "#d7a27e", "#7f9a6c", "#bccbaa", "#bdbdbd"],
     *["#56506b", "#a79fc2", "#7a3b52", "#c995a8", "#3f6b63", "#93bdb3", "#6b5b45", "#c4b59d", "#46739c", "#dcdcdc"],
 ]
-"""Components of cost by their place in the bill; enough that none repeats."""
+"""Colours of cost components, by position in the bill; enough that none repeats."""
 API_COST = "api_usd_per_million_output_tokens"
 DARK = {"#2f4b7c", "#33475b", "#5f7f9e", "#a5653f", "#c2703d", "#56506b", "#7a3b52", "#3f6b63", "#6b5b45", "#46739c"}
-"""Tones that carry white text."""
+"""Bar colours that need white text."""
 LATENCIES_SHOWN = {
     False: (("ttft_s", N_("Time to first token")), ("tpot_s", N_("Time per output token"))),
     True: (("e2e_s", N_("Latency")),),
 }
-"""Of services that answer in one pass there is one."""
+"""Latencies shown at a glance: True for one-pass services, which have a single latency."""
 MOST_BARS = 12
-"""Bars per fleet in the chart of limits; more points are thinned out evenly."""
+"""Largest number of bars per fleet in the chart of limits; more points are thinned out evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class BarSegment:
-    """A part of a bar."""
+    """Segment of a stacked bar."""
 
     name: str
     text: str
@@ -55,13 +55,13 @@ class BarSegment:
 
     @property
     def ink(self) -> str:
-        """Colour of text on it."""
+        """Colour of the text on the segment."""
         return "#fff" if self.color in DARK else "#222"
 
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
-    """One horizontal stacked bar with what stands before and after it."""
+    """Horizontal stacked bar with its label and its note."""
 
     fleet: str
     before: str
@@ -72,7 +72,7 @@ class StackedBar:
 def glance(
     sweep: Sweep, slo: Slo, year: RunYear | None = None, models: Mapping[str, str] | None = None
 ) -> list[tuple[str, list[str]]]:
-    """The main figures, one column a fleet: (name of the row, cells); with a *year* those of its hours first.
+    """Return the main figures, a column per fleet: (name of the row, cells); with a *year*, its figures come first.
 
     *models* has the model of every fleet where they differ.
     """
@@ -125,7 +125,7 @@ def glance(
 
 
 def _of_year(sweep: Sweep, year: RunYear) -> list[tuple[str, list[str]]]:
-    """Load, cost and service level of the year of each fleet, at the first setting of the other axes."""
+    """Return the year's load, cost and service level of each fleet, at the first setting of the other axes."""
     every = [next((row for row in year.rows if (row.fleet, row.status) == (name, "ok")), None) for name in sweep.fleets]
     load = year_load(year.plan)
     return [
@@ -147,7 +147,7 @@ def _decided(points: Sequence[Point]) -> str:
 
 
 def _replicas(points: Sequence[Point], there: str) -> Iterator[tuple[str, list[str]]]:
-    """Rows on the replicas that serve, where those of a fleet are started and stopped."""
+    """Yield the rows on serving replicas, where fleets start and stop replicas."""
     if any(map(scales, points)):
         yield _("Serving replicas{there}", there=there), list(map(_level, points))
         yield _("GPU-hours a day{there}", there=there), _column(points, "gpu_hours_per_day", plain)
@@ -184,17 +184,17 @@ def _cheapest(sweep: Sweep, points: Sequence[Point]) -> str:
 
 
 def kilowatts(watts: float) -> str:
-    """Power."""
+    """Format power in kW."""
     return f"{steady(watts / 1e3)} kW"
 
 
 def kilograms(kg: float) -> str:
-    """A mass, in grams below 100 g."""
+    """Format a mass in kg, in grams below 100 g."""
     return f"{steady(1e3 * kg)} g" if 0 < kg < 0.1 else f"{steady(kg)} kg"
 
 
 def cost_of(point: Point) -> str:
-    """USD per million output tokens with its interval."""
+    """Format the cost per million output tokens with its interval."""
     value, half = point.number(COST), point.number(f"{COST}_ci95")
     if value is None:
         return ""
@@ -203,7 +203,7 @@ def cost_of(point: Point) -> str:
 
 
 def latency_of(point: Point, column: str) -> str:
-    """A duration with its interval, in ms below a tenth of a second."""
+    """Format a latency with its interval, in ms below a tenth of a second."""
     value = point.number(column)
     scale, unit = (1e3, " ms") if value is not None and value < 0.1 else (1.0, " s")
     return _with_interval(point, column, steady, scale, unit)
@@ -218,7 +218,7 @@ def _with_interval(point: Point, column: str, show: Callable[[float], str], scal
 
 
 def cost_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
-    """USD per hour by component at the reference point, bars to one scale; and the colour of every component."""
+    """Return bars of the cost by component at the reference point [USD/h], and the components' colours."""
     at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     parts = [(line, point, point.mean_shares("component_usd_per_h")) for line, point in chosen]
@@ -246,7 +246,7 @@ def cost_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
 
 
 def cost_table(sweep: Sweep) -> dict[str, Any]:
-    """The amounts behind the cost bars [USD/h]: components down, fleets across, their sum last."""
+    """Return the amounts behind the cost bars [USD/h]: a row per component, a column per fleet, the sum last."""
     at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     columns = [(line, point.mean_shares("component_usd_per_h")) for line, point in chosen]
@@ -268,10 +268,11 @@ PHASES = {
     "unused": N_("paid for and not used (idle tax)"),
     "unused commitment": N_("unused commitment (idle tax)"),
 }
+"""Names of cost phases."""
 
 
 def phase_table(sweep: Sweep) -> dict[str, Any]:
-    """Cost by what the GPUs did (prompts, decoding, idle ...) [USD/h], and per request where asked for [USD]."""
+    """Return the cost by phase (prompts, decoding, idle ...) [USD/h], and per request where it was allocated [USD]."""
     at = sweep.reference
     chosen = [(line, point) for line in sweep.lines for point in line.points if sweep.value(point) == at]
     columns = [(line, point, point.mean_shares("phase_usd_per_h")) for line, point in chosen]
@@ -295,7 +296,7 @@ def _part(shares: Mapping[str, float], name: str) -> str:
 
 
 def limit_bars(sweep: Sweep) -> tuple[list[StackedBar], dict[str, str]]:
-    """Where the time of the mean step goes, one bar a point; and the colour of every cause."""
+    """Return the bars of mean step time by cause, one per point, and the colours of the causes."""
     bars: list[StackedBar] = []
     used: dict[str, str] = {}
     for line in sweep.lines:
@@ -323,8 +324,9 @@ def _state(point: Point) -> str:
 
 
 def tenants_of(rows: Sequence[Mapping[str, Any]], sweep: Sweep, axes: Sequence[str]) -> dict[str, Any]:
-    """What each tenant had at the reference point and what it cost, from rows of tenants.csv: a table, and bars of the
-    slowest answers, in which a noisy neighbour shows.
+    """Return the table of tenants at the reference point, from rows of tenants.csv, with bars of their p99 TTFT.
+
+    The bars show noisy neighbours: tenants whose load slows the others.
     """
     here = [row for row in rows if sweep.single or row[sweep.axis] == sweep.reference]
     names = {id(row): _tenant(row, [axis for axis in axes if axis != sweep.axis]) for row in here}
@@ -374,5 +376,5 @@ TENANT_COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def swatches(fleets: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and glyph of every fleet, as in the charts."""
+    """Return colour and glyph of every fleet, as in the charts."""
     return {name: (color, GLYPHS[marker]) for name, (color, marker) in style(fleets).items()}

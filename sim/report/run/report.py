@@ -1,6 +1,6 @@
-"""Everything that a run leaves in its folder, manifest.json aside: report.html, tables and pictures.
+"""Writing of the folder of a run, except manifest.json: report.html, tables and pictures.
 
-report.html is one self-contained page that fetches nothing; its charts answer to the pointer.
+report.html is one self-contained page that fetches nothing; its charts respond to the pointer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ def render(
     worths: Mapping[str, PredictionConfidence] | None = None,
     tenants: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page's text; the same arguments give the same bytes. *worths* by the key of a point."""
+    """Render report.html; the same arguments give the same bytes. *worths*: confidence by key of a point."""
     worths = worths or {}
     level, sweep = Slo.model_validate(slo), sweep_of(points, axes)
     if year is not None and sweep.axis == year.plan.axis:
@@ -114,7 +114,7 @@ def render(
 
 
 def _in_pairs(panels: Sequence[Panel]) -> list[Panel]:
-    """The picture's two rows, each ending in a chart of its own kind, for a page of two columns: those two go last."""
+    """Reorder the charts of the picture's two rows for a page of two columns: the last chart of each row goes last."""
     half = len(panels) // 2
     if len(panels) < 6 or len(panels) % 2:
         return list(panels)
@@ -145,7 +145,7 @@ def _table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any])
 def details_of(
     points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], worths: Mapping[str, PredictionConfidence]
 ) -> dict[str, Any]:
-    """What is shown where somebody points at a mark: all key figures of its point, with their intervals."""
+    """Return the details of every point, shown at its markers: all key figures with their intervals."""
     columns = columns_for(points, slo)
     found = {}
     for point in points:
@@ -180,14 +180,39 @@ def write_report(
     worths: Callable[[Sequence[Point]], Mapping[str, PredictionConfidence]] = lambda _: {},
     models: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the tables, resolved.yaml and, *with_pictures*, curves.png and report.html (and timeline.png,
-    where replicas are switched or break down) into the folder *out*.
+    """Write all files of a run into the folder *out*, except manifest.json.
 
-    *resolved* has one plain mapping per fleet or case (see sim.scenario.resolving.describe); *slo* the limits in
-    seconds and `attainment`; *year* gives the year of all fleets from the points and the axes; *notes* what else
-    qualifies the verdict; *futures* what was drawn; *worths* says, by key, how near points are to what was measured;
-    *models* has the model of every fleet where they are ranked apart. Every file but the pictures is written case by
-    case.
+    Every file but the pictures is written case by case.
+
+    Parameters
+    ----------
+    out
+        Folder of the run.
+    cases
+        Finished cases, in the order of the tables.
+    resolved
+        One plain mapping per fleet or case (see sim.scenario.resolving.describe).
+    scenario_name, question
+        Title of the page, and the question that it answers.
+    axes
+        Names of the sweep axes.
+    slo
+        Limits [s] and `attainment`.
+    requests_format
+        Format of the table of requests: csv, parquet or none.
+    with_pictures
+        Whether curves.png and report.html are written (and timeline.png, where replicas are switched or fail).
+    year
+        Returns the year of all fleets from the points and the axes.
+    notes
+        Further sentences that qualify the verdict.
+    futures
+        Monte Carlo draws of the run.
+    worths
+        Returns the confidence of points by their keys: how near they are to measured configurations.
+    models
+        Model of every fleet, where fleets are ranked per model.
+
     """
     points = summarize(cases, axes, slo)
     tenants, compared = tenant_rows(cases, axes), differences(points)
@@ -232,7 +257,7 @@ def write_report(
 def _write_cases(
     out: Path, cases: Sequence[FinishedCase], points: Sequence[Point], axes: Sequence[str], requests_format: str
 ) -> None:
-    """The tables that every run has, and those of its services."""
+    """Write the tables of every run, and services.csv where the run has services."""
     write_summary(out / "summary.csv", points, axes)
     if service_points(points):
         write_services(out / "services.csv", points, axes)
@@ -249,7 +274,7 @@ def _pictures(
     told: Callable[[], Verdict],
     asked: str,
 ) -> tuple[list[Panel], list[Panel], Verdict]:
-    """Draws what there is to see; the charts of the page, and the answer."""
+    """Draw the pictures; return the charts of the page, those over time, and the verdict."""
     sweep = sweep_of(points, axes)
     shown = _charts(points, sweep, axes, slo, told)
     with drawable() as same:
@@ -261,7 +286,7 @@ def _pictures(
 def _charts(
     points: Sequence[Point], sweep: Sweep, axes: Sequence[str], slo: Mapping[str, Any], told: Callable[[], Verdict]
 ) -> tuple[list[Panel], list[Panel], Verdict]:
-    """The charts of the points, those over time, and the answer."""
+    """Return the charts of the points, those over time, and the verdict, in the shown language."""
     panels, over_time = panels_of(points, axes, slo), timeline_panels(sweep, slo)
     return [*map(in_words, panels)], [*map(in_words, over_time)], told()
 
@@ -269,7 +294,7 @@ def _charts(
 def _draw(
     out: Path, sweep: Sweep, asked: str, panels: Sequence[Panel], timeline: Sequence[Panel], answer: Verdict
 ) -> None:
-    """curves.png and, where something changes with time, timeline.png."""
+    """Write curves.png and, where replicas change state, timeline.png."""
     told = (sweep, asked, counted(answer.headline), answer.chart_note)
     curves(panels, *told).save(out / "curves.png")
     if timeline:

@@ -1,4 +1,4 @@
-"""The CSV and Parquet files: written case by case, so that memory does not grow with the number of points."""
+"""CSV and Parquet tables of a run, written case by case to bound memory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,8 +20,9 @@ REQUEST_COLUMNS = [
     *["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "slo_met", "status"],
 ]
 WHERE_GIVEN = ("tenant", "adapter", "session", "turn", "attempts", "kv_transfer_s", "prefill_replica", "cost_usd")
-"""Columns of requests that are there only where some fleet has them."""
+"""Columns of requests.csv that exist only where some fleet has values for them."""
 OF_TEXT = frozenset({"tenant", "adapter", "session"})
+"""Columns of text in requests.csv."""
 USAGE_COLUMNS = [
     *["service", "pool", "server", "replica", "state", "start_s", "end_s"],
     *["gpu_s", "busy_s", "gpu_energy_j", "server_energy_j", "peak_w"],
@@ -32,27 +33,28 @@ COST_COLUMNS = [
     *["unit_price_usd", "amount_usd", "currency", "amount_in_currency", "fx_rate", "source"],
 ]
 OF_FLEETS = frozenset({"reason", "servers"})
-"""Columns of summary.csv that no service has."""
+"""Columns of summary.csv that services.csv lacks."""
 PARQUET_FROM_ROWS = 200_000
+"""Number of requests from which they are written as Parquet."""
 ROWS_AT_ONCE = 65_536
 
 Read = Callable[[FinishedCase], pa.Table]
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
-    """*rows* under *columns* (those of the first row where none are named); a row may lack some."""
+    """Write *rows* under *columns* (default: those of the first row); missing values stay empty."""
     names = with_twins(list(columns or (rows[0] if rows else ())))
     write_csv(path, names, ([row.get(name) for name in names] for row in map(twinned, rows)))
 
 
 def write_summary(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
-    """summary.csv, one row per fleet and sweep point."""
+    """Write summary.csv, one row per fleet and sweep point."""
     columns = summary_columns(axes, has_money(points), columns_where_known(points, axes))
     write_rows(path, [point.row for point in points], columns)
 
 
 def write_services(path: Path, points: Sequence[Point], axes: Sequence[str]) -> None:
-    """services.csv, one row per service of each fleet and sweep point."""
+    """Write services.csv, one row per service of each fleet and sweep point."""
     found = service_points(points)
     shown = summary_columns(axes, has_money(found), columns_where_known(found, axes))
     columns = [*shown[: 1 + len(axes)], "service", *(name for name in shown[1 + len(axes) :] if name not in OF_FLEETS)]
@@ -60,7 +62,7 @@ def write_services(path: Path, points: Sequence[Point], axes: Sequence[str]) -> 
 
 
 def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[str], requests_format: str) -> None:
-    """requests.csv; requests.parquet where *requests_format* says so or the rows are many; nothing for `none`."""
+    """Write the table of requests, as *requests_format* says; many rows are always written as Parquet."""
     finished = [case for case in cases if case.status == "ok"]
     if requests_format == "none":
         return
@@ -74,17 +76,17 @@ def write_requests(folder: Path, cases: Sequence[FinishedCase], axes: Sequence[s
 
 
 def write_usage(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
-    """usage.csv, one row per replica interval."""
+    """Write usage.csv, one row per replica interval."""
     _write_csv(path, [case for case in cases if case.status == "ok"], axes, USAGE_COLUMNS, lambda case: case.usage())
 
 
 def write_costs(path: Path, cases: Sequence[FinishedCase], axes: Sequence[str]) -> None:
-    """costs.csv, one row per ledger row; only the header where nothing has a cost."""
+    """Write costs.csv, one row per ledger row; only the header where nothing has a cost."""
     _write_csv(path, [case for case in cases if case.status == "ok"], axes, COST_COLUMNS, lambda case: case.costs())
 
 
 def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """*table* with those of *columns* that only other fleets have, empty."""
+    """Add to *table* those of *columns* that it lacks, empty."""
     for name in columns:
         if name not in table.column_names:
             kind = pa.string() if name in OF_TEXT else pa.int64()
@@ -93,7 +95,7 @@ def _with_all(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def _many(cases: Iterable[FinishedCase]) -> bool:
-    """Whether the requests of all cases reach the size for Parquet; stops reading once it is known."""
+    """Return whether all cases together reach the number of requests for Parquet; stop reading once they do."""
     rows = 0
     for case in cases:
         rows += case.requests().num_rows
@@ -117,7 +119,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _twinned(table: pa.Table) -> pa.Table:
-    """*table* with a column in the shown currency beside each in US dollars."""
+    """Return *table* with a column in the shown currency beside each in US dollars."""
     for name in table.column_names:
         if other := twin(name):
             amounts = pc.multiply(table.column(name), shown(1.0))

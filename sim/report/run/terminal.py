@@ -1,4 +1,4 @@
-"""The summary as a table for the terminal."""
+"""Tables of a run for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,13 +32,13 @@ from sim.study.points import FinishedCase, Point, service_points, summarize
 
 
 def headed(answer: Verdict, scenario: Scenario) -> list[str]:
-    """The verdict before the tables, and below it why fleets are ranked apart, where they are."""
+    """Return the verdict that precedes the tables and, where fleets are ranked per model, the reason."""
     models = models_of(scenario, scenario.compare)
     return [answer.headline, *([ranked_apart(models)] if models else []), ""]
 
 
 def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[str, Any]) -> RenderableType:
-    """One row per fleet and sweep point: the key figures; marks are explained below."""
+    """Build the table of key figures, a row per fleet and sweep point, with its marks explained below."""
     points = summarize(cases, axes, slo)
     reasons = dict.fromkeys(f"{point.fleet}: {retold(point.row['reason'])}" for point in points if not point.ok)
     services = service_points(points)
@@ -51,7 +51,7 @@ def terminal_table(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapp
 
 
 def brief_table(points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any]) -> FittedTable:
-    """The key figures of every point, one row each."""
+    """Build the table of the key figures, one row per point."""
     columns = columns_for(points, slo, brief=True)
     heads = [
         _("fleet"),
@@ -81,8 +81,10 @@ def terminal_differences(
     slo: Mapping[str, Any],
     models: Mapping[str, str] | None = None,
 ) -> list[RenderableType]:
-    """Return the differences of the first fleet and each of the others at every point; none for a single fleet or with
-    single runs. With *models*, fleet -> model, those of fleets of one model.
+    """Build tables of the differences between the first fleet and each other fleet at every point.
+
+    There are none for a single fleet or single runs. With *models* (fleet -> model), only fleets of one model are
+    compared.
     """
     every = of_one_model(differences(summarize(cases, axes, slo)), models or {})
     found = [one for one in every if one.pairs > 1]
@@ -102,11 +104,11 @@ def terminal_differences(
 
 
 def _with_interval(point: Point, column: KeyFigure) -> str:
-    """The figure, and below it half of its interval."""
+    """Return the figure and, on a second line, its interval."""
     around = interval(point, column).replace("± ", "±")
     return _bare(figure(point, column)) + (f"\n{around}" if around else "")
 
 
 def _bare(text: str) -> str:
-    """Without the unit that stands in the heading."""
+    """Remove the unit that the heading has."""
     return without_symbol(text.replace("\u00a0%", ""))

@@ -1,4 +1,4 @@
-"""Charts over time: load, latency, queue and cost of all fleets together, replicas by state of each."""
+"""Charts over time: load, latency, queue and cost of all fleets together, and each fleet's replicas by state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,15 +25,15 @@ LAYERS = (
     ("in reserve", ("reserve",), (0, (7, 2, 2, 2))),
     ("broken down", BROKEN, (0, (2, 2))),
 )
-"""What replicas are stacked by, from below, with the line's style."""
+"""Groups of replica states with their line styles, stacked from below."""
 HOUR_TICKS = (1, 2, 3, 6, 12, 24, 48)
 MOST_TICKS = 9
 LONG_S = 3 * SECONDS_PER_HOUR
-"""A run this long is shown in hours."""
+"""Length from which a run is shown in hours [s]."""
 
 
 def timeline_panels(sweep: Sweep, slo: Mapping[str, Any]) -> list[Panel]:
-    """Charts of the first replication of each fleet at the reference point; none where nothing is switched."""
+    """Return the charts of each fleet's first replication at the reference point; none where no replica is switched."""
     cases: dict[str, FinishedCase] = {}
     for line in sweep.lines:
         for point in line.points:
@@ -95,7 +95,7 @@ def _cost(found: Mapping[str, CaseTimeline], colors: Mapping[str, str]) -> Panel
 
 
 def _replicas(name: str, course: CaseTimeline, color: str) -> Panel:
-    """States stacked: each line is the sum of its state and those below."""
+    """Draw the states stacked: each line is the sum of its state and those below."""
     curves: list[ChartCurve] = []
     total = np.zeros(len(course.edges_s) - 1)
     words = {"serving": _("serving"), "starting": _("starting"), "in reserve": _("in reserve"),
@@ -119,7 +119,7 @@ def _replicas(name: str, course: CaseTimeline, color: str) -> Panel:
 def _curve(
     name: str, color: str, course: CaseTimeline, values: Series, dash: Any = "-", filled: bool = False
 ) -> ChartCurve:
-    """Steps: a value holds for its stretch; a stretch without one is left out."""
+    """Build a step curve: a value holds for its interval, intervals without a value are left out."""
     known = np.repeat(~np.isnan(values), 2)
     x = (np.repeat(course.edges_s, 2)[1:-1] / _unit_s(course))[known]
     y = np.repeat(values, 2)[known]

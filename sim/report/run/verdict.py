@@ -1,4 +1,4 @@
-"""The answer in a sentence, where it holds, and what qualifies it."""
+"""The verdict of a run: the answer in a sentence, its range of validity, and what qualifies it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,13 +41,13 @@ from sim.study.year import RunYear, year_of
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a planner may take away."""
+    """Conclusions of a run."""
 
     headline: str
     findings: tuple[str, ...]
     """Range of validity, significance, limits: one sentence or two each."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Model of every fleet, where fleets that serve different models are ranked apart."""
+    """Model of every fleet, where fleets of different models are ranked per model."""
 
     @property
     def chart_note(self) -> str:
@@ -77,10 +77,25 @@ def verdict(
     models: Mapping[str, str] | None = None,
     disputes: Sequence[DisputedSetting] = (),
 ) -> Verdict:
-    """Compare the fleets of a run where they meet the SLO (without one: where they keep up with the load).
+    """Compare the fleets of a run where they meet the SLO (without an SLO: where they keep up with the load).
 
-    With a *year* the verdict is about its hours; *models* has the model of every fleet where they are ranked apart;
-    *disputes* are the settings where Monte Carlo draws favour another fleet than the central values, which decide.
+    Parameters
+    ----------
+    points
+        All points of the run.
+    axes
+        Names of the sweep axes.
+    slo
+        Limits [s] and `attainment`.
+    notes
+        Further sentences that qualify the verdict.
+    year
+        Year of all fleets. The headline is then about its hours.
+    models
+        Model of every fleet, where they are ranked per model.
+    disputes
+        Settings where Monte Carlo draws favour another fleet than the central values do; the central values decide.
+
     """
     comparisons, level = comparisons_of(points, axes, slo, models), Slo.model_validate(slo)
     heads = [
@@ -98,7 +113,7 @@ def verdict(
 
 
 def _lead(part: Comparison) -> str:
-    """Setting of the other axes, and the model where the fleets differ in theirs."""
+    """Return the lead-in of a sentence: the setting of the other axes, and the model where fleets serve several."""
     setting = _("At {places}: ", places=places(part.setting)) if part.setting else ""
     return setting + (_("{model}: ", model=part.model) if part.model else "")
 
@@ -142,7 +157,10 @@ def _alone(part: Comparison, fleet: str, slo: Slo) -> str:
 
 
 def _by_reach(part: Comparison) -> str:
-    """Without a cost, or with no place where two fleets are fit: who reaches how far, and who answers sooner there."""
+    """State the loads that each fleet meets, and compare TTFT at the last load that several fleets meet.
+
+    This answers where there is no cost, or no load that two fleets meet.
+    """
     texts = []
     for fleet in part.fleets:
         fit = part.fit(fleet)
@@ -169,7 +187,7 @@ def _first_token(point: Point) -> str:
 
 
 def _cheapest(part: Comparison, contests: Sequence[Contest]) -> str:
-    """Who is cheaper where: neighbouring places with the same winner are one clause."""
+    """State the cheapest fleet by load; neighbouring loads with the same winner share a clause."""
     decided = [contest for contest in contests if contest.certain is not False]
     winners = list(dict.fromkeys(contest.winner.fleet for contest in decided))
     if not decided:
@@ -225,7 +243,7 @@ def _shared(part: Comparison, contests: Sequence[Contest]) -> str:
 
 
 def _how_many(part: Comparison, contest: Contest) -> str:
-    """Of the fleets, those that are compared at the place of *contest*."""
+    """Return the number of fleets compared at the place of *contest*, as text: both, all 4, 3 of 4."""
     count, total = len(part.at(contest.value)), len(part.fleets)
     if total == 2:
         return _("both")
@@ -233,7 +251,7 @@ def _how_many(part: Comparison, contest: Contest) -> str:
 
 
 def _nearest(part: Comparison, slo: Slo) -> str:
-    """The point that lacks least of what is asked for, where none has enough."""
+    """Describe the point that comes nearest to the service level, where none meets it."""
     if not slo.goals:
         return ""
     best = max(part.points, key=lambda point: slack(slo, [case.metrics for case in point.cases]))
@@ -249,7 +267,7 @@ def _nearest(part: Comparison, slo: Slo) -> str:
 
 
 def _beyond(part: Comparison) -> str:
-    """Where one fleet alone, or none, meets the SLO."""
+    """State the loads at which a single fleet, or no fleet, meets the SLO."""
     texts = []
     fit = [(value, [point.fleet for point in part.at(value)]) for value in part.sweep.values]
     open_ones = {value for fleet in part.fleets for value in part.doubtful(fleet)}
@@ -267,7 +285,7 @@ def _beyond(part: Comparison) -> str:
 
 
 def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
-    """What else is known of the points; with a year its costs are in the headline, and not those of single loads."""
+    """Return the other findings; with a year its costs are in the headline, and costs of single loads are left out."""
     lead = _lead(part)
     found = [_reach(part, fleet, of_year) for fleet in part.fleets if not part.sweep.single]
     found.append(_unsure(part, slo))
@@ -289,7 +307,7 @@ def _findings(part: Comparison, slo: Slo, of_year: bool = False) -> list[str]:
 
 
 def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
-    """Return up to which load the fleet meets the SLO and, unless costs are those *of_year*, what tokens cost there."""
+    """Return the loads at which *fleet* meets the SLO and, unless *of_year*, the cost of tokens there."""
     points = [point for point in part.points if point.fleet == fleet]
     fit = [point for point in points if point.sure]
     missed = [point for point in points if not point.good and not point.doubtful]
@@ -315,7 +333,7 @@ def _reach(part: Comparison, fleet: str, of_year: bool) -> str:
 
 
 def _inconclusive(part: Comparison, slo: Slo) -> str:
-    """Where it is open whether fleets meet the SLO, with what a token costs there."""
+    """State the loads at which it is open whether fleets meet the SLO, with the cost of tokens there."""
     told = []
     standings = [_standing(point, slo) for point in part.points if point.doubtful]
     for fleet in part.fleets:
@@ -344,7 +362,7 @@ def _open(part: Comparison, told: Sequence[str], why: str) -> str:
 
 
 def _unsure(part: Comparison, slo: Slo) -> str:
-    """What is attained where a limit of the service level lies within its interval, and where the queue may grow."""
+    """Describe the attainment at points whose verdict is open: a limit within the interval, or a growing queue."""
     told, standings = [], []
     for point in part.points:
         if point.doubtful:
@@ -377,7 +395,7 @@ def _significance(part: Comparison) -> str:
 
 
 def _at_full_use(part: Comparison) -> str:
-    """Each fleet at its own cheapest fit point: what counts when one buys as many as the load needs."""
+    """Compare the fleets at their own cheapest points, which counts where several such fleets share a load."""
     if part.sweep.single or len(part.fleets) < 2:
         return ""
     best = [

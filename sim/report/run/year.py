@@ -1,4 +1,4 @@
-"""The year: its verdict, year.csv and its table in report.html."""
+"""The year under a load profile: its verdict, year.csv and its table in report.html."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from sim.units import HOURS_PER_YEAR
 
 
 def write_year(path: Path, rows: Sequence[FleetYear], axes: Sequence[str], money: bool) -> None:
-    """The rows as CSV; without any cost there are no money columns."""
+    """Write year.csv; without any cost there are no money columns."""
     shown = [name for name in PEAKS if any(getattr(row, name) is not None for row in rows)] or PEAKS[:1]
     left_out = {*PEAKS} - {*shown} | {name for name in COLUMNS if "usd" in name and not money}
     write_rows(
@@ -26,7 +26,7 @@ def write_year(path: Path, rows: Sequence[FleetYear], axes: Sequence[str], money
 
 
 def year_table(year: RunYear, axes: Sequence[str], slo: Slo) -> dict[str, Any]:
-    """The rows for report.html: heads, cells and what must be known of them."""
+    """Return the table of the year for report.html: headings, rows and a note."""
     rows, plan = year.rows, year.plan
     others = [axis for axis in axes if axis != plan.axis]
     money = any(row.usd_per_year is not None for row in rows)
@@ -72,7 +72,7 @@ def _cells(row: FleetYear, money: bool, slo: Slo) -> list[str]:
 
 
 def year_load(plan: YearPlan) -> str:
-    """The load of a year in words: its mean and its peak, and the hours without any."""
+    """Describe the load of a year: its mean, its peak and its idle hours."""
     unit = _(AXIS_UNITS["concurrency" if plan.clients else "rate_rps"])
     told = [
         _("mean {load}", load=unit.format(plain(plan.mean))),
@@ -106,8 +106,9 @@ def _note(year: RunYear) -> str:
 
 
 def year_heads(year: RunYear, slo: Slo, models: Mapping[str, str]) -> Iterator[str]:
-    """The verdict on the year, one text for each setting of the axes beside the load's, and for each model where
-    *models* has that of every fleet.
+    """Yield the verdict on the year, for each setting of the axes other than the load.
+
+    Where *models* has the model of every fleet, each model has a verdict of its own.
     """
     groups: dict[str, list[FleetYear]] = {}
     for row in year.rows:
@@ -143,7 +144,7 @@ def _headline(rows: Sequence[FleetYear], slo: Slo) -> str:
 
 
 def _cheapest(good: Sequence[FleetYear], fleets: int, slo: Slo) -> str:
-    """The cheapest of several fleets that meet the SLO in all working hours, and the next."""
+    """Name the cheapest of the fleets that meet the SLO in all working hours, and the next."""
     first, second = good[:2]
     low, high = first.usd_per_year or 0.0, second.usd_per_year or 0.0
     both = _("both") if len(good) == fleets == 2 else str(len(good)) if len(good) < fleets else _("all")
@@ -189,7 +190,7 @@ def _all_hours(row: FleetYear) -> str:
 
 
 def _hours(row: FleetYear) -> str:
-    """The working hours of a year; all its hours where none is idle."""
+    """Format the number of working hours of a year; all hours of the year where none is idle."""
     count = row.working_hours or 0.0
     if count >= HOURS_PER_YEAR - 0.5:
         return _("{count:,.0f} hours", count=count)

@@ -1,4 +1,4 @@
-"""Numbers, money and service levels in words.
+"""Wording of numbers, money and service levels in reports.
 
 text            numbers, places and names
 units           nouns for the work of one-pass services

@@ -1,4 +1,4 @@
-"""How money is shown: every amount is computed in US dollars and shown in the scenario's currency, `finance.currency`.
+"""Amounts of money as text: computed in US dollars, shown in the scenario's currency (`finance.currency`).
 
 All tables, sentences and pictures go through this module. A table has the column of the currency beside each column in
 US dollars, under the same name with the currency's code in the place of `usd`: `cost_usd_per_h`, `cost_EUR_per_h`.
@@ -22,17 +22,18 @@ from sim.study.discounting import finances_of, horizon_of
 
 
 class Currency(NamedTuple):
-    """What amounts are shown in."""
+    """Currency of reported amounts."""
 
     code: str
     usd: float
-    """US dollars per unit."""
+    """Exchange rate [US dollars per unit of this currency]."""
 
 
 DOLLARS = Currency("USD", 1.0)
 SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£"}
-"""Of currencies that share theirs with no other; the rest are shown by their code."""
+"""Symbols of currencies that no other currency shares; all other currencies are shown by their code."""
 NOT_AMOUNTS = {"usd_per_currency"}
+"""Words that contain `usd` in column names without being amounts."""
 _SHOWN: ContextVar[Currency] = ContextVar("currency", default=DOLLARS)
 _USD = re.compile(r"(?<![a-z])usd(?![a-z])")
 P = ParamSpec("P")
@@ -40,7 +41,7 @@ R = TypeVar("R")
 
 
 def show_in(scenario: ReportingFleets) -> None:
-    """From here on money is shown in the currency of *scenario*, work in its unit, and names as it has them."""
+    """Show money in the currency of *scenario*, work in its unit and its names untranslated, until the next call."""
     _SHOWN.set(Currency(*reporting_currency(scenario)))
     count_in(noun_of(scenario))
     keep(names_of(scenario))
@@ -48,7 +49,7 @@ def show_in(scenario: ReportingFleets) -> None:
 
 @contextmanager
 def showing(scenario: ReportingFleets) -> Iterator[None]:
-    """Within it, money is shown in the currency of *scenario*, work in its unit, and names as it has them."""
+    """Show money in the currency of *scenario*, work in its unit and its names untranslated, within the block."""
     token, unit = _SHOWN.set(Currency(*reporting_currency(scenario))), count_in(noun_of(scenario))
     kept = keep(names_of(scenario))
     try:
@@ -60,7 +61,7 @@ def showing(scenario: ReportingFleets) -> Iterator[None]:
 
 
 def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:
-    """*deliver* writes what it does in the currency of the scenario that it is given."""
+    """Decorate *deliver* to show money in the currency of the scenario among its arguments."""
 
     @wraps(deliver)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -72,27 +73,27 @@ def in_its_currency(deliver: Callable[P, R]) -> Callable[P, R]:
 
 
 def code() -> str:
-    """Of the currency that is shown: USD, EUR."""
+    """Return the code of the shown currency: USD, EUR."""
     return _SHOWN.get().code
 
 
 def shown(usd: float) -> float:
-    """*usd* in the currency that is shown."""
+    """Convert *usd* to the shown currency."""
     return usd / _SHOWN.get().usd
 
 
 def in_code(text: str) -> str:
-    """A heading written for US dollars (`USD a month`), with the code of the currency that is shown."""
+    """Replace `USD` in a heading (`USD a month`) by the code of the shown currency."""
     return text.replace("USD", code())
 
 
 def cash(usd: float) -> str:
-    """*usd* as text in the currency that is shown, with its symbol and three significant digits; from 100 on whole."""
+    """Format *usd* in the shown currency: symbol and three significant digits, without decimals from 100 on."""
     return converted_text(shown(usd))
 
 
 def converted_text(value: float) -> str:
-    """*value*, which is in the shown currency already, as `cash` shows it."""
+    """Format *value*, an amount in the shown currency, as `cash` does."""
     if not isfinite(value):
         return "inf"
     sign, size = "-" if value < 0 else "", abs(value)
@@ -100,7 +101,7 @@ def converted_text(value: float) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """*value* with its unit: money and shares as people write them.
+    """Format *value* with its unit, money and shares included.
 
     >>> amount(0.12, "USD/kWh"), amount(4, "years")
     ('$0.120 per kWh', '4 years')
@@ -113,27 +114,27 @@ def amount(value: float, unit: str) -> str:
 
 
 def bare(usd: float) -> str:
-    """An amount without the currency's symbol, for a column whose heading has it."""
+    """Format *usd* without the currency's symbol, for a column whose heading has it."""
     return without_symbol(cash(usd))
 
 
 def without_symbol(text: str) -> str:
-    """*text* without the symbol of the shown currency."""
+    """Remove the symbol of the shown currency from *text*."""
     return text.replace(symbol(), "")
 
 
 def money_mark(value: float) -> str:
-    """A round amount on an axis; *value* is in the currency that is shown."""
+    """Format a tick of a money axis; *value* is in the shown currency."""
     return f"{symbol()}{plain(value)}"
 
 
 def money_thousands(value: float) -> str:
-    """A round amount on an axis that reaches far; *value* is in the currency that is shown."""
+    """Format a tick of a money axis in thousands; *value* is in the shown currency."""
     return f"{symbol()}{value / 1000:,g}k" if value else f"{symbol()}0"
 
 
 def symbol() -> str:
-    """Of the currency that is shown."""
+    """Return the symbol of the shown currency, or its code where it has no symbol of its own."""
     return SYMBOLS.get(code(), f"{code()}\u00a0")
 
 
@@ -144,7 +145,10 @@ def _digits(size: float) -> str:
 
 
 def twin(name: str) -> str:
-    """The name of the column in the shown currency beside *name*; empty where there is none, as for an input's path."""
+    """Return the name of the column in the shown currency that accompanies column *name*; empty if it has none.
+
+    Columns in the shown currency accompany columns of US dollars only; the path of an input has no such column.
+    """
     front, space, word = name.rpartition(" ")  # a fleet may stand before it
     if code() == DOLLARS.code or word in NOT_AMOUNTS or "." in word or not _USD.search(word):
         return ""
@@ -152,12 +156,12 @@ def twin(name: str) -> str:
 
 
 def with_twins(names: Sequence[str]) -> list[str]:
-    """Column *names*, each in US dollars followed by the same in the shown currency."""
+    """Return *names* with the column in the shown currency after each column in US dollars."""
     return [each for name in names for each in (name, twin(name)) if each]
 
 
 def twinned(row: Mapping[str, Any]) -> dict[str, Any]:
-    """*row* with its amounts in the shown currency, too; what is no number has no twin."""
+    """Return *row* with its amounts also in the shown currency; values that are not numbers are not repeated."""
     cells: dict[str, Any] = {}
     for name, value in row.items():
         cells[name] = value
@@ -167,7 +171,7 @@ def twinned(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rate_notes(scenario: Scenario) -> list[str]:
-    """Return what an answer in net present values says of its discount rate where `run` books without interest."""
+    """Return notes on the discount rate of an answer in net present values, where `run` books without interest."""
     rate, used = horizon_of(scenario).discount_rate, finances_of(scenario)
     if not any(isinstance(one, StraightLine) for one in used):
         return []

@@ -1,4 +1,4 @@
-"""What a run did to be exact: the warm-up that was found in each case, and whether the precision was reached."""
+"""Notes and manifest entries on warm-up and precision."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -19,7 +19,7 @@ WARMUP_RULE = "MSER-5 on the number of requests that each arrival finds (closed 
 
 
 def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str, Any]:
-    """Entries of manifest.json: nothing where nothing was looked for."""
+    """Return the entries of manifest.json on warm-up and precision; empty where neither was computed."""
     told: dict[str, Any] = {}
     ran = (case for case in cases if case.status == "ok")
     if found := [case for case in ran if case.metrics["warmup_steady"] is not None]:
@@ -47,7 +47,7 @@ def statistics_told(scenario: Scenario, cases: Sequence[StoredCase]) -> dict[str
 
 
 def precision_notes(scenario: Scenario, cases: Sequence[StoredCase]) -> list[str]:
-    """Whether the precision was reached, and where not; nothing without one."""
+    """Return notes on whether the wanted precision was reached, and where it was not; none without a precision."""
     if scenario.precision is None:
         return []
     if scenario.precision.metric is None:
@@ -95,7 +95,7 @@ def _places(held: Sequence[PointPrecision]) -> str:
 
 
 def unsettled(found: Sequence[FleetCapacity]) -> list[str]:
-    """The first line of an answer: capacities that a longer horizon would change, and the horizon that it takes."""
+    """Return the warning about capacities that a longer horizon would change, with that horizon; or none."""
     short = [(one.fleet, one.check) for one in found if one.check is not None and not one.check.stands]
     if not short:
         return []
@@ -114,8 +114,17 @@ def unsettled(found: Sequence[FleetCapacity]) -> list[str]:
 
 
 def capacity_notes(found: Sequence[FleetCapacity], precision: Precision | None, stated: bool = True) -> list[str]:
-    """Capacities that are known less exactly than *precision* asks for (None: than is of use), and what to set;
-    *stated*: by the scenario, else by default. Of those that do not stand, `unsettled` says more.
+    """Return notes on capacities whose relative interval exceeds *precision*, with the setting that narrows it.
+
+    Parameters
+    ----------
+    found
+        Capacities of all fleets. `unsettled` reports those that do not stand.
+    precision
+        Wanted precision. None: the default one.
+    stated
+        Whether the scenario states *precision*.
+
     """
     asked = (precision or Precision()).relative
     steady = [one for one in found if one.stands and one.relative is not None and one.relative > asked]
@@ -163,14 +172,14 @@ def _setting(asked: float) -> str:
 
 
 def undrawn(uncertain: bool) -> list[str]:
-    """Say that central values decide, where inputs are *uncertain* and the command draws none of them."""
+    """Return the note that central values decide, where inputs are *uncertain* and the command draws none of them."""
     if not uncertain:
         return []
     return [_("Central values decide here: Monte Carlo draws of the uncertain inputs are made by gpufleet run.")]
 
 
 def _has_more_than_its_year(scenario: Scenario) -> bool:
-    """Return whether the sweep says more than the loads of a `load_profile`."""
+    """Return whether the sweep has axes other than the loads of a `load_profile`."""
     if scenario.sweep is None or scenario.load_profile is None:
         return scenario.sweep is not None
     data = as_data(scenario)
@@ -178,9 +187,10 @@ def _has_more_than_its_year(scenario: Scenario) -> bool:
 
 
 def ignored(command: str, scenario: Scenario, yearly: bool) -> str:
-    """Return which sections of *scenario* a *command* that asks about the workload as it stands leaves out.
+    """Return the note on the sections of *scenario* that *command* ignores; empty if there are none.
 
-    Empty if there are none. One that is *yearly* simulates the loads of a `load_profile` without a sweep.
+    Such a command asks about the workload of the scenario itself. A *yearly* command also simulates the loads of a
+    `load_profile`, so that they do not count as a sweep.
     """
     by_command = [name for name, section in SECTIONS.items() if command in section.ignored_by]
     swept = _has_more_than_its_year(scenario) if yearly else scenario.sweep is not None

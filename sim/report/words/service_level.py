@@ -1,7 +1,7 @@
-"""What fleets are asked for, and whether they reach it: load, routing and service level in words.
+"""Wording of load, routing and service level: what fleets must reach, and whether they do.
 
-Figures stand beside their limits with enough digits to distinguish the two; fleets are compared by the service
-level and by where they reach it.
+Figures beside their limits have enough digits to distinguish the two; fleets are compared by the service level and by
+the sweep values at which they meet it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ from sim.study.metrics.service_level import GoalAttainment, ServiceLevelAttainme
 from sim.study.points import Point, fleets_of
 
 SAME = 1e-12
-"""What differs by less is a rounding error of a mean."""
+"""Relative difference below which a mean counts as equal to its target (rounding error)."""
 NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
 
 
 def exactly(share: float) -> str:
-    """A share that was asked for, with all its digits: `95.5 %`."""
+    """Format a target share with all its digits: `95.5 %`."""
     return f"{100 * share:.10g}\u00a0%"
 
 
 def share_beside(share: float, target: float) -> str:
-    """A share with enough digits to distinguish it from its *target*.
+    """Format a share with enough digits to distinguish it from its *target*.
 
     >>> [share_beside(share, 0.95).replace(chr(160), " ") for share in (0.9496, 0.97, 0.95)]
     ['94.96 %', '97 %', '95 %']
@@ -47,7 +47,7 @@ def share_beside(share: float, target: float) -> str:
 
 
 def seconds_beside(value: float, limit: float) -> str:
-    """A latency with enough digits to distinguish it from its *limit*.
+    """Format a latency with enough digits to distinguish it from its *limit*.
 
     >>> seconds_beside(2.0004, 2.0), seconds_beside(1.5, 2.0)
     ('2.0004 s', '1.50 s')
@@ -56,7 +56,7 @@ def seconds_beside(value: float, limit: float) -> str:
 
 
 def number_beside(value: float, limit: float) -> str:
-    """A number beside its limit, with as many digits as show the difference; the unit stands elsewhere."""
+    """Format a number, without its unit, with enough digits to distinguish it from its *limit*."""
     return _beside(value, limit, steady)
 
 
@@ -67,27 +67,28 @@ def _beside(value: float, limit: float, show: Callable[[float, int], str]) -> st
 
 
 def name_of(limit: PercentileLimit) -> str:
-    """`TTFT p99`."""
+    """Return the name of a percentile limit: `TTFT p99`."""
     return f"{NAMES[limit.latency]} p{limit.percent:g}"
 
 
 def percentiles_shown(slo: Slo, latency: str) -> dict[str, float | None]:
-    """Which percentiles of a latency are shown, with their limits: those that the service level names, else the 95th,
-    with the limit of each request.
+    """Return the shown percentiles of *latency* with their limits [s].
+
+    Percentiles that the service level names are shown; without any, the 95th with the limit of each request.
     """
     named = {f"p{one.percent:g}": one.limit_s for one in slo.percentiles if one.latency == latency}
     return dict(named) if named else {"p95": slo.per_request.get(latency)}
 
 
 def latency_columns(slo: Slo) -> dict[str, str]:
-    """Columns of the latencies that are shown, with headings: `ttft_s_p99`, TTFT p99."""
+    """Return the columns of the shown latencies with their headings: `ttft_s_p99`, TTFT p99."""
     names = [name for name in NAMES if name != "e2e_s" or isinstance(slo.e2e_s, dict)]
     shown = [(name, part) for name in names for part in percentiles_shown(slo, name)]
     return {f"{name}_{part}": f"{NAMES[name]} {part}" for name, part in shown}
 
 
 def asked_for(slo: Slo) -> str:
-    """The whole service level: `95 % of the requests within TTFT 3 s and TPOT 0.1 s, TTFT p99 at most 2 s`."""
+    """Describe the whole service level: `95 % of the requests within TTFT 3 s and TPOT 0.1 s, TTFT p99 at most 2 s`."""
     limits = [f"{NAMES[name]} {_limit(limit_s)}" for name, limit_s in slo.per_request.items()]
     shares = (
         [_("{exactly} of the requests within {listing}", exactly=exactly(slo.attainment), listing=listing(limits))]
@@ -110,7 +111,7 @@ def _limit(limit_s: float) -> str:
 
 
 def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
-    """What a point of summary.csv attains of each goal, beside what is asked for."""
+    """Describe the attainment of each goal at a point of summary.csv, beside its target."""
     share = row.get("slo_attainment")
     told = []
     if slo.per_request and share is not None:
@@ -137,7 +138,7 @@ def readings(slo: Slo, row: Mapping[str, Any]) -> list[str]:
 
 
 def doubts_told(standing: ServiceLevelAttainment) -> list[str]:
-    """What leaves the verdict open: goals whose limit lies within the interval of what is attained, a growing queue."""
+    """Return the reasons why a verdict is open: goals whose limit lies within the 95 % interval, a growing queue."""
     told = [f"{one.of}: {_doubt(one)}" if one.of else _doubt(one) for one in standing.doubts]
     return [*told, _("the queue seems to grow")] if standing.outgrown else told
 
@@ -169,7 +170,7 @@ def _doubt(one: GoalAttainment) -> str:
 
 
 def unjudged(slo: Slo) -> list[str]:
-    """What an answer for a window does not say of the service level: a sentence, or none."""
+    """Return the note that `availability` is not judged within a simulated window; empty without such a goal."""
     if slo.availability is None:
         return []
     return [
@@ -182,54 +183,54 @@ def unjudged(slo: Slo) -> list[str]:
 
 
 def goal(part: Comparison) -> str:
-    """What the fleets are asked for, of one of them."""
+    """Return the goal of the compared fleets as a verb phrase for a single fleet."""
     return goal_of_one(part.has_slo)
 
 
 def goal_of_one(has_slo: bool) -> str:
-    """What a fleet is asked for: to meet the SLO, without one to keep up with the load."""
+    """Return the goal as a verb phrase for a single fleet: meet the SLO or, without an SLO, keep up with the load."""
     return _("meets the SLO") if has_slo else _("keeps up with the load")
 
 
 def where_of(part: Comparison, values: Sequence[Any]) -> str:
-    """The *values* of the axis."""
+    """Describe the *values* of the sweep axis."""
     return span(part.sweep.axis, values, part.sweep.values)
 
 
 def at(part: Comparison, values: Sequence[Any]) -> str:
-    """At the *values* of the axis; empty where there is one place only."""
+    """Return " at" and the *values* of the sweep axis; empty where there is a single point."""
     return "" if part.sweep.single else _(" at {where}", where=where_of(part, values))
 
 
 def anywhere(part: Comparison) -> str:
-    """Nowhere among the simulated points."""
+    """Return " at any simulated point" with the values of the sweep axis; empty where there is a single point."""
     return "" if part.sweep.single else _(" at any simulated point ({where})", where=where_of(part, part.sweep.values))
 
 
 def none_of(fleets: Sequence[str]) -> str:
-    """None of the *fleets*."""
+    """Return the subject of a sentence that denies something of all *fleets*."""
     return _("Neither fleet") if len(fleets) == 2 else _("No fleet")
 
 
 def comparative(part: Comparison) -> str:
-    """Cheaper of two, cheapest of more."""
+    """Return "cheaper" for two fleets, "cheapest" for more."""
     return _("cheaper") if len(part.fleets) == 2 else _("cheapest")
 
 
 def misses(part: Comparison, fleet: str, end: str = ".") -> str:
-    """That a *fleet* reaches it nowhere."""
+    """State that *fleet* meets the goal at no simulated point."""
     missed = _("does not meet the SLO") if part.has_slo else _("does not keep up with the load")
     stop = _(".") if end else ""
     return _("{fleet} {goal}{anywhere}{stop}", fleet=fleet, goal=missed, anywhere=anywhere(part), stop=stop)
 
 
 def goal_of_all(has_slo: bool) -> str:
-    """What several fleets are asked for."""
+    """Return the goal as a verb phrase for several fleets."""
     return _("meet the SLO") if has_slo else _("keep up")
 
 
 def ranked_apart(models: Mapping[str, str]) -> str:
-    """That fleets serve different *models*, fleet -> model, and how they are ranked together."""
+    """Return the note that fleets of different *models* (fleet -> model) are ranked for each model on its own."""
     return _(
         "The fleets serve different models and are ranked for each model on its own ({served}); "
         "compare: {{across_models: true}} ranks them as one product.",
@@ -255,13 +256,13 @@ def _served(models: Mapping[str, str]) -> str:
 
 
 def load_label(axis: LoadAxis) -> str:
-    """The axis of a load with its unit, and whose it is: `load [requests/s] of batch`."""
+    """Return the label of a load axis with its unit and service: `load [requests/s] of batch`."""
     label = axis_label(axis.label)
     return _("{label} of {name}", label=label, name=axis.whose) if axis.whose else label
 
 
 def load_notes(scenario: Scenario) -> list[str]:
-    """Whose load it is, where the scenario has several services or a chosen tenant."""
+    """Return notes on which load is varied, where the scenario has several services or a chosen tenant."""
     if scenario.tenant is not None:
         told = [_("The load is that of {tenant}; the other tenants hold their mean rates.", tenant=scenario.tenant)]
         return [*told, *([_("The other services hold theirs, too.")] if scenario.services else [])]
@@ -273,11 +274,14 @@ def load_notes(scenario: Scenario) -> list[str]:
 
 
 STORM = 1.1
-"""Attempts per request from which on the repeated ones are a load of their own."""
+"""Attempts per request at and above which retries are reported as a load of their own."""
 
 
 def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
-    """Where clients that ask again add to the load, empty where they do not; *at* says where points of a fleet lie."""
+    """Describe where retries add to the load; empty where they do not.
+
+    *at* describes the places of a fleet's points.
+    """
     found = [
         point
         for point in points
@@ -301,7 +305,7 @@ def storms(points: Sequence[Point], at: Callable[[list[Point]], str]) -> str:
 
 
 def storm_notes(points: Sequence[Point]) -> list[str]:
-    """`storms` for a table of points: a line, or none."""
+    """Return `storms` for a table of points, as a list of at most one line."""
 
     def at(own: list[Point]) -> str:
         where = listing([places(list(one.axes.items())) for one in own])
@@ -312,7 +316,7 @@ def storm_notes(points: Sequence[Point]) -> list[str]:
 
 
 def routing_told(routing: Mapping[str, Any]) -> str:
-    r"""The policy's name; of one by length also which prompts go where.
+    r"""Describe a routing policy; for a policy by length, with the pools of each class of prompts.
 
     >>> classes = [{"up_to_prompt_tokens": 700, "pools": {"a": 1}}, {"pools": {"a": 1, "b": 3}}]
     >>> routing_told({"policy": "by_length", "classes": classes})

@@ -1,8 +1,8 @@
-"""Numbers, places and names as people read them.
+"""Numbers, places and names as text.
 
 Numbers with their units, points of a sweep, lists; and the names that the program counts by (components of cost,
-states, causes), declared for the catalogues of languages. In files and in code such a name is an id
-(`gpu_capital`); whoever shows it passes it through `name_told`.
+states, causes), declared for the catalogues of languages. In files and in code such a name is an id (`gpu_capital`);
+`name_told` makes it readable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ LIMITS = {
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """*digits* significant digits without an exponent, thousands separated: 0.000123, 1.92, 12,300."""
+    """Format *value* with *digits* significant digits, without an exponent: 0.000123, 1.92, 12,300."""
     if not isfinite(value):
         return "inf" if value > 0 else "-inf" if value < 0 else ""
     if value == 0:
@@ -58,26 +58,26 @@ def plain(value: float, digits: int = 3) -> str:
 
 
 def steady(value: float, digits: int = 3) -> str:
-    """*value* with *digits* significant digits, trailing zeros included: 1.90, 0.0450."""
+    """Format *value* with *digits* significant digits, trailing zeros included: 1.90, 0.0450."""
     if not isfinite(value) or value == 0 or abs(value) >= 10**digits:
         return plain(value, digits)
     return f"{value:#.{digits}g}".rstrip(".") if abs(value) >= 1e-4 else plain(value, digits)
 
 
 def spread(half: float, value: float) -> str:
-    """Half of an interval with two digits, in the unit of *value*; empty where it is below a thousandth of it."""
+    """Format the half-width of an interval with two digits; empty below a thousandth of *value*."""
     return plain(half, 2) if half >= 1e-3 * abs(value) and isfinite(half) else ""
 
 
 def seconds(value: float, digits: int = 3) -> str:
-    """A duration: ms below a tenth of a second."""
+    """Format a duration, in ms below a tenth of a second."""
     if not isfinite(value):
         return "inf"
     return f"{steady(1e3 * value, digits)} ms" if 0 < value < 0.1 else f"{steady(value, digits)} s"
 
 
 def percent(fraction: float) -> str:
-    """A share of one; what is not all of it never reads 100 %."""
+    """Format a fraction in percent; a fraction below 1 never reads 100 %."""
     shown = 100 * fraction
     if 99.95 <= shown < 100:
         return "99.9\u00a0%" if shown < 99.995 else ">99.99\u00a0%"
@@ -87,32 +87,35 @@ def percent(fraction: float) -> str:
 
 
 def difference(fraction: float) -> str:
-    """A relative difference, which never reads 0 % where there is one: 0.012 %, 4.5 %, 109 %."""
+    """Format a relative difference in percent; one other than zero never reads 0 %: 0.012 %, 4.5 %, 109 %."""
     return percent(fraction) if not 0 < abs(fraction) < 5e-4 else f"{plain(100 * fraction, 2)}\u00a0%"
 
 
 def axis_label(axis: str) -> str:
-    """What a sweep axis means, for the edge of a chart or the head of a column."""
+    """Return the label of a sweep axis, for the edge of a chart or the heading of a column."""
     return _(AXIS_LABELS.get(axis, axis))
 
 
 def short(value: Any) -> str:
-    """A sweep value: numbers without needless digits, all else as it is."""
+    """Format a sweep value: a number without needless digits, any other value as `str` does."""
     return plain(value, 6) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def place(axis: str, value: Any) -> str:
-    """One value of a sweep axis in a sentence: `2 req/s`, `gpu_memory_utilization 0.9`."""
+    """Format a value of a sweep axis for a sentence: `2 req/s`, `gpu_memory_utilization 0.9`."""
     return _with_unit(axis, short(value))
 
 
 def places(setting: Sequence[tuple[str, Any]]) -> str:
-    """Values of several axes: `2 req/s, cv 4`; empty for none."""
+    """Format the values of several axes: `2 req/s, cv 4`; empty for none."""
     return commas(place(axis, value) for axis, value in setting)
 
 
 def span(axis: str, chosen: Sequence[Any], everything: Sequence[Any]) -> str:
-    """The *chosen* among *everything* (both in order), neighbours joined: `0.25 to 2 req/s`, `1 and 4 to 8 req/s`."""
+    """Format the *chosen* values among all, neighbours joined: `0.25 to 2 req/s`, `1 and 4 to 8 req/s`.
+
+    Both sequences are in the order of the axis.
+    """
     runs: list[list[Any]] = []
     for before, value in zip([None, *everything], everything, strict=False):
         if value in chosen:
@@ -124,31 +127,31 @@ def span(axis: str, chosen: Sequence[Any], everything: Sequence[Any]) -> str:
 
 
 def listing(items: Sequence[str]) -> str:
-    """A, B and C."""
+    """Join *items* with commas and "and": A, B and C."""
     if len(items) < 2:
         return "".join(items)
     return _("{others} and {last}", others=commas(items[:-1]), last=items[-1])
 
 
 def commas(items: Iterable[str]) -> str:
-    """A, B, C."""
+    """Join *items* with commas: A, B, C."""
     return _(", ").join(items)
 
 
 def ranged(low: str, high: str) -> str:
-    """`1 to 4`; one number where both are the same."""
+    """Format a range, `1 to 4`; a single number where both ends are equal."""
     return low if low == high else _("{low} to {high}", low=low, high=high)
 
 
 def replicas_of(pool: Mapping[str, Any], gpus_each: float = 1) -> str:
-    """Return the replicas of a described *pool*, or the GPUs of them with *gpus_each*: `4`, autoscaled `1 to 4`."""
+    """Return the replicas of a described *pool*, or their GPUs by *gpus_each*: `4`, autoscaled `1 to 4`."""
     scaler = pool.get("autoscaling")
     ends = (pool["replicas"],) if scaler is None else (scaler["min_replicas"], scaler["max_replicas"])
     return ranged(*(f"{end * gpus_each:g}" for end in (ends[0], ends[-1])))
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Sentences one behind the other, empty ones left out."""
+    """Join *sentences* with spaces, empty ones left out."""
     return " ".join(sentence for sentence in sentences if sentence).replace("。 ", "。")
 
 
@@ -157,19 +160,19 @@ def _with_unit(axis: str, text: str) -> str:
 
 
 def first_sentence(text: str) -> tuple[str, str]:
-    """The question itself (or the first sentence), and the rest."""
+    """Split *text* into its question (or first sentence) and the rest."""
     ends = [at for mark in ("? ", ". ") if (at := text.find(mark)) >= 0]
     end = (text.find("? ") if "? " in text else min(ends)) + 1 if ends else len(text)
     return text[:end].strip(), text[end:].strip()
 
 
 def question_of(scenario: Scenario) -> str:
-    """What *scenario* asks, in one sentence; the name of one that states no question."""
+    """Return the question of *scenario* in one sentence; its name if it states no question."""
     return first_sentence(scenario.question or scenario.name)[0]
 
 
 def number(value: Any) -> str:
-    """A plain value in a table: true as yes, very large and very small numbers with an exponent."""
+    """Format a value of a table: booleans as yes and no, very large and very small numbers with an exponent."""
     if value is None or isinstance(value, bool):
         return "" if value is None else _("yes") if value else _("no")
     if not isinstance(value, int | float):
@@ -183,28 +186,29 @@ COMPONENTS = (
     *(N_("GPU capital"), N_("server capital"), N_("rent"), N_("rental"), N_("commitment"), N_("unused commitment")),
     *(N_("energy"), N_("electricity"), N_("demand"), N_("hosting"), N_("carbon")),
 )
-"""Components of the bill beside those of `operations`, whose names are the keys of that section."""
+"""Components of the bill, except those of `operations`, whose names are the keys of that section."""
 PHASES = (N_("booting"), N_("prefill"), N_("decode"), N_("recompute"), N_("idle"), N_("serving"))
 CAUSES = (N_("compute"), N_("memory"), N_("attention"), N_("link"), N_("host"), N_("overhead"), N_("load"))
-"""What a step spends its time on."""
+"""Causes of step time."""
 MESSAGES = {
     "all-reduce": (N_("all-reduce, NCCL or its like"), N_("all-reduce, the engine's own kernel")),
     "experts": (N_("tokens to the experts of other ranks and back"),),
     "stage": (N_("to the next stage"),),
 }
-"""What a message is; of all-reduces who does them."""
+"""Messages between GPUs by kind; all-reduces by implementation."""
 STATES = (N_("met"), N_("missed"), N_("ok"), N_("infeasible"), N_("finished"), N_("rejected"), N_("unfinished"))
 KINDS = (*(N_("datasheet"), N_("quoted"), N_("measured"), N_("computed"), N_("fitted"), N_("assumed"), N_("recalled")),)
-"""Of sourced values."""
+"""Kinds of sourced values."""
 PAID = (N_("at delivery"), N_("in service"), N_("switched on"), N_("metered"), N_("at the end"))
+"""Times of payments."""
 OWNER = (N_("network and storage"), N_("failures"))
-"""What a bill may leave out, with components."""
+"""Cost items, besides components, that a bill may leave out."""
 NOTHING = (N_("nothing"), N_("a list"), N_("a mapping"))
-"""What an error calls a value."""
+"""Kinds of empty or nested values in error messages."""
 COUNTED = (N_("searches"), N_("hybrids"), N_("cases"))
-"""What progress counts."""
+"""Units of progress."""
 FITS = (N_("fits at {names}"), N_("fits at {names}, or {other}"), N_("fits on {other}"))
-"""What helps where a model does not fit."""
+"""Remedies where a model does not fit."""
 POLICIES = (N_("round robin"), N_("least outstanding"), N_("power of two"), N_("random"), N_("by length"))
 INPUTS = (
     *(N_("electricity"), N_("hosting"), N_("rent of a rack"), N_("discount rate"), N_("life"), N_("residual value")),
@@ -212,13 +216,13 @@ INPUTS = (
     *(N_("memory bandwidth"), N_("compute"), N_("memory size"), N_("link"), N_("power"), N_("utilisation")),
     *(N_("years"), N_("per year"), N_("of the price"), N_("of today's")),
 )
-"""What sensitivity and breakeven move, and its units."""
+"""Inputs that `sensitivity` and `breakeven` vary, and their units."""
 UNITS = (N_("image"), N_("sample"), N_("sequence"), N_("utterance"), N_("volume"), N_("query"), N_("unit"))
-"""Of services that answer in one pass."""
+"""Units of work of services that answer in one pass."""
 
 
 def names_of(scenario: ReportingFleets) -> Iterator[str]:
-    """What *scenario* calls its fleets, and what `breakeven` calls the ways to pay for them."""
+    """Yield the names that must not be translated: fleets, and `breakeven`'s ways to pay for them."""
     ways = scenario.breakeven.also if isinstance(scenario, Scenario) and scenario.breakeven else {}
     for fleet in scenario.fleets:
         name = str(getattr(fleet, "name", ""))
@@ -226,5 +230,5 @@ def names_of(scenario: ReportingFleets) -> Iterator[str]:
 
 
 def name_told(name: str) -> str:
-    """`gpu_capital` as people read it: GPU capital."""
+    """Return a readable name of an id: `gpu_capital` becomes GPU capital."""
     return _(name.replace("_", " ").replace("gpu", "GPU").replace("usd", "USD"))

@@ -1,7 +1,7 @@
-"""What services that answer in one pass are counted in: where language would have output tokens, they have units of
-work with a noun of their own, and one latency.
+"""Nouns for the work of services that answer in one pass, which have images or queries in place of output tokens.
 
-The text of every page, table and chart goes through `counted`, which changes nothing where language is made.
+Such services have a single latency. The text of every page, table and chart goes through `counted`, which changes
+nothing where services generate text.
 """
 
 import re
@@ -17,11 +17,11 @@ from sim.scenario.experiment import Fleet, nearest
 
 _NOUN: ContextVar[str] = ContextVar("unit", default="")
 SEVERAL = "unit"
-"""Where services have different units."""
+"""Noun for services whose units of work differ."""
 
 
 def noun_of(scenario: Any) -> str:
-    """Noun for a unit of work of *scenario*, empty where any of its pools makes language."""
+    """Return the noun for a unit of work of *scenario*; empty where any of its pools generates text."""
     fleets: tuple[Fleet, ...] = getattr(scenario, "fleets", ())
     pools = [(fleet, pool) for fleet in fleets for pool in getattr(fleet, "pools", ())]
     if not pools or not all(isinstance(getattr(pool, "batching", None), Dynamic) for _, pool in pools):
@@ -36,22 +36,22 @@ def noun_of(scenario: Any) -> str:
 
 
 def count_in(noun: str) -> Any:
-    """From here on work is counted in *noun*; what `reset` needs to end that."""
+    """Count work in *noun* from now on; return the token that `reset` needs to undo it."""
     return _NOUN.set(noun)
 
 
 def reset(token: Any) -> None:
-    """Ends what `count_in` began."""
+    """Undo the call of `count_in` that returned *token*."""
     _NOUN.reset(token)
 
 
 def noun() -> str:
-    """What is counted; empty where it is tokens."""
+    """Return the noun for the shown unit of work; empty for tokens."""
     return _NOUN.get()
 
 
 def plural(word: str) -> str:
-    """Several of them.
+    """Return the plural of *word*.
 
     >>> plural("image"), plural("query"), plural("batch")
     ('images', 'queries', 'batches')
@@ -62,7 +62,7 @@ def plural(word: str) -> str:
 
 
 def counted(text: str) -> str:
-    """*text* in the words of the service that is shown.
+    """Replace words for tokens and latencies in *text* by those of the shown service.
 
     >>> token = count_in("image")
     >>> counted("USD per million output tokens; p95 time to first token"), counted("output [tokens/s]")
@@ -91,5 +91,5 @@ def counted(text: str) -> str:
 
 
 def verdict_in_units(headline: str, findings: Iterable[str]) -> dict[str, Any]:
-    """The verdict of a document, in the words of the service that is shown."""
+    """Return the verdict of a JSON document, worded for the shown service."""
     return {"headline": counted(headline), "findings": [counted(one) for one in findings]}
