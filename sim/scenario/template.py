@@ -41,7 +41,7 @@ workload:
     output: {{distribution: lognormal, mean: 256, cv: 0.8, max: 2048}}
   # shared_prefix: {{tokens: 800}}   what all prompts begin with; batching: {{enable_prefix_caching: true}} reuses it
   # instead of all that:
-  # trace: {{path: requests.csv, format: csv}}   # columns arrival_s,prompt_tokens,output_tokens[,priority]
+  # trace: {{path: requests.csv, format: csv}}   # arrival_s,prompt_tokens,output_tokens or similar headers
 
 horizon_s: 900                # arrivals stop then, and the fleet drains
 warmup_s: 60                  # requests that arrive before are simulated but not measured; auto: until it has settled

@@ -4,11 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sim.workload.traces.csv_formats import AzureTrace, BurstgptTrace, CsvTrace
+from sim.workload.traces.csv_formats import AzureTrace, BurstgptTrace, CsvTrace, JsonlTrace
 from sim.workload.traces.mooncake import MooncakeTrace
 from sim.workload.traces.otel import OtelTrace
 from sim.workload.traces.trace_file import TraceError
 
-Trace = Annotated[CsvTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Field(discriminator="format")]
+Trace = Annotated[
+    CsvTrace | JsonlTrace | AzureTrace | MooncakeTrace | BurstgptTrace | OtelTrace, Field(discriminator="format")
+]
 
-__all__ = ["AzureTrace", "BurstgptTrace", "CsvTrace", "MooncakeTrace", "OtelTrace", "Trace", "TraceError"]
+__all__ = ["AzureTrace", "BurstgptTrace", "CsvTrace", "JsonlTrace", "MooncakeTrace", "OtelTrace", "Trace", "TraceError"]

@@ -5,10 +5,12 @@ where something is wrong.
 """
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +31,63 @@ class TraceTable:
     lines: list[int] = field(default_factory=list)
 
 
-def header(path: str) -> set[str]:
-    """Names in the first line of a file. Raises TraceError where it cannot be read."""
+def read_any_table(path: str, usual: Sequence[str], faults: TraceFaults) -> TraceTable:
+    """Read all columns of a file, whatever their headers; commas, semicolons or tabs stand between them.
+
+    The error of an empty file names the *usual* headers. A row with too few or too many fields goes to *faults* and is
+    left out; blank lines are passed over. Raises TraceError where no rows can be separated.
+    """
     try:
         with opened(path, "r", encoding="utf-8-sig", newline="") as file:
-            return {name.strip() for name in next(csv.reader(file), [])}
+            first = file.readline()
+            file.seek(0)
+            if not first.strip():
+                raise TraceError([(path, 0, f"is empty; its first line must name the columns {','.join(usual)}")])
+            return _read(path, csv.reader(file, delimiter=_delimiter(first), strict=True), None, (), faults)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
-    except csv.Error:
-        return set()  # read_table says where
+
+
+def _delimiter(first: str) -> str:
+    """Return the character that separates the names in the *first* line."""
+    return max(",;\t", key=first.count)
+
+
+def read_json_lines(path: str, faults: TraceFaults) -> TraceTable:
+    """Read the objects of a file of JSON Lines, their keys as columns of text: `{"a": {"b": 1}}` has the column `a.b`.
+
+    Lists are left out. Raises TraceError where the file cannot be read; a line that is no object goes to *faults*.
+    """
+    rows, table = [], TraceTable({})
+    try:
+        with opened(path, "r", encoding="utf-8-sig") as file:
+            for line, text in enumerate(file, 1):
+                if text.strip():
+                    try:
+                        row = json.loads(text)
+                    except (ValueError, RecursionError):
+                        row = None
+                    if not isinstance(row, dict):
+                        faults.add(line, "is no JSON object")
+                        continue
+                    rows.append(dict(_flat(row)))
+                    table.lines.append(line)
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    if not rows:
+        raise faults.error() if faults else TraceError([(path, 0, "holds no requests")])
+    for name in dict.fromkeys(name for row in rows for name in row):
+        table.columns[name] = [row.get(name, "") for row in rows]
+    return table
+
+
+def _flat(value: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted keys of an object and of objects in it, with their values as text."""
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from _flat(item, f"{above}{key}.")
+        elif not isinstance(item, list):
+            yield above + key, "" if item is None else str(item)
 
 
 def read_table(path: str, required: Sequence[str], optional: Sequence[str], faults: TraceFaults) -> TraceTable:
@@ -53,7 +103,7 @@ def read_table(path: str, required: Sequence[str], optional: Sequence[str], faul
 
 
 def _read(
-    path: str, reader: Iterator[list[str]], required: Sequence[str], optional: Sequence[str], faults: TraceFaults
+    path: str, reader: Iterator[list[str]], required: Sequence[str] | None, optional: Sequence[str], faults: TraceFaults
 ) -> TraceTable:
     header = [name.strip() for name in next(reader, [])]
     places = _places(path, header, required, optional)
@@ -70,17 +120,19 @@ def _read(
                 table.columns[name].extend([row[place] for row in rows])
     except csv.Error as error:
         raise TraceError([(path, line, f"at or after this line: {error}")]) from None
-    if not table.lines and not faults:
+    if not table.lines and not faults and required is not None:
         raise TraceError([(path, 0, "holds no requests")])
     return table
 
 
-def _places(path: str, header: list[str], required: Sequence[str], optional: Sequence[str]) -> dict[str, int]:
-    """Where each wanted column stands."""
+def _places(path: str, header: list[str], required: Sequence[str] | None, optional: Sequence[str]) -> dict[str, int]:
+    """Return the place of each column in a row. Without *required* names, any header will do."""
     if not header:
-        raise TraceError([(path, 0, "is empty; its first line must name the columns " + ",".join(required))])
+        raise TraceError([(path, 0, f"is empty; its first line must name the columns {','.join(required or ())}")])
     complaints = [f"the column {name!r} stands twice" for name in sorted(set(header)) if header.count(name) > 1]
-    if set(required).isdisjoint(header):
+    if required is None:
+        pass
+    elif set(required).isdisjoint(header):
         complaints.append(f"the first line must name the columns {','.join(required)}; it is {','.join(header)[:80]!r}")
     else:
         complaints += misnamed("column", header, required, optional)
@@ -107,12 +159,19 @@ LATEST_S = 1e9
 
 
 def seconds(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
-    """A column of times: finite, not negative, never falling."""
-    values = _numbers(texts, name, lines, faults)
+    """Return a column of times: finite, not negative, never falling."""
+    values = finite(texts, name, lines, faults)
+    check_times(values, texts, name, lines, faults)
+    return values
+
+
+def check_times(
+    values: NDArray[np.float64], texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults
+) -> None:
+    """Report times that are negative or earlier than the one before."""
     negative = values < 0
     faults.add_rows(np.flatnonzero(negative), lines, lambda row: f"{name} must not be negative: {texts[row]}")
     check_order(np.where(negative, nan, values), texts, name, lines, faults)
-    return values
 
 
 def since_the_start(
@@ -155,13 +214,13 @@ def integers(texts: Sequence[object], name: str, lines: Sequence[int], faults: T
 def _whole(
     texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults, bound: str, least: int
 ) -> NDArray[np.int64]:
-    values = _numbers(texts, name, lines, faults)
+    values = finite(texts, name, lines, faults)
     wrong = (values < least) | (values > LARGEST) | (values != np.rint(values)) & ~np.isnan(values)
     faults.add_rows(np.flatnonzero(wrong), lines, lambda row: f"{name} must be a whole number{bound}, not {texts[row]}")
     return np.where(wrong | np.isnan(values), least, values).astype(np.int64)
 
 
-def _numbers(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
+def finite(texts: Sequence[object], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
     """Finite numbers; nan in the place of what is none, which is then reported."""
     values = numbers(texts)
     wrong = np.isnan(values)

@@ -1,55 +1,84 @@
-"""Traces in comma-separated files: the plain format of one line a request, Azure's and BurstGPT's.
+"""Traces with a line for each request: request logs with any headers (CSV, JSON Lines), Azure's and BurstGPT's CSV.
 
 Azure: Patel et al., "Splitwise", ISCA 2024; github.com/Azure/AzurePublicDataset. BurstGPT: Wang et al., "BurstGPT",
 KDD 2025; github.com/HPMLL/BurstGPT.
 """
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from sim.workload.requests import RequestTable
 from sim.workload.shared_prefix import HASH_BLOCK_TOKENS, Context, ContextBlocks
 from sim.workload.tenants import NOBODY
 from sim.workload.traces import columns
-from sim.workload.traces.columns import header, read_table
+from sim.workload.traces.columns import TraceTable, read_any_table, read_json_lines, read_table
+from sim.workload.traces.headers import arrivals, recognised
 from sim.workload.traces.trace_file import TraceError, TraceFaults, TraceFile, TraceReading, rows_of
 
 TOKENS = ("prompt_tokens", "output_tokens")
-OPTIONAL = ("priority", "session", "turn", "tenant", "service")
+OWN = ("arrival_s", *TOKENS, "priority", "session", "turn", "tenant", "service")
 OF_UNITS = ("arrival_s", "priority", "tenant", "service")
 
 
-class CsvTrace(TraceFile):
-    """`arrival_s,prompt_tokens,output_tokens[,priority][,session][,turn][,tenant][,service]`, times in seconds as they
-    are, lower priorities first.
+class RequestLog(TraceFile):
+    """Requests in rows with headers: `arrival_s`, `prompt_tokens` and `output_tokens`; `priority` (lower first),
+    `session`, `turn`, `tenant` and `service` where there are such columns.
 
-    A request of a `session` arrives at its time, but not before the answer to the one before it; `turn` is its place
-    there, from 1 by default. A prompt that is at least as long as the conversation before it is taken to begin with
-    it, for prefix caches. Requests of services that answer in one pass have no tokens: `arrival_s[,priority]`.
+    Headers of other programs are recognised (`timestamp`, `input_tokens`, `completion_tokens`, ...), others are ignored
+    with a note. A request of a `session` arrives at its time, but not before the answer to the one before it; `turn` is
+    its place there, from 1 by default. A prompt at least as long as the conversation before it is taken to begin with
+    that conversation, for prefix caches. Requests of services that answer in one pass have no tokens, only
+    `arrival_s[,priority]`.
     """
 
-    format: Literal["csv"]
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Column of a trace -> header in the file, where the header is not recognised: {arrival_s: my_column}."""
     service: str | None = None
     """Only the rows with this name in the column `service`; left out: all rows."""
+
+    @abstractmethod
+    def table(self, faults: TraceFaults) -> TraceTable:
+        """Return all columns of the file as text. Raises TraceError where no rows can be separated."""
 
     def read(self) -> TraceReading:
         """Read and check the file. Raises TraceError with all that is wrong."""
         faults = TraceFaults(self.path)
-        units = "arrival_s" in (names := header(self.path)) and names <= set(OF_UNITS)
-        table = read_table(self.path, ("arrival_s", *(() if units else TOKENS)), OPTIONAL, faults)
-        texts, lines = table.columns, table.lines
-        arrived_s = columns.seconds(texts["arrival_s"], "arrival_s", lines, faults)
-        requests = RequestTable(
-            columns.since_the_start(arrived_s, texts["arrival_s"], "arrival_s", lines, faults),
-            *(_units(len(lines)) if units else (columns.tokens(texts[name], name, lines, faults) for name in TOKENS)),
-        )
+        table = self.table(faults)
+        headers, wrong = recognised([*table.columns], OWN, self.columns)
+        names = headers.names
+        units = names.keys() <= set(OF_UNITS) and not headers.ignored
+        needed = ("arrival_s",) if units else ("arrival_s", *TOKENS)
+        wrong += [headers.missing(name) for name in needed if name not in names]
+        if wrong:
+            raise TraceError([(self.path, 1, text) for text in wrong])
+        if not table.lines and not faults:
+            raise TraceError([(self.path, 0, "holds no requests")])
+        notes = headers.notes()
+        lines, texts = table.lines, {name: table.columns[theirs] for name, theirs in names.items()}
+        arrived_s, said = arrivals(texts["arrival_s"], names["arrival_s"], lines, faults)
+        if headers.foreign or said:
+            rows, left_out = _answered_in_order(arrived_s, texts.get("output_tokens"))
+            if not len(rows) and not faults:
+                raise TraceError([(self.path, 0, "holds no request with output tokens")])
+            notes += said + left_out
+            arrived_s = arrived_s[rows] - np.nanmin(arrived_s[rows], initial=np.inf)
+            lines, texts = (
+                [lines[row] for row in rows],
+                {k: [column[row] for row in rows] for k, column in texts.items()},
+            )
+        else:
+            columns.check_times(arrived_s, texts["arrival_s"], "arrival_s", lines, faults)
+        tokens = [columns.tokens(texts[name], names[name], lines, faults) for name in TOKENS if not units]
+        requests = RequestTable(arrived_s, *(tokens or _units(len(lines))))
         if "priority" in texts:
-            requests.priority = columns.integers(texts["priority"], "priority", lines, faults)
+            requests.priority = columns.integers(texts["priority"], names["priority"], lines, faults)
         for name in ("session", "tenant", "service"):
             if name in texts:
                 setattr(requests, name, [text.strip() for text in texts[name]])
@@ -60,10 +89,10 @@ class CsvTrace(TraceFile):
         faults.stop_if_any()
         if requests.session is not None:
             requests.block_hashes, requests.hash_block_tokens = _conversations(requests), HASH_BLOCK_TOKENS
-        return TraceReading(requests, units=units)
+        return TraceReading(requests, tuple(f"{Path(self.path).name}: {note}" for note in notes), units=units)
 
     def chosen(self, whole: RequestTable) -> RequestTable:
-        """The rows of the `service`. Raises TraceError where there are none."""
+        """Return the rows of the `service`. Raises TraceError where there are none."""
         if self.service is None:
             return whole
         rows = [row for row, name in enumerate(whole.service or ()) if name == self.service]
@@ -72,6 +101,44 @@ class CsvTrace(TraceFile):
             told = f"the column 'service' has {', '.join(names)[:80]}" if names else "there is no column 'service'"
             raise TraceError([(self.path, 0, f"no request asks for service {self.service!r}: {told}")])
         return rows_of(whole, rows)
+
+
+class CsvTrace(RequestLog):
+    """A request log in a file of comma-, semicolon- or tab-separated values, whose first line has the headers."""
+
+    format: Literal["csv"]
+
+    def table(self, faults: TraceFaults) -> TraceTable:
+        """Return all columns of the file as text. Raises TraceError where no rows can be separated."""
+        return read_any_table(self.path, OWN[:3], faults)
+
+
+class JsonlTrace(RequestLog):
+    """A request log with a JSON object a line. A key inside an object inside is `usage.prompt_tokens`."""
+
+    format: Literal["jsonl"]
+
+    def table(self, faults: TraceFaults) -> TraceTable:
+        """Return all keys of the file as columns of text. Raises TraceError where the file cannot be read."""
+        return read_json_lines(self.path, faults)
+
+
+def _answered_in_order(arrived_s: NDArray[np.float64], outputs: list[str] | None) -> tuple[NDArray[np.intp], list[str]]:
+    """Return the rows of requests with output tokens in the order of their times, and sentences on the others.
+
+    A log has a row for each call, failed ones too, often in the order in which the calls ended.
+    """
+    notes = []
+    rows = np.arange(len(arrived_s))
+    if outputs is not None:
+        answered = np.array([text.strip() not in ("", "0", "0.0") for text in outputs], bool)
+        if failed := int(len(rows) - answered.sum()):
+            notes.append(f"{failed} of {len(rows)} requests have no output tokens (failures); left out")
+        rows = rows[answered]
+    if late := int((np.diff(arrived_s[rows]) < 0).sum()):
+        notes.append(f"requests stand out of order ({late} before an earlier one); sorted by time")
+        rows = rows[np.argsort(arrived_s[rows], kind="stable")]
+    return rows, notes
 
 
 def _units(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -116,7 +116,8 @@ class TraceFile(Spec, ABC):
             state = status(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from None
-        return _read_once(self.model_copy(update={"rate_scale": 1.0, "limit": None}), state.st_mtime_ns, state.st_size)
+        whole = self.model_copy(update={"rate_scale": 1.0, "limit": None})
+        return _read_once(type(self), whole.model_dump_json(), state.st_mtime_ns, state.st_size)
 
     def requests(self, horizon_s: float | None) -> RequestTable:
         """The requests to replay: the first `limit` ones that arrive before *horizon_s*. Raises TraceError."""
@@ -159,8 +160,9 @@ def _at(column: Any, rows: Sequence[int] | slice) -> Any:
 
 
 @lru_cache(maxsize=2)
-def _read_once(trace: TraceFile, modified_ns: int, size: int) -> TraceReading:
-    """The points of a sweep replay the same file; its time and size show whether it is unchanged."""
+def _read_once(kind: type[TraceFile], data: str, modified_ns: int, size: int) -> TraceReading:
+    """Read the file of a trace, once for all points of a sweep: time and size of the file show whether it changed."""
+    trace = kind.model_validate_json(data)
     STAGE.set(f"reading {Path(trace.path).name}")
     reading = trace.read()
     for column in (reading.requests.arrived_s, reading.requests.prompt_tokens, reading.requests.output_tokens):

@@ -1,0 +1,180 @@
+"""Columns of request logs under other programs' names: synonyms of headers, units of times, dates.
+
+A log that was not written for this program has its own headers. `recognised` finds the columns that a trace needs,
+`arrivals` reads times in whatever form they have, and both return sentences that say how the file was read.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.workload.traces import columns
+from sim.workload.traces.trace_file import TraceFaults
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "arrival_s": (
+        *("arrival", "arrival_time", "arrived", "arrived_at", "timestamp", "time_stamp", "ts", "request_time"),
+        *("requested_at", "request_timestamp", "received_at", "created_at", "created", "created_time", "start_time"),
+        *("started_at", "start", "submit_time", "submitted_at", "datetime", "date_time", "time", "date", "unix_time"),
+        *("epoch", "t"),
+    ),
+    "prompt_tokens": (
+        *("input_tokens", "prompt_len", "input_len", "prompt_length", "input_length", "isl", "context_tokens"),
+        *("request_tokens", "tokens_in", "tokens_input", "tokens_prompt", "num_prompt_tokens", "n_prompt_tokens"),
+        *("num_input_tokens", "prompt_token_count", "input_token_count", "prompt_size", "input_size", "prefill_tokens"),
+        *("num_prefill_tokens", "request_input_tokens"),
+    ),
+    "output_tokens": (
+        *("completion_tokens", "output_len", "output_length", "completion_len", "completion_length", "osl"),
+        *("generated_tokens", "generation_tokens", "response_tokens", "answer_tokens", "tokens_out", "tokens_output"),
+        *("tokens_completion", "num_output_tokens", "num_generated_tokens", "num_completion_tokens", "n_output_tokens"),
+        *("completion_token_count", "output_token_count", "candidates_token_count", "response_len", "response_length"),
+        *("decode_tokens", "num_decode_tokens", "request_output_tokens", "output_size"),
+    ),
+    "session": ("session_id", "conversation_id", "chat_id", "thread_id"),
+    "tenant": ("tenant_id", "customer_id"),
+}
+"""Column of a trace -> headers of request logs that mean the same, the likeliest first, as `_plain` writes them."""
+UNITS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Ending of a header -> its unit [s]."""
+EPOCHS = ((1e11, 1.0), (1e14, 1e-3), (1e17, 1e-6), (np.inf, 1e-9))
+"""Unix times below the first number count in the unit that follows [s]: a date of this century is unambiguous."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Headers of a file under the names of a trace's columns."""
+
+    names: Mapping[str, str]
+    """Column of a trace -> header in the file."""
+    ignored: tuple[str, ...]
+    """Headers that no column is read from."""
+    near: Mapping[str, str]
+    """Ignored header -> column of a trace that it is nearly called."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether a column is read under another name than its own: the file was not written for this program."""
+        return any(own != name for own, name in self.names.items())
+
+    def notes(self) -> list[str]:
+        """Return sentences on how the headers are read."""
+        read = [f"{name!r} as {own}" for own, name in self.names.items() if own != name]
+        found = [f"columns read under other names: {', '.join(read)}"] if read else []
+        if self.ignored:
+            told = [
+                f"{name!r} (nearly {self.near[name]!r})" if name in self.near else repr(name) for name in self.ignored
+            ]
+            more = f" and {len(told) - 8} more" if len(told) > 8 else ""
+            found.append(f"ignored columns: {', '.join(told[:8])}{more}")
+        return found
+
+    def missing(self, name: str) -> str:
+        """Return the error of a file without the column *name*."""
+        meant = next((theirs for theirs, own in self.near.items() if own == name), None)
+        if meant:
+            return f"missing column {name!r}; is {meant!r} meant?"
+        free = f"; the file has {', '.join([*self.names.values(), *self.ignored])[:80]}"
+        return f"missing column {name!r}: name its header with columns: {{{name}: <header>}}{free}"
+
+
+def recognised(header: Sequence[str], own: Sequence[str], stated: Mapping[str, str]) -> tuple[Headers, list[str]]:
+    """Find the columns *own* of a trace among the headers of a file.
+
+    Parameters
+    ----------
+    header
+        Names in the first line of the file, or keys of its objects.
+    own
+        Names of the columns that a trace can have.
+    stated
+        Column of a trace -> header, as the scenario states it. It wins over the column's own name and synonyms.
+
+    Returns
+    -------
+    The headers that are read, and a sentence for each mistake in *stated*.
+
+    """
+    wrong = []
+    for name, theirs in stated.items():
+        if name not in own:
+            wrong.append(f"columns: unknown column {name!r}; a trace has {', '.join(own)}")
+        elif theirs not in header:
+            near = get_close_matches(theirs, header, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"the file has {', '.join(header)[:80]}"
+            wrong.append(f"columns: {name}: there is no column {theirs!r}; {meant}")
+    names = {name: theirs for name, theirs in stated.items() if name in own and theirs in header}
+    names |= {name: name for name in own if name in header and name not in names and name not in names.values()}
+    plain: dict[str, str] = {}
+    for theirs in header:
+        if theirs not in names.values():
+            for word in (_plain(theirs), _plain(theirs.rpartition(".")[2])):
+                plain.setdefault(word, theirs)
+                plain.setdefault(re.sub(r"_(s|ms|us|ns)$", "", word), theirs)
+    for name in own:
+        if name not in names:
+            found = next((plain[word] for word in (name, *SYNONYMS.get(name, ())) if word in plain), None)
+            if found is not None:
+                names[name] = found
+    ignored = [theirs for theirs in header if theirs not in names.values()]
+    free = [name for name in own if name not in names]
+    nearly = {theirs: match[0] for theirs in ignored if (match := get_close_matches(_plain(theirs), free, 1, 0.75))}
+    return Headers({name: names[name] for name in own if name in names}, tuple(ignored), nearly), wrong
+
+
+def _plain(header: str) -> str:
+    """Return *header* in small letters, its words joined by underscores: `Prompt Tokens`, `promptTokens` are alike."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", header.strip()).lower()
+    return re.sub(r"[^a-z0-9]+", "_", words).strip("_")
+
+
+def arrivals(
+    texts: Sequence[str], name: str, lines: Sequence[int], faults: TraceFaults
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Read the times of requests in the column *name*.
+
+    Parameters
+    ----------
+    texts
+        Cells of the column: seconds from the start (or the unit that the header ends in), Unix times in seconds, ms,
+        µs or ns, or dates of ISO 8601. Dates without a UTC offset are taken as UTC.
+    name
+        Header of the column.
+    lines
+        Line of each cell in the file.
+    faults
+        Receives a fault for each cell that is no time.
+
+    Returns
+    -------
+    Times [s], and a sentence on what the cells are where they are not seconds.
+
+    """
+    known = [text for text in texts[:50] if text.strip()]
+    if any(re.match(r"\s*\d{4}-?\d\d-?\d\d", text) and not re.fullmatch(r"[\d.\s]+", text) for text in known):
+        return _dates(texts, name, lines, faults), [f"{name!r} holds dates; time counts from the first request"]
+    values = columns.finite(texts, name, lines, faults)
+    ending = _plain(name).rpartition("_")[2]
+    unit, latest = UNITS.get(ending, 1.0), float(np.nanmax(values, initial=0.0))
+    if latest * unit > columns.LATEST_S:
+        unit = next(seconds for below, seconds in EPOCHS if latest < below)
+        ending = next((word for word, seconds in UNITS.items() if seconds == unit), "s")
+        said = [f"{name!r} holds Unix times in {ending}; time counts from the first request"]
+        return (values - np.nanmin(values)) * unit, said
+    return values * unit, [f"{name!r} holds {ending}"] if unit != 1.0 else []
+
+
+def _dates(texts: Sequence[str], name: str, lines: Sequence[int], faults: TraceFaults) -> NDArray[np.float64]:
+    import pandas as pd  # slow to import, and most traces have seconds
+
+    stamps = pd.to_datetime(pd.Series(texts).str.strip(), format="ISO8601", utc=True, errors="coerce")
+    faults.add_rows(
+        np.flatnonzero(stamps.isna().to_numpy()),
+        lines,
+        lambda row: f"{name} must be a date like 2026-11-28T09:30:00Z, not {texts[row]!r}",
+    )
+    return np.asarray((stamps - stamps.min()) / pd.Timedelta(seconds=1), np.float64)
