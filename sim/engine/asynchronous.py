@@ -1,11 +1,15 @@
-"""Replicas whose next step is formed while one runs: vLLM's asynchronous scheduling.
+"""Engines that form the next step while one runs: asynchronous scheduling of vLLM and SGLang's overlap scheduler.
 
-Each step is formed when the one before it begins, from what is known then: a request that arrives meanwhile waits
-one step more, and a request that finishes in the step that begins still holds its place and its KV blocks. Equal
-steps are taken in one leap; the step after a leap is formed when its last step begins.
+Each step is formed when the one before it starts, from what is known then: a request that arrives meanwhile waits one
+step more, and a request that finishes in the step that starts still holds its place and its KV blocks. Equal steps are
+taken in one leap; the step after a leap is formed when the leap's last step starts.
 
-A replica has one rank, or data-parallel ranks that step together because they share experts. All ranks then form
-the next step at the same time, and the slowest decides how long it lasts. A rank with nothing to do steps along.
+    leap of 3 steps   |--------|--------|--------|
+    next step                           |--------|
+                                        ^ formed here, when the leap's last step starts
+
+A replica has one rank, or data-parallel ranks that step together because they share experts. All ranks then form the
+next step at the same time, and the slowest determines its duration. A rank without work takes part in the steps.
 """
 
 from abc import abstractmethod
@@ -21,19 +25,19 @@ from sim.records import Leap, Meters, ReplicaProgress, Request, StepSpan, StepTi
 
 
 class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
-    """One replica, of one rank or of several that step together."""
+    """Engine of one or several ranks that form each step one ahead."""
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: list[VllmScheduler]) -> None:
         super().__init__(steptime, limits, ranks)
         self._runs: EqualSteps | None = None
         self._next: EqualSteps | None = None
-        """What runs then; None as long as it is not formed, or where there is nothing to do."""
+        """Steps that run next; None until they are formed, or where there is no work."""
         self._begun = False
-        """The last step of what runs has begun: the next one can be formed."""
+        """True if the last of the current steps has started: the next one can be formed."""
 
     @abstractmethod
     def _form(self, begins_s: float) -> EqualSteps | None:
-        """The next steps, the first of which *begins_s*: who joins starts then. None if there is nothing to do."""
+        """Form the next steps, the first of which starts at *begins_s*. Return None if there is no work."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -87,8 +91,9 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         self._begun, self._end_s = False, inf
 
     def _cut(self, runs: EqualSteps, now: float, first: Callable[[int], int] = int) -> bool:
-        """A step is formed at the first boundary at or after *now*, or at the *first* one from there on; whether that
-        moved the next event.
+        """Form the next step at the first step boundary at or after *now*, or at the *first* allowed one after it.
+
+        Return whether the next event has moved.
         """
         if runs.closed:
             if self._next is not None:
@@ -103,7 +108,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         return moved
 
     def plan(self, now: float) -> float:
-        """See `ReplicaEngine.plan`; the begin of a leap's last step counts, because the next step is formed then."""
+        """See `ReplicaEngine.plan`. The start of a leap's last step counts, because the next step is formed then."""
         runs = self._runs
         if runs is None:
             runs = self._form(now)
@@ -139,7 +144,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
         return left
 
     def _book(self, runs: EqualSteps, end_s: float, whole_steps: int) -> None:
-        """*runs* end at *end_s*, *whole_steps* of which were made."""
+        """Add *runs*, which end at *end_s* with *whole_steps* steps completed, to the meters."""
         duration_s = end_s - runs.start_s
         self._add(self._meters, runs, duration_s, whole_steps)
         if self._sharing:
@@ -148,7 +153,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
                 rank.shares.shared_s = 0.0
 
     def _add(self, meters: Meters, runs: EqualSteps, duration_s: float, whole_steps: int) -> None:
-        """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it."""
+        """Add to *meters*: working ranks share the replica's time evenly, and idle ranks get none."""
         working = runs.working()
         for one in working:
             book(meters, one, duration_s / len(working), one.leap.load * duration_s / len(self._ranks), whole_steps)
@@ -156,7 +161,7 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
                 meters.output_tokens -= one.lost
 
     def meters(self, now: float) -> Meters:
-        """See `ReplicaEngine.meters`; `sequence_s` is of the mean working rank."""
+        """See `ReplicaEngine.meters`. `sequence_s` is that of the mean working rank."""
         totals, runs = self._totals(), self._runs
         if runs is not None and now > runs.start_s:
             self._add(totals, runs, now - runs.start_s, runs.whole(now, runs.steps))
@@ -187,16 +192,16 @@ class AsyncSchedulingEngine(RankEngine[VllmScheduler]):
                 rank.shares.settle(rank.running)
 
     def under_way(self, asked: int = -1) -> list[StepSpan]:
-        """See `ReplicaEngine.under_way`: one of each rank that works."""
+        """See `ReplicaEngine.under_way`. Each working rank has one span."""
         return [] if self._runs is None else [one.span(asked) for one in self._runs.working()]
 
     def _steps_begun(self, now: float) -> int:
-        """See `RankEngine._steps_begun`: the step after the one under way has its blocks already."""
+        """See `RankEngine._steps_begun`. The step after the current one has its blocks already."""
         return 1 if self._runs is None else self._runs.formed(now)
 
 
 class AsyncEngine(AsyncSchedulingEngine):
-    """One rank (tensor parallelism included) under vLLM's rules with asynchronous scheduling."""
+    """Engine of one rank (tensor parallelism included) with asynchronous scheduling."""
 
     def __init__(
         self, steptime: StepTime, limits: SchedulerLimits, schedule: type[VllmScheduler] = VllmScheduler
@@ -230,7 +235,7 @@ class LockstepStep(EqualSteps):
         self._flights = flights
 
     def _settled(self) -> list[InFlightStep]:
-        """All ranks' flights, each with as many steps as there are now."""
+        """Return the steps of all ranks, updated to the current number of steps."""
         for one in self._flights:
             one.steps, one.start_s = self.steps, self.start_s
         return self._flights
@@ -256,7 +261,10 @@ class LockstepStep(EqualSteps):
 
 
 class AsyncLockstepEngine(AsyncSchedulingEngine):
-    """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
+    """Engine of data-parallel ranks that step together, each with its own queue and KV blocks.
+
+    A request goes to the rank with the fewest outstanding requests.
+    """
 
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, ranks: int) -> None:
         own = [VllmScheduler(limits, limits.new_pool(), limits.new_queue(), ahead=True) for _ in range(ranks)]
@@ -289,6 +297,6 @@ class AsyncLockstepEngine(AsyncSchedulingEngine):
 
 
 def _stretched(leap: Leap, lead: Leap) -> Leap:
-    """*lead*'s steps, in which a rank works as hard as it would alone, for the part that it would take alone."""
+    """Return the steps of *lead*, with the load of *leap* for the part of the step that it would take alone."""
     load = leap.load * leap.first_s / lead.first_s if lead.first_s else 0.0
     return Leap(lead.first_s, lead.growth_s, lead.valid_steps, load)

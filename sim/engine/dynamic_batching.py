@@ -1,13 +1,13 @@
-"""One replica of a service that answers in one pass: dynamic batches on instances that share a GPU.
+"""Engine of a one-pass service: dynamic batches on instances that share a GPU.
 
-The rules of Triton's dynamic batcher without preferred sizes. A free instance takes the oldest waiting requests, at
-most `max_batch_size`, as soon as that many wait or the oldest has waited `max_queue_delay_s`. Requests of a batch leave
-together at its end.
+The rules are those of Triton's dynamic batcher without preferred sizes. A free instance starts a batch of the oldest
+waiting requests, at most `max_batch_size`, as soon as that many wait or the oldest has waited `max_queue_delay_s`.
+Requests of a batch leave together at its end.
 
-Instances at work at once share the GPU in one of two ways. Time slicing: each of k gets 1/k of its time, and the GPU
-waits where the one whose turn it is waits. MPS: kernels run side by side. A batch that keeps the GPU busy for the share
-u of its time runs at full speed as long as these shares of all instances sum to at most 1; beyond that all are slowed
-by the sum. Nothing protects one instance from the others.
+Concurrent instances share the GPU in one of two ways. Time slicing: each of k instances gets 1/k of the GPU's time, and
+the GPU idles where the current instance waits. MPS: kernels run side by side. A batch that keeps the GPU busy for the
+fraction u of its time runs at full speed as long as the fractions of all instances sum to at most 1; beyond that all
+are slowed by the sum. Instances are not isolated from each other.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from sim.records import Batch, Leap, Meters, ReplicaProgress, Request, StepSpan,
 
 
 class _Pass:
-    """A batch at work on one instance."""
+    """Batch in progress on one instance."""
 
     __slots__ = ("items", "left_s", "load", "requests", "share_s")
 
@@ -28,14 +28,14 @@ class _Pass:
         self.requests = requests
         self.items = len(requests)
         self.left_s = leap.first_s
-        """GPU time to its end, alone on the GPU."""
+        """GPU time to its end if alone on the GPU [s]."""
         self.load = leap.load
         self.share_s = 0.0
-        """Busy time of the replica that each of its requests has caused, where that is asked for."""
+        """Busy time of the replica attributed to each of its requests, where attribution is on [s]."""
 
 
 class DynamicEngine(NoKvTransfer):
-    """A queue and `instances` copies of the model, on one clock."""
+    """Queue of requests and `instances` copies of the model, on one clock."""
 
     def __init__(
         self, steptime: StepTime, max_batch_size: int, max_queue_delay_s: float, instances: int, mps: bool = False
@@ -55,14 +55,14 @@ class DynamicEngine(NoKvTransfer):
         self._sharing = False
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """See `ReplicaEngine.offer`: nothing changes while all instances work, nor while a batch fills up."""
+        """See `ReplicaEngine.offer`. Nothing changes while all instances are busy, nor while a batch fills up."""
         self._queue.append(request)
         if len(self._passes) == self._instances:
             return False
         return len(self._queue) == 1 or len(self._queue) >= self._max_batch_size or self._delay_s == 0
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
-        """See `ReplicaEngine.evict`: the pass goes on without it, as long as it would have."""
+        """See `ReplicaEngine.evict`. The pass continues without the request and keeps its duration."""
         self._advance_clock(now)
         if request in self._queue:
             self._queue.remove(request)
@@ -77,9 +77,10 @@ class DynamicEngine(NoKvTransfer):
         self._ending, self._end_s = [], inf
 
     def plan(self, now: float) -> float:
-        """See `ReplicaEngine.plan`: the next batch's end, or when the oldest request has waited long enough.
+        """See `ReplicaEngine.plan`.
 
-        A time once promised stays in force, even where nothing will happen then: the fleet may be about to act on it.
+        The planned time is the next batch's end, or the end of the oldest request's queue delay. A time once planned
+        stays in force, even where nothing will happen then: the fleet may be about to act on it.
         """
         self._advance_clock(now)
         promised_s = self._end_s
@@ -105,7 +106,7 @@ class DynamicEngine(NoKvTransfer):
         return self._end_s
 
     def advance(self) -> list[Request]:
-        """See `ReplicaEngine.advance`: the requests of the batches that end; none where a batch is due to start."""
+        """See `ReplicaEngine.advance`. No requests leave where a batch is due to start."""
         now = self._end_s
         self._advance_clock(now)
         done: list[Request] = []
@@ -128,12 +129,12 @@ class DynamicEngine(NoKvTransfer):
         return totals
 
     def share_time(self, on: bool, now: float) -> None:
-        """See `ReplicaEngine.share_time`: batches at work share their time evenly among all their requests."""
+        """See `ReplicaEngine.share_time`. The time of current batches is divided evenly among all their requests."""
         self._advance_clock(now)
         self._sharing = on
 
     def under_way(self, asked: int = -1) -> list[StepSpan]:
-        """See `ReplicaEngine.under_way`: batches that pass the network once have no steps."""
+        """See `ReplicaEngine.under_way`. One-pass batches have no steps."""
         return []
 
     def caches(self) -> list[BlockPool]:
@@ -166,7 +167,7 @@ class DynamicEngine(NoKvTransfer):
         self._clock_s = now
 
     def _slowdown(self) -> float:
-        """Time that the passes at work take over what each would take alone on the GPU."""
+        """Return the time of the current passes over the time that each would take alone on the GPU."""
         if self._mps:
             return max(1.0, sum(running.load for running in self._passes))
         return len(self._passes)

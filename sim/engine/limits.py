@@ -1,4 +1,4 @@
-"""What an operator sets for one rank, and what follows from it."""
+"""Limits of one rank's scheduler, and the queue and the KV blocks that follow from them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from sim.records import Request
 
 
 def no_drafts(request: Request, tokens: int) -> float:
-    """Keeps none."""
+    """Return 0: without speculative decoding no drafts are accepted."""
     return 0
 
 
@@ -32,51 +32,52 @@ NO_OPTIONS = EngineOptions.model_construct()
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
-    """What the scheduler of a rank keeps to: sizes under vLLM's names, options, and what the pool adds to them."""
+    """Limits of the scheduler of one rank: sizes under vLLM's names, options, and resources set by the pool."""
 
     num_gpu_blocks: int
-    """KV blocks, the null block included."""
+    """Number of KV blocks, the null block included."""
     block_size: int
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
     options: EngineOptions = NO_OPTIONS
-    """Options of the scheduler as the scenario and the engine set them; the fields here are what follows from them."""
+    """Options of the scheduler as set by the scenario and the engine; the fields here are derived from them."""
     enable_prefix_caching: bool = False
     scheduling: str = "fcfs"
-    """fcfs or priority."""
+    """Order of the waiting queue: fcfs, priority or fair."""
     chunked_prefill: bool = True
-    """A prompt beyond the step's budget is computed in chunks; else it waits for a step that holds it whole."""
+    """True if a prompt beyond the step's budget is computed in chunks; otherwise it waits for a step that has room for
+    it."""
     batch_wait_tokens: float = 0.0
-    """Tokens of a step, those of decodes included, from which on no prompts are held back for others."""
+    """Tokens of a step, decodes included, from which on prompts are not held back to wait for others."""
     kv_groups: tuple[int | None, ...] = (None,)
-    """Sliding windows of the groups of layers that share the pool [tokens]; None: a group that keeps all tokens, 0: one
-    that keeps a block for a sequence."""
+    """Sliding window of each group of layers that shares the pool [tokens]. None: the group keeps all tokens; 0: it
+    keeps one block per sequence."""
     batches_in_flight: int = 1
-    """Batches whose tokens a window keeps while they are computed, and whose drafts have slots."""
+    """Number of batches in flight: a window keeps their tokens while they are computed, and their drafts have slots."""
     draft_tokens: int = 0
-    """Tokens drafted behind each sequence that decodes, in every step."""
+    """Tokens drafted behind each decoding sequence in every step."""
     accepts: Callable[[Request, int], float] = no_drafts
-    """(request, tokens left of its answer) -> drafts that it keeps in a step."""
+    """Function from a request and the tokens left of its answer to the mean drafts accepted per step."""
     order: Callable[[Request], Any] | None = None
-    """Key by which requests wait, lowest first, then as `scheduling` says; None: by that alone."""
+    """Key of the waiting order, lowest first, ties as in `scheduling`; None: `scheduling` alone."""
     new_tiers: Callable[[], Tiers] | None = None
-    """Makes the tiers below a rank's KV cache; None: there are none."""
+    """Constructor of the tiers below a rank's KV cache; None: there are none."""
     new_adapters: Callable[[], AdapterSlots] | None = None
-    """Makes a rank's slots for LoRA adapters; None: no request asks for one."""
+    """Constructor of a rank's slots for LoRA adapters; None: no request needs an adapter."""
     window: int | None = None
     """Sliding window of the model [tokens]."""
     padded_tokens: int | None = 0
-    """Ranks that step together are padded to the fullest of them in steps of at most so many tokens; None: where all
-    decode."""
+    """Largest step [tokens] in which ranks that step together are padded to the fullest one; None: steps without
+    prompts."""
 
     @property
     def caches_states(self) -> bool:
-        """Whether groups that keep states leave them in the prefix cache."""
+        """True if groups that keep states leave them in the prefix cache."""
         return self.enable_prefix_caching and 0 in self.kv_groups
 
     def new_queue(self) -> WaitingQueue:
-        """An empty queue in the order of `order` and `scheduling`."""
+        """Return an empty queue in the order of `order` and `scheduling`."""
         if self.new_adapters is not None:
             slots = self.new_adapters()
             if self.scheduling == "fair":
@@ -93,7 +94,7 @@ class SchedulerLimits:
         return FcfsQueue() if self.options.schedule_conservativeness is None else PrefixQueue()
 
     def new_pool(self) -> BlockPool:
-        """All blocks, free."""
+        """Return a pool with all blocks free."""
         if self.kv_groups != (None,):
             return GroupCache(self.num_gpu_blocks, self.block_size, self.kv_groups, self.enable_prefix_caching)
         if not self.enable_prefix_caching:
@@ -101,8 +102,9 @@ class SchedulerLimits:
         return PrefixCache(self.num_gpu_blocks, self.block_size, self.new_tiers() if self.new_tiers else None)
 
     def serves(self, sequence: Sequence) -> bool:
-        """Whether *sequence* fits the longest context and the whole pool; the last token made needs no KV, but drafts
-        do.
+        """Return whether *sequence* fits the longest context and the whole pool.
+
+        The last token made needs no KV, but drafts do.
         """
         tokens = sequence.request.prompt_tokens + sequence.output_tokens
         slots = tokens - 1 + self.draft_tokens * self.batches_in_flight
@@ -110,15 +112,24 @@ class SchedulerLimits:
         return tokens <= self.max_model_len and blocks <= self.num_gpu_blocks - 1
 
     def refuses(self, sequence: Sequence) -> bool:
-        """Whether *sequence* can never be served; then its request is marked `rejected`."""
+        """Return whether *sequence* can never be served; if so, mark its request as `rejected`."""
         if self.serves(sequence):
             return False
         sequence.request.rejected = True
         return True
 
     def most_blocks(self, window: int | None, tokens: int, batches: int | None = None) -> int:
-        """Return the most KV blocks that a request of *tokens* tokens holds at once in a cache group with the sliding
-        *window*, with the tokens of *batches* batches in flight (default: `batches_in_flight`).
+        """Return the most KV blocks that a request of *tokens* tokens holds at once in one cache group.
+
+        Parameters
+        ----------
+        window : int or None
+            Sliding window of the group [tokens]; None: the group keeps all tokens, 0: it keeps states.
+        tokens : int
+            Tokens of prompt and answer that need KV.
+        batches : int, optional
+            Number of batches in flight whose tokens the window keeps. Default: `batches_in_flight`.
+
         """
         blocks = -(-tokens // self.block_size)
         if window is None:
@@ -132,6 +143,7 @@ class SchedulerLimits:
     def reserved_blocks(self, window: int | None, tokens: int) -> int:
         """Return the KV blocks that must be free in a group with *window* before a request of *tokens* tokens joins.
 
-        One batch of tokens counts beside the window, however many are in flight, as in vLLM before pull request 47728.
+        One batch of tokens counts in addition to the window, however many are in flight, as in vLLM before pull request
+        47728.
         """
         return self.most_blocks(window, tokens, 1)

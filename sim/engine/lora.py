@@ -1,4 +1,4 @@
-"""LoRA adapters on a GPU and in host memory."""
+"""LoRA adapters in GPU slots and in host memory."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -8,45 +8,45 @@ from sim.records import Batch
 
 
 class AdapterSlots:
-    """The slots of one rank, and what its host keeps (vLLM's `LRUCacheLoRAModelManager`).
+    """Adapter slots of one rank, and the adapters in its host memory (vLLM's `LRUCacheLoRAModelManager`).
 
-    An adapter that is asked for takes a slot; where none is empty, it is that of the one that nobody runs with for
-    longest. Host memory keeps more of them in the same order.
+    A requested adapter gets a free slot, or that of the least recently used adapter that no running request needs. Host
+    memory keeps more adapters in the same order.
     """
 
     __slots__ = ("_fetch_s", "_gpu", "_host", "_in_host", "_on_gpu", "_running", "_swap_s", "fetches", "swaps")
 
     def __init__(self, on_gpu: int, in_host: int, swap_s: float, fetch_s: float) -> None:
-        """*swap_s* brings one from host memory to the GPU, *fetch_s* from where it is stored to host memory."""
+        """Set the sizes and times: *swap_s* from host memory to the GPU, *fetch_s* from storage to host memory [s]."""
         self._on_gpu, self._in_host = on_gpu, in_host
         self._swap_s, self._fetch_s = swap_s, fetch_s
         self._gpu: OrderedDict[str, None] = OrderedDict()
-        """Used longest ago first."""
+        """Adapters on the GPU, least recently used first."""
         self._host: OrderedDict[str, None] = OrderedDict()
         self._running: dict[str, int] = {}
-        """Requests in the batch."""
+        """Adapter -> number of running requests that use it."""
         self.swaps = self.fetches = 0
 
     @property
     def running(self) -> int:
-        """Different adapters in the batch."""
+        """Number of different adapters in the batch."""
         return len(self._running)
 
     def has_room(self, adapter: str) -> bool:
-        """Whether a request that asks for *adapter* may join the batch."""
+        """Return whether a request with *adapter* may join the batch."""
         return not adapter or adapter in self._running or len(self._running) < self._on_gpu
 
     @property
     def full(self) -> bool:
-        """Whether the batch has as many adapters as there are slots."""
+        """True if the batch has as many adapters as there are slots."""
         return len(self._running) >= self._on_gpu
 
     def batched(self) -> list[str]:
-        """Adapters of the batch."""
+        """Return the adapters of the batch."""
         return list(self._running)
 
     def bring(self, adapter: str) -> float:
-        """Brings *adapter*, of a request that joins, to the GPU; how long that takes [s]."""
+        """Load *adapter*, of a request that joins, to the GPU. Return the time this takes [s]."""
         if not adapter:
             return 0.0
         took_s = 0.0
@@ -66,12 +66,12 @@ class AdapterSlots:
             del kept[next(name for name in kept if name not in self._running)]
 
     def enter(self, adapter: str) -> None:
-        """A request that asks for *adapter* has joined the batch."""
+        """Count a request with *adapter* that has joined the batch."""
         if adapter:
             self._running[adapter] = self._running.get(adapter, 0) + 1
 
     def leave(self, adapter: str) -> None:
-        """A request that asks for *adapter* has left the batch."""
+        """Discount a request with *adapter* that has left the batch."""
         if not adapter:
             return
         self._running[adapter] -= 1
@@ -88,8 +88,10 @@ class AdapterSlots:
         still: list[Sequence],
         per_decode: int,
     ) -> None:
-        """Writes into *batch* what of it asks for adapters: *chunks* of prompts, and *per_decode* tokens of each of
-        those *running* who decode and do not stand *still*.
+        """Set the adapter sums of *batch*.
+
+        *chunks* of prompts count, and *per_decode* tokens of each decoding sequence of *running* that is not in
+        *still*.
         """
         batch.adapters = len(self._running)
         decoding = sum(1 for one in running if one.decoding and one.request.adapter)
@@ -97,13 +99,13 @@ class AdapterSlots:
         batch.adapted_tokens = sum(chunk for one, chunk in chunks if one.request.adapter) + per_decode * decoding
 
     def clear(self) -> None:
-        """The machine starts anew."""
+        """Empty all slots and the host memory: the server has restarted."""
         self._gpu.clear()
         self._host.clear()
 
 
 class AdaptedBatch(dict[Sequence, None]):
-    """Running sequences in admission order; *slots* learn who joins and leaves."""
+    """Running sequences in admission order; *slots* count the adapters of those that join and leave."""
 
     def __init__(self, slots: AdapterSlots) -> None:
         super().__init__()

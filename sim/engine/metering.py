@@ -1,4 +1,4 @@
-"""Running totals of what an engine's steps did."""
+"""Running totals of an engine's steps, and durations of leaps."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from sim.records import Batch, Leap, Meters
 
 
 class FormedStep(Protocol):
-    """A step as it was formed."""
+    """Step as it was formed."""
 
     batch: Batch
     blocked_by: str
@@ -15,10 +15,26 @@ class FormedStep(Protocol):
 
 
 def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, steps: int) -> None:
-    """Adds *steps* whole steps of the rank's batch to *meters*, which took *duration_s* and *load_s* of full load.
+    """Add *steps* whole steps of the rank's batch to *meters*.
 
-    The time and the load of a step that serves prompts and decodes together are split by new tokens. A step under way
-    has duration and no whole step: its time counts, its tokens do not yet.
+    Parameters
+    ----------
+    meters : Meters
+        Totals to add to.
+    rank : FormedStep
+        Batch of the step, its recomputed tokens, and the reason why the head of the queue is not in it.
+    duration_s : float
+        Time of the steps [s].
+    load_s : float
+        Integral of the GPU load over this time [s of full load].
+    steps : int
+        Whole steps completed.
+
+    Notes
+    -----
+    The time and the load of a step with prompts and decodes are split by new tokens. A step in progress has a
+    duration and no whole step: its time counts, its tokens do not yet.
+
     """
     batch = rank.batch
     decodes, prefill = batch.decode_seqs, batch.prefill_tokens
@@ -57,7 +73,7 @@ def book(meters: Meters, rank: FormedStep, duration_s: float, load_s: float, ste
 
 
 def switch_shares(rank: Scheduler, on: bool, elapsed_s: float) -> None:
-    """Begins to share the time of the rank's steps among requests, *elapsed_s* into a step, or ends it."""
+    """Start or stop attributing the time of the rank's steps to requests, *elapsed_s* into a step."""
     if on:
         rank.shares.shared_s = elapsed_s
     else:
@@ -65,12 +81,12 @@ def switch_shares(rank: Scheduler, on: bool, elapsed_s: float) -> None:
 
 
 def leap_s(leap: Leap, steps: int) -> float:
-    """Duration of the first *steps* steps of *leap*: an arithmetic series."""
+    """Return the duration of the first *steps* steps of *leap*, an arithmetic series [s]."""
     return steps * leap.first_s + leap.growth_s * (steps * (steps - 1) / 2)
 
 
 def steps_within(leap: Leap, elapsed_s: float, most: int) -> int:
-    """The most steps, at most *most*, that take no longer than *elapsed_s*: the inverse of `leap_s`, rounded down."""
+    """Return the most steps, at most *most*, that fit into *elapsed_s*: the inverse of `leap_s`, rounded down."""
     steps = _inverse(leap, elapsed_s, most)
     while steps < most and leap_s(leap, steps + 1) <= elapsed_s:
         steps += 1
@@ -80,7 +96,7 @@ def steps_within(leap: Leap, elapsed_s: float, most: int) -> int:
 
 
 def cut_steps(leap: Leap, start_s: float, now: float, most: int) -> int:
-    """Steps, 1 to *most*, after which a leap begun at *start_s* first reaches a boundary at or after *now*."""
+    """Return how many steps, 1 to *most*, a leap from *start_s* takes to a step boundary at or after *now*."""
     steps = max(1, steps_within(leap, now - start_s, most))
     if steps < most and start_s + leap_s(leap, steps) < now:
         steps += 1
@@ -88,7 +104,7 @@ def cut_steps(leap: Leap, start_s: float, now: float, most: int) -> int:
 
 
 def _inverse(leap: Leap, elapsed_s: float, most: int) -> int:
-    """A root of growth/2 k^2 + (first - growth/2) k = elapsed, close enough for `steps_within` to correct."""
+    """Return a root of growth/2 k^2 + (first - growth/2) k = elapsed, close enough for `steps_within` to correct."""
     half = leap.growth_s / 2
     linear = leap.first_s - half
     if half > 0:

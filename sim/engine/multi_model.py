@@ -1,6 +1,6 @@
-"""Several models on the same GPUs, each with an engine of its own.
+"""Engines for several models on the same GPUs.
 
-Either all models are in memory and their steps take turns, or one model is awake at a time and the others sleep.
+Either all models are in memory and their steps alternate, or one model is awake at a time and the others sleep.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,21 @@ from sim.records import Meters, ReplicaProgress, Request, StepSpan
 
 
 class TimeSharedEngine(NoKvTransfer):
-    """One step of each model that has work, in turn: a step has the GPUs for itself. A model that is alone with its
-    work leaps as it would without the others.
+    """Engine that runs one step of each model that has work, in turn; a step has the GPUs to itself.
+
+    A model that alone has work leaps as it would without the others.
     """
 
     def __init__(self, engines: Sequence[VllmEngine], of_service: Mapping[str, int]) -> None:
-        """*of_service* has the place among *engines* of each service's model."""
+        """Combine *engines*; *of_service* maps a service to the index of its model's engine."""
         self._engines = list(engines)
         self._of_service = dict(of_service)
         self._held = [0] * len(engines)
-        """Requests of each model that wait or run."""
+        """Number of waiting or running requests of each model."""
         self._stepping = -1
-        """Whose step is under way; -1: nobody's."""
+        """Index of the model whose step is in progress; -1 if none."""
         self._last = len(engines) - 1
-        """Who had the last step."""
+        """Index of the model of the last step."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -54,7 +55,7 @@ class TimeSharedEngine(NoKvTransfer):
         self._stepping = -1
 
     def plan(self, now: float) -> float:
-        """See `ReplicaEngine.plan`: the end of the step under way, or of the next model's."""
+        """See `ReplicaEngine.plan`. The planned time is the end of the current step, or of the next model's."""
         if self._stepping >= 0:
             return self._engines[self._stepping].plan(now)
         count = len(self._engines)
@@ -66,7 +67,7 @@ class TimeSharedEngine(NoKvTransfer):
         return inf
 
     def _begin(self, place: int, now: float) -> float:
-        """The end of the step that *place* begins at *now*; inf where it has nothing to do."""
+        """Start a step of the model at *place* at *now*. Return its end; inf where it has no work."""
         engine = self._engines[place]
         end_s = engine.plan(now) if self._held[place] else inf
         if end_s == inf:
@@ -85,7 +86,10 @@ class TimeSharedEngine(NoKvTransfer):
         return left
 
     def meters(self, now: float) -> Meters:
-        """See `ReplicaEngine.meters`: of all models; the KV peak is the fullest cache's, in blocks of the first."""
+        """See `ReplicaEngine.meters`.
+
+        Totals are over all models; the KV peak is that of the fullest cache, in blocks of the first.
+        """
         each = [engine.meters(now) for engine in self._engines]
         totals = copy(each[0])
         for one in fields(Meters):
@@ -105,7 +109,7 @@ class TimeSharedEngine(NoKvTransfer):
         return self._engines[self._stepping].under_way(asked) if self._stepping >= 0 else []
 
     def caches(self) -> list[BlockPool]:
-        """See `ReplicaEngine.caches`: one of each model."""
+        """See `ReplicaEngine.caches`. Each model has one cache."""
         return [cache for engine in self._engines for cache in engine.caches()]
 
     def waiting(self) -> int:
@@ -114,24 +118,31 @@ class TimeSharedEngine(NoKvTransfer):
 
 
 class SleepModeEngine(TimeSharedEngine):
-    """The model that is awake has the GPUs until it has answered all; then the next one with requests wakes up, which
-    takes its time. While others wait, whoever comes for a model that has been awake for long waits for its next turn.
+    """Engine with one model awake at a time (vLLM's sleep mode).
+
+    The awake model has the GPUs until it has answered all its requests; then the next model with requests wakes up,
+    which takes time. While other models have requests, a request for a model that has been awake for long waits for its
+    next turn.
     """
 
     def __init__(
         self, engines: Sequence[VllmEngine], of_service: Mapping[str, int], wake_s: Sequence[float], max_awake_s: float
     ) -> None:
-        """*wake_s* is the time that each model takes to wake up; the first one is awake at the start."""
+        """Combine *engines*; the first model is awake at the start.
+
+        *wake_s* is the time that each model takes to wake up [s]. *max_awake_s* is the time awake after which new
+        requests wait while other models have requests [s].
+        """
         super().__init__(engines, of_service)
         self._wake_s, self._max_awake_s = list(wake_s), max_awake_s
         self._awake, self._awake_from_s = 0, 0.0
         self._waking_until_s = inf
-        """When the model that is awake by then will be; inf: nobody wakes up."""
+        """Time at which the current wake-up ends; inf if none [s]."""
         self._late: list[Request] = []
-        """For the model that is awake, and to wait for its next turn."""
+        """Requests for the awake model that wait for its next turn."""
 
     def awake_for(self, request: Request, now: float) -> bool:
-        """Whether the model of *request* is awake, or waking up, and takes requests at *now*."""
+        """Return whether the model of *request* is awake, or waking up, and accepts requests at *now*."""
         return self._of_service[request.service] == self._awake and not self._closed(now)
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
@@ -158,7 +169,7 @@ class SleepModeEngine(TimeSharedEngine):
         return any(held for place, held in enumerate(self._held) if place != self._awake)
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
-        """See `ReplicaEngine.evict`: whoever has not been handed to its model leaves at once."""
+        """See `ReplicaEngine.evict`. A request that waits for its model's next turn leaves at once."""
         if request in self._late:
             self._late.remove(request)
             self._held[self._awake] -= 1
@@ -166,12 +177,12 @@ class SleepModeEngine(TimeSharedEngine):
         return super().evict(request, now)
 
     def crash(self, now: float) -> None:
-        """See `ReplicaEngine.crash`: nobody goes on waking up."""
+        """See `ReplicaEngine.crash`. A wake-up is aborted."""
         super().crash(now)
         self._waking_until_s = inf
 
     def plan(self, now: float) -> float:
-        """See `ReplicaEngine.plan`: the end of a step, or of waking up."""
+        """See `ReplicaEngine.plan`. The planned time is the end of a step, or of a wake-up."""
         if self._waking_until_s < inf:
             return self._waking_until_s
         if self._stepping >= 0:
@@ -190,7 +201,10 @@ class SleepModeEngine(TimeSharedEngine):
         return inf
 
     def _wake(self, place: int, now: float) -> float:
-        """When *place* will be awake, if the one before it falls asleep at *now*."""
+        """Start the wake-up of the model at *place*.
+
+        The current one falls asleep at *now*. Return the end of the wake-up.
+        """
         for cache in self._engines[self._awake].caches():
             if isinstance(cache, NamedBlocks):
                 cache.clear()
@@ -200,13 +214,13 @@ class SleepModeEngine(TimeSharedEngine):
         return self._waking_until_s
 
     def _hand_over(self, now: float) -> None:
-        """Those who came late join the queue of the model that they came for, before it sleeps or instead of it."""
+        """Queue the requests that wait for the awake model's next turn at its engine."""
         late, self._late = self._late, []
         for request in late:
             self._engines[self._awake].offer(request, now)
 
     def advance(self) -> list[Request]:
-        """See `ReplicaEngine.advance`: nobody leaves where a model has woken up."""
+        """See `ReplicaEngine.advance`. No requests leave at the end of a wake-up."""
         if self._waking_until_s < inf:
             self._waking_until_s = inf
             return []

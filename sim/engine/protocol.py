@@ -1,7 +1,7 @@
-"""What the fleet calls on an engine, whatever its batching policy.
+"""Interfaces of engines towards the fleet, whatever the batching policy.
 
-`ReplicaEngine` is the protocol, and `KvTransit` that of engines between which the KV of prompts moves. `NoKvTransfer`
-is the base of engines whose requests stay on one replica from the first token to the last.
+`ReplicaEngine` is the protocol of all engines, and `KvTransit` that of engines between which the KV of prompts moves.
+`NoKvTransfer` is the base of engines whose requests stay on one replica from the first token to the last.
 """
 
 from abc import ABC, abstractmethod
@@ -16,105 +16,107 @@ class KvTransit(Protocol):
     """KV of prompts that one replica computes and another one decodes."""
 
     def reserve(self, request: Request, now: float) -> bool:
-        """Sets KV blocks aside for the prompt of *request*, which another replica has computed, if they are free at
-        *now*; whether that was done. `plan` must be asked afterwards.
+        """Reserve KV blocks for the prompt of *request*, which another replica has computed, if they are free at *now*.
 
-        A request that can never be served is marked `rejected`.
+        Return whether they were reserved. `plan` must be called afterwards. A request that can never be served is
+        marked `rejected`.
         """
         ...
 
     def let_go(self, request: Request, now: float) -> None:
-        """Gives up the blocks that stayed here when *request* was handed over, or that were reserved for it. They are
-        free at the end of the step under way. `plan` must be asked afterwards.
+        """Free the blocks that stayed here when *request* moved to another replica, or that were reserved for it.
+
+        They are free at the end of the current step. `plan` must be called afterwards.
         """
         ...
 
 
 class ReplicaEngine(Protocol):
-    """One replica. It keeps its own clock; the fleet calls `plan` after every change and `advance` when the planned
-    end has come.
+    """Engine of one replica, with its own clock.
 
-    Times are absolute [s]. At the end of a step all requests that arrived up to then are offered before the next step
-    is formed.
+    The fleet calls `plan` after every change and `advance` when the planned end has come. Times are absolute [s]. At
+    the end of a step all requests that arrived up to then are offered before the next step is formed.
     """
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
-        """Takes *request*, which arrives at *now*; whether the planned end may have moved, so that `plan` must be
-        asked.
+        """Add *request*, which arrives at *now*. Return whether the planned end may have changed.
 
-        A request that can never be served is marked `rejected` and not taken. With *prompt_only* it is handed over
-        after its prompt: it leaves with its first token, for another replica to make the others; its KV blocks stay
-        until `let_go`. One whose blocks have been reserved here brings the KV of its prompt and goes on from there.
+        If so, `plan` must be called. A request that can never be served is marked `rejected` and not added. With
+        *prompt_only* the request leaves with its first token, and another replica makes the others; its KV blocks stay
+        until `let_go`. A request whose blocks have been reserved here brings the KV of its prompt and continues from
+        there.
         """
         ...
 
     def kv_transit(self) -> KvTransit | None:
-        """Return what takes KV from other replicas and leaves some for them; None where requests stay from the first
-        token to the last.
-        """
+        """Return the interface for KV transfers; None where requests stay from the first token to the last."""
         ...
 
     def evict(self, request: Request, now: float) -> ReplicaProgress:
-        """Gives up *request*, which waits or runs here; how far it had come at *now*, in whole steps. `plan` must be
-        asked afterwards.
+        """Remove *request*, which waits or runs here. Return its progress at *now*, in whole steps.
 
-        Nobody can stop a step half-way: the step under way goes on with the request in it and takes as long as it
-        would have; at its end seat and KV blocks are free, and the token that it made for the request is nobody's. A
-        static batch is computed along with the request to the batch's end. Where a step ends at *now*, `advance`
-        comes first: a request may have finished.
+        `plan` must be called afterwards. A step cannot be stopped: the current step continues with the request in it
+        and keeps its duration; at its end the request's place in the batch and its KV blocks are free, and the token
+        made for it is dropped. In a static batch the request is computed to the batch's end. Where a step ends at
+        *now*, `advance` must be called first: the request may have finished.
         """
         ...
 
     def crash(self, now: float) -> None:
-        """Dies at *now*; every request has been evicted before. The step under way is dropped: its time up to *now* and
-        its whole steps count, what it would have made does not, seats and KV blocks are free.
+        """Abort the current step at *now*; every request has been evicted before.
+
+        The step's time up to *now* and its whole steps count, unfinished work does not. All batch places and KV blocks
+        are free.
         """
         ...
 
     def plan(self, now: float) -> float:
-        """When this replica next changes something that others see; inf if it is idle. Forms a step if none runs."""
+        """Return the time of the next change that others can see; inf if idle. Forms a step if none runs."""
         ...
 
     def advance(self) -> list[Request]:
-        """Completes the step or leap that ends at the planned time; the requests that leave: finished, or handed over
-        with `finished_s` still nan.
+        """Complete the step or leap that ends at the planned time.
+
+        Return the requests that leave: finished, or moving to another replica with `finished_s` still nan.
         """
         ...
 
     def meters(self, now: float) -> Meters:
-        """Totals from the start to *now*, a step under way counted up to its last whole step, its time up to *now*."""
-        ...
+        """Return the totals from the start to *now*.
 
-    def share_time(self, on: bool, now: float) -> None:
-        """From *now* on, shares busy time out among requests (`Request.busy`), or stops doing so."""
-        ...
-
-    def under_way(self, asked: int = -1) -> list[StepSpan]:
-        """The steps under way, each with the place of request number *asked*; none where requests are answered in one
-        pass.
+        The current step's time counts up to *now*, its work up to its last whole step.
         """
         ...
 
+    def share_time(self, on: bool, now: float) -> None:
+        """Start or stop attributing busy time to requests (`Request.busy`) from *now* on."""
+        ...
+
+    def under_way(self, asked: int = -1) -> list[StepSpan]:
+        """Return the current steps, each with the place of request number *asked*; none for one-pass engines."""
+        ...
+
     def caches(self) -> list[BlockPool]:
-        """The KV caches of its ranks; none where requests are answered in one pass."""
+        """Return the KV caches of the engine's ranks; none for one-pass engines."""
         ...
 
     def kv_usage(self, now: float) -> float:
-        """Share of its KV blocks that are in use in the steps begun by *now*; blocks kept for their prefix alone are
-        free.
+        """Return the fraction of KV blocks in use in the steps begun by *now*.
+
+        Blocks kept only for their prefix are free.
         """
         ...
 
     def adapters(self) -> list[AdapterSlots]:
-        """The slots for LoRA adapters of its ranks; none where no request asks for one."""
+        """Return the LoRA adapter slots of the engine's ranks; none where no request needs an adapter."""
         ...
 
     def last_waiting(self) -> Request | None:
-        """Who of those that wait would join last, where a more urgent request may take its place in the queue."""
+        """Return the waiting request that would join last, where a more urgent request may replace it in the queue."""
         ...
 
     def waiting(self) -> int:
-        """Requests that wait for admission."""
+        """Return the number of requests that wait for admission."""
         ...
 
 
@@ -130,15 +132,15 @@ class NoKvTransfer(ABC):
         """See `ReplicaEngine.caches`."""
 
     def kv_usage(self, now: float) -> float:
-        """See `ReplicaEngine.kv_usage`: as of the last step that was looked at by itself."""
+        """See `ReplicaEngine.kv_usage`. The value is that of the last step that was formed by itself."""
         caches = self.caches()
         usable = sum(cache.usable for cache in caches)
         return 1 - sum(cache.free for cache in caches) / usable if usable else 0.0
 
     def last_waiting(self) -> Request | None:
-        """See `ReplicaEngine.last_waiting`: nobody."""
+        """See `ReplicaEngine.last_waiting`. Requests are not replaced here."""
         return None
 
     def adapters(self) -> list[AdapterSlots]:
-        """See `ReplicaEngine.adapters`: none, as no request may ask for one here."""
+        """See `ReplicaEngine.adapters`. Requests cannot use adapters here."""
         return []

@@ -1,7 +1,7 @@
-"""A request inside an engine: how far it has come, and the busy time that it is charged.
+"""Sequences: requests inside an engine, with their progress and the busy time attributed to them.
 
-`Sequence` is the progress of one request on one rank. `RequestGpuTime` charges every request an even part of each step
-per new token that it has in the step.
+`Sequence` is the progress of one request on one rank. `RequestGpuTime` attributes the time of each step evenly to its
+new tokens.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from sim.records import Batch, ReplicaVisit, Request
 class Sequence:
     """Progress of one request on one rank.
 
-    While prompt chunks are computed, `computed` counts the tokens with KV. While it decodes, its context at step
-    counter S is `base + S`, so that a step changes nothing here.
+    While prompt chunks are computed, `computed` counts the tokens with KV. While the sequence decodes, its context at
+    step counter S is `base + S`, so that a step changes nothing here.
     """
 
     __slots__ = (
@@ -26,34 +26,34 @@ class Sequence:
         self.request = request
         aside = request.aside
         self.busy = aside.busy
-        """Of this visit: a request that has moved on takes what it gets elsewhere on another one."""
+        """Busy time of this visit; a request that moves to another replica gets a new one there."""
         self.prompt_only = prompt_only and request.output_tokens > 1
-        """It leaves with its first token, unfinished."""
+        """True if the request leaves with its first token, unfinished."""
         self.output_tokens = 1 if prompt_only else request.output_tokens
-        """Tokens of the answer that are made here."""
+        """Number of tokens of the answer that are made here."""
         self.tokens = request.prompt_tokens + aside.kept_tokens
-        """Tokens to compute before the next one is sampled: the prompt and, after a preemption, those made."""
+        """Number of tokens to compute before the next one is sampled: the prompt and, after a preemption, the tokens
+        made."""
         self.made = aside.kept_tokens
         self.computed = 0
         self.high_water = most_computed(aside.left) if aside.left else 0
-        """Most tokens ever computed, here or at a replica that it was taken from: what lies below is recomputed
-        work."""
+        """Most tokens ever computed, here or at earlier replicas; tokens below this count are recomputed work."""
         self.brought = False
-        """The KV of its prompt came over from another replica, and its answer goes on from there."""
+        """True if the KV of its prompt came from another replica, and its answer continues from there."""
         self.decoding = False
         self.base = 0
         self.finish_step = 0
         self.admission = 0
         self.entered = 0
-        """Its number among those that have joined the queue, where the queue counts them."""
+        """Number among the sequences that have joined the queue, where the queue counts them."""
         self.held = 0
-        """KV blocks held while the prompt is computed; while decoding they follow from the context."""
+        """KV blocks held while the prompt is computed; while decoding the number follows from the context."""
 
         self.token_s = 0.0
-        """The rank's integral of time per token when it began to decode."""
+        """Value of the rank's integral of time per token when it began to decode [s]."""
 
     def bring(self, blocks: int) -> None:
-        """It was handed over after its prompt, whose KV is in *blocks* blocks here."""
+        """Continue with the prompt's KV, which came from another replica into *blocks* blocks here."""
         self.brought = True
         self.made = 1
         self.computed = self.high_water = self.tokens
@@ -61,7 +61,7 @@ class Sequence:
         self.held = blocks
 
     def seat(self, now: float, admission: int) -> int:
-        """It runs from *now* on, as number *admission*, with what it has computed: the tokens that it was spared."""
+        """Start running at *now*, as admission number *admission*. Return the prompt tokens found in the cache."""
         request, spared = self.request, 0
         if isnan(request.started_s):
             request.started_s, request.cached_tokens = now, self.computed
@@ -73,53 +73,54 @@ class Sequence:
 
     @property
     def key(self) -> tuple[int, float, int]:
-        """Its place by priority: lower first, then by arrival."""
+        """Sort key by priority: lower first, then by arrival."""
         return self.request.priority, self.request.arrived_s, self.request.index
 
 
 def most_computed(visits: Iterable[ReplicaVisit]) -> int:
-    """Tokens that a request had come to on the farthest of its earlier *visits*."""
+    """Return the most tokens that a request had computed in any of its earlier *visits*."""
     return max((visit.progress.computed_tokens for visit in visits if visit.progress is not None), default=0)
 
 
 class RequestGpuTime:
-    """Running integral of the time per token on one rank.
+    """Attribution of a rank's time to requests, by the running integral of the time per token.
 
-    A sequence that decodes from one date to another takes what the integral has grown by, so a leap costs one addition
-    however many decode. Prompt chunks, of which a step has few, are told their parts one by one.
+    A sequence that decodes from one time to another gets the growth of the integral, so a leap costs one addition
+    however many sequences decode. Prompt chunks, of which a step has few, get their shares one by one.
     """
 
     __slots__ = ("_standing", "_standing_at", "shared_s", "token_s")
 
     def __init__(self) -> None:
         self.token_s = 0.0
-        """The integral."""
+        """Integral of the time per token [s]."""
         self.shared_s = 0.0
-        """How much of the time of the step under way has been shared."""
+        """Part of the current step's time that has been attributed [s]."""
         self._standing: list[Sequence] = []
         self._standing_at = -1
 
     def leave_out(self, sequences: list[Sequence], step: int) -> None:
-        """*sequences* decode and are not in the step at counter *step*."""
+        """Exclude *sequences*, which decode, from the step at counter *step*."""
         self._standing, self._standing_at = sequences, step
 
     def standing(self, step: int) -> list[Sequence]:
-        """Who decodes and is not in the step at counter *step*, although others decode in it."""
+        """Return the decoding sequences excluded from the step at counter *step*, although others decode in it."""
         return self._standing if self._standing_at == step else []
 
     def start(self, sequence: Sequence) -> None:
-        """*sequence* begins to decode: from now on it gets its part of the time per token."""
+        """Start to attribute decode time to *sequence*."""
         sequence.token_s = self.token_s
 
     def stop(self, sequence: Sequence) -> None:
-        """*sequence* decodes no further here."""
+        """Stop attributing decode time to *sequence*, and add what it has got."""
         if self.token_s:
             sequence.busy.decode_s += self.token_s - sequence.token_s
 
     def share(self, elapsed_s: float, batch: Batch, parts: "Iterable[Part]", standing: Iterable[Sequence]) -> None:
-        """Shares the time of a step up to *elapsed_s* after its begin; *parts* are as `chunk_parts` has them.
+        """Attribute the time of a step up to *elapsed_s* after its start.
 
-        In a step of prompts only those who decode stand still, all of them: they take nothing.
+        *parts* come from `chunk_parts`; *standing* sequences decode and are not in the step. In a step with prompts
+        only, all decoding sequences are left out and get no time.
         """
         token_s = (elapsed_s - self.shared_s) / (batch.decode_seqs + batch.prefill_tokens)
         self.shared_s = elapsed_s
@@ -133,7 +134,7 @@ class RequestGpuTime:
             sequence.busy.decode_s += token_s * decoded
 
     def settle(self, running: Iterable[Sequence]) -> None:
-        """Gives those who decode what they have taken so far."""
+        """Add the decode time attributed so far to the decoding sequences of *running*."""
         for sequence in running:
             if sequence.decoding and not isnan(sequence.token_s):
                 sequence.busy.decode_s += self.token_s - sequence.token_s
@@ -141,9 +142,9 @@ class RequestGpuTime:
 
 
 class AsyncRequestGpuTime(RequestGpuTime):
-    """Time shares of a rank whose steps are formed one ahead.
+    """Time attribution on a rank whose steps are formed one ahead.
 
-    A sequence begins and ceases to decode when a step begins, and the time of that step is shared out at its end.
+    A sequence starts and stops decoding when a step starts, and the time of that step is attributed at its end.
     """
 
     __slots__ = ("_moved",)
@@ -151,19 +152,19 @@ class AsyncRequestGpuTime(RequestGpuTime):
     def __init__(self) -> None:
         super().__init__()
         self._moved: list[tuple[Sequence, float | None]] = []
-        """Sequences that began to decode (None) or ceased to (their `token_s` then) in steps that have not ended."""
+        """Sequences that started (None) or stopped decoding (their `token_s` then) in steps that have not ended."""
 
     def start(self, sequence: Sequence) -> None:
-        """See `RequestGpuTime.start`; it counts once the steps under way end."""
+        """See `RequestGpuTime.start`. The change takes effect when the current steps end."""
         sequence.token_s = nan
         self._moved.append((sequence, None))
 
     def stop(self, sequence: Sequence) -> None:
-        """See `RequestGpuTime.stop`; it counts once the steps under way end."""
+        """See `RequestGpuTime.stop`. The change takes effect when the current steps end."""
         self._moved.append((sequence, sequence.token_s))
 
     def end_steps(self) -> None:
-        """Count the sequences that began and ceased to decode in the steps that end."""
+        """Count the sequences that started and stopped decoding in the steps that end."""
         now = self.token_s
         for sequence, since_s in self._moved:
             if since_s is None:
@@ -174,12 +175,12 @@ class AsyncRequestGpuTime(RequestGpuTime):
 
 
 Part = tuple[Sequence, int, int, int]
-"""A chunk's sequence, its tokens computed for the first time, those computed again, and those of an answer that goes
-on here with the KV that it brought."""
+"""Chunk of a sequence: tokens computed for the first time, tokens computed again, and tokens of an answer that
+continues here with transferred KV."""
 
 
 def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
-    """Each of *chunks* in its parts."""
+    """Split each of *chunks* into its `Part`."""
     return [
         (sequence, 0, 0, chunk)
         if sequence.brought
@@ -189,8 +190,9 @@ def chunk_parts(chunks: Iterable[tuple[Sequence, int]]) -> list[Part]:
 
 
 def add_decode(batch: Batch, context: int, window: int | None, sign: int = 1) -> None:
-    """Add a decoding sequence with *context* tokens of KV to the KV sums of *batch*, or subtract it where *sign* is -1;
-    of these tokens layers with a sliding *window* read only as many.
+    """Add a decoding sequence with *context* tokens of KV to the KV sums of *batch*, or subtract it if *sign* is -1.
+
+    Layers with a sliding *window* read at most that many of the tokens.
     """
     batch.kv_tokens += sign * context
     if window:
@@ -206,14 +208,14 @@ def add_prompt(batch: Batch, context: int, chunk: int) -> None:
 
 
 def place(asked: int, waits: bool, running: Iterable[Sequence]) -> str:
-    """Return where request number *asked* is: running, queued (it *waits*) or nowhere (empty)."""
+    """Return the place of request number *asked*: running, queued (it *waits*) or empty."""
     if any(one.request.index == asked for one in running):
         return "running"
     return "queued" if waits else ""
 
 
 def recomputed_tokens(sequence: Sequence, chunk: int) -> int:
-    """Tokens of the next *chunk* of *sequence* that had been computed before, or are no prompt."""
+    """Return how many tokens of the next *chunk* of *sequence* were computed before, or are not of the prompt."""
     computed = sequence.computed
     if sequence.high_water <= computed and computed + chunk <= sequence.request.prompt_tokens:
         return 0

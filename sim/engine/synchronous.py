@@ -1,8 +1,8 @@
-"""Replicas that form a step when the one before it has ended.
+"""Engines that form a step when the one before it has ended.
 
-`RankEngine` has what all replicas of ranks share, those with asynchronous scheduling included. Here a replica has
-one rank (tensor parallelism included: its GPUs step together), or data-parallel ranks that step together because
-they share experts: then the slowest rank decides how long a step lasts. Equal steps are taken in one leap.
+`RankEngine` is the common base of engines of ranks, also of those with asynchronous scheduling. A replica has one rank
+(tensor parallelism included: its GPUs step together), or data-parallel ranks that step together because they share
+experts: then the slowest rank determines the duration of a step. Equal steps are taken in one leap.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Scheduler)
 
 
 class RankEngine(ABC, Generic[R]):
-    """One replica, of one rank (tensor parallelism included: its GPUs step together) or of several."""
+    """Engine of one rank (tensor parallelism included: its GPUs step together) or of several."""
 
     __slots__ = ("_end_s", "_limits", "_meters", "_ranks", "_sharing", "_steptime")
 
@@ -39,11 +39,11 @@ class RankEngine(ABC, Generic[R]):
 
     @abstractmethod
     def _rank_for(self, request: Request) -> R:
-        """Where *request* is served."""
+        """Return the rank that serves *request*."""
 
     @abstractmethod
     def _steps_begun(self, now: float) -> int:
-        """Of the steps under way, how many have their KV blocks at *now*; 1 where none are under way."""
+        """Return the number of current steps that have their KV blocks at *now*; 1 if no step runs."""
 
     @abstractmethod
     def reserve(self, request: Request, now: float) -> bool:
@@ -58,18 +58,18 @@ class RankEngine(ABC, Generic[R]):
         return self
 
     def serves(self, request: Request) -> bool:
-        """Whether *request* can ever fit."""
+        """Return whether *request* can ever fit."""
         return self._limits.serves(Sequence(request))
 
     def _totals(self) -> Meters:
-        """What the steps made so far have left in the meters."""
+        """Return the totals of the steps completed so far."""
         totals = copy(self._meters)
         totals.preemptions = sum(rank.preemptions for rank in self._ranks)
         totals.kv_peak_blocks = max(rank.pool.peak for rank in self._ranks)
         return totals
 
     def _accepted(self, totals: Meters) -> int:
-        """Drafted tokens among *totals* that answers have kept."""
+        """Return the number of drafted tokens among *totals* that answers have accepted."""
         return round(totals.accepted_tokens - sum(rank.overshoot for rank in self._ranks))
 
     def caches(self) -> list[BlockPool]:
@@ -87,7 +87,7 @@ class RankEngine(ABC, Generic[R]):
         return [rank.adapters for rank in self._ranks if rank.adapters is not None]
 
     def last_waiting(self) -> Request | None:
-        """See `ReplicaEngine.last_waiting`: nobody, where ranks have queues of their own."""
+        """See `ReplicaEngine.last_waiting`. Always None where several ranks have queues."""
         if len(self._ranks) > 1:
             return None
         waiting = self._ranks[0].waiting
@@ -99,13 +99,13 @@ class RankEngine(ABC, Generic[R]):
 
 
 def emptiest(ranks: list[R], request: Request) -> R:
-    """The rank where KV blocks were reserved for *request*, else the one with the fewest outstanding requests."""
+    """Return the rank where KV blocks are reserved for *request*, or that with the fewest outstanding requests."""
     reserved = next((rank for rank in ranks if request in rank.transit.reserved), None)
     return reserved or min(ranks, key=lambda rank: rank.queued() + len(rank.running))
 
 
 class EventLeapingEngine(RankEngine[Scheduler]):
-    """Ranks on one clock: a leap ends for all of them at once, at its end or where somebody cuts it short."""
+    """Engine that takes equal steps of its ranks in one leap, which ends at its end or where it is cut short."""
 
     __slots__ = ("_leap", "_start_s", "_stepping", "_steps")
 
@@ -114,17 +114,17 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         self._leap = Leap(0.0)
         self._start_s = 0.0
         self._stepping = ranks
-        """Those that have something to do in the leap under way, or in the last one."""
+        """Ranks that have work in the current leap, or in the last one."""
         self._steps = 0
-        """Steps of the leap under way; 0 between leaps."""
+        """Number of steps of the current leap; 0 between leaps."""
 
     @abstractmethod
     def _form(self, now: float) -> int:
-        """Forms the next steps, how many of which the leap `_leap` is; 0 if there is nothing to do."""
+        """Form the next steps and set `_leap`. Return the number of steps; 0 if there is no work."""
 
     @abstractmethod
     def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
-        """Adds what lasted *duration_s* of the leap under way to *meters*, *whole_steps* of which were made."""
+        """Add *duration_s* of the current leap, with *whole_steps* completed steps, to *meters*."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -174,14 +174,14 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         return progress
 
     def _leave_queue(self, request: Request) -> ReplicaProgress | None:
-        """Takes *request* out of the queue that it waits in; None if it waits in none."""
+        """Remove *request* from its queue. Return its progress; None if it is in no queue."""
         for rank in self._ranks:
             if (progress := rank.turn_away(request)) is not None:
                 return progress
         return None
 
     def _works(self, rank: Scheduler) -> bool:
-        """Whether *rank* has something to do in the leap under way."""
+        """Return whether *rank* has work in the current leap."""
         return self._steps > 0 and rank in self._stepping
 
     def crash(self, now: float) -> None:
@@ -191,11 +191,11 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         self._end_s = inf
 
     def _cut(self, now: float) -> bool:
-        """Ends the leap at its first step boundary at or after *now*; whether that moved the end."""
+        """End the leap at its first step boundary at or after *now*. Return whether its end has moved."""
         return self._shorten(cut_steps(self._leap, self._start_s, now, self._steps))
 
     def _shorten(self, steps: int) -> bool:
-        """Ends the leap after *steps* steps; whether that moved the end."""
+        """End the leap after *steps* steps. Return whether its end has moved."""
         if steps == self._steps:
             return False
         self._steps = steps
@@ -220,7 +220,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         return self._complete(self._end_s, self._steps)
 
     def _complete(self, end_s: float, whole_steps: int) -> list[Request]:
-        """The leap under way ends at *end_s*, *whole_steps* of which were made; who leaves with the last token."""
+        """End the current leap at *end_s* with *whole_steps* completed steps. Return the requests that leave."""
         duration_s = end_s - self._start_s
         self._book(self._meters, duration_s, whole_steps)
         if self._sharing:
@@ -235,7 +235,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
         return left
 
     def meters(self, now: float) -> Meters:
-        """See `ReplicaEngine.meters`; `sequence_s` is of the mean working rank."""
+        """See `ReplicaEngine.meters`. `sequence_s` is that of the mean working rank."""
         totals, elapsed_s = self._totals(), now - self._start_s
         if self._steps and elapsed_s > 0:
             self._book(totals, elapsed_s, steps_within(self._leap, elapsed_s, self._steps))
@@ -250,7 +250,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
             switch_shares(rank, on, elapsed_s / len(self._stepping) if rank in self._stepping else 0.0)
 
     def under_way(self, asked: int = -1) -> list[StepSpan]:
-        """See `ReplicaEngine.under_way`: one of each rank that works."""
+        """See `ReplicaEngine.under_way`. Each working rank has one span."""
         if not self._steps:
             return []
         return [rank.span(self._start_s, self._end_s, self._steps, asked) for rank in self._stepping]
@@ -261,7 +261,7 @@ class EventLeapingEngine(RankEngine[Scheduler]):
 
 
 class VllmEngine(EventLeapingEngine):
-    """One rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
+    """Engine of one rank (tensor parallelism included: its GPUs step together) under the rules of *schedule*."""
 
     __slots__ = ("_rank",)
 
@@ -273,8 +273,9 @@ class VllmEngine(EventLeapingEngine):
         return self._rank
 
     def pause(self, now: float) -> bool:
-        """Ends the steps under way at the first boundary at or after *now*, after one step at least, for somebody else
-        to have the GPUs; whether that moved the end.
+        """End the current leap at the first step boundary at or after *now*, for another model to use the GPUs.
+
+        At least one step is completed. Return whether the end has moved.
         """
         return self._steps > 1 and self._cut(now)
 
@@ -295,7 +296,7 @@ class VllmEngine(EventLeapingEngine):
 
 
 class LateOutputEngine(VllmEngine):
-    """A step's tokens are there for the client when the next step ends, or at once where there is none.
+    """Engine whose clients get a step's tokens when the next step ends, or at once where there is none.
 
     vLLM 0.6 and 0.7 turn a step's tokens into answers while the GPU computes the next one, in a thread of the process
     that the client's event loop runs in; the loop wakes up when that step is done.
@@ -306,12 +307,12 @@ class LateOutputEngine(VllmEngine):
     def __init__(self, steptime: StepTime, limits: SchedulerLimits, schedule: type[Scheduler] = VllmScheduler) -> None:
         super().__init__(steptime, limits, schedule)
         self._first: list[Request] = []
-        """Whose first token nobody has seen yet."""
+        """Requests whose first token has not been delivered yet."""
         self._left: list[Request] = []
-        """Whose last token nobody has seen yet: their seats and blocks are free."""
+        """Requests whose last token has not been delivered yet; their batch places and blocks are free."""
 
     def plan(self, now: float) -> float:
-        """See `ReplicaEngine.plan`: the step that somebody's tokens wait for is taken by itself."""
+        """See `ReplicaEngine.plan`. A step at whose end tokens are delivered is taken by itself."""
         begins = not self._steps
         super().plan(now)
         if begins and (self._first or self._left):
@@ -349,13 +350,16 @@ class LateOutputEngine(VllmEngine):
         return super().evict(request, now)
 
     def crash(self, now: float) -> None:
-        """See `ReplicaEngine.crash`: nobody sees what has not been handed over."""
+        """See `ReplicaEngine.crash`. Undelivered tokens are lost."""
         super().crash(now)
         self._first, self._left = [], []
 
 
 class LockstepEngine(EventLeapingEngine):
-    """Each rank has its own queue and KV blocks; a request goes to the rank with the fewest outstanding ones."""
+    """Engine of data-parallel ranks that step together, each with its own queue and KV blocks.
+
+    A request goes to the rank with the fewest outstanding requests.
+    """
 
     def __init__(
         self, steptime: StepTime, limits: SchedulerLimits, ranks: int, schedule: type[Scheduler] = VllmScheduler
@@ -363,7 +367,7 @@ class LockstepEngine(EventLeapingEngine):
         own = [schedule(limits, limits.new_pool(), limits.new_queue()) for _ in range(ranks)]
         super().__init__(steptime, limits, own)
         self._leaps: list[Leap] = []
-        """How long the steps of those that work would be if each stepped alone."""
+        """Leap of each working rank if it stepped alone."""
 
     def _rank_for(self, request: Request) -> Scheduler:
         return emptiest(self._ranks, request)
@@ -384,9 +388,9 @@ class LockstepEngine(EventLeapingEngine):
         return max(1, int(min(*filter(None, possible), self._leap.valid_steps)))
 
     def _book(self, meters: Meters, duration_s: float, whole_steps: int) -> None:
-        """The ranks that work share the replica's time evenly; an idle one steps along with nothing to show for it.
+        """Add to *meters*: working ranks share the replica's time evenly, and idle ranks get none.
 
-        A rank works as hard as it would alone, for the part of the step that it would take alone.
+        A rank has the load that it would have alone, for the part of the step that it would take alone.
         """
         for rank, leap in zip(self._stepping, self._leaps, strict=True):
             load = leap.load * leap.first_s / self._leap.first_s if self._leap.first_s else 0.0
@@ -394,7 +398,7 @@ class LockstepEngine(EventLeapingEngine):
 
 
 def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:
-    """New tokens that the experts see in a step of all ranks, of which each has one of *batches*.
+    """Return the new tokens that the experts process in a step of all ranks, one of *batches* per rank.
 
     In steps of up to *padded_tokens* (None: without prompts), which run from CUDA graphs, all ranks are padded to the
     fullest one.
@@ -407,7 +411,7 @@ def gathered_tokens(batches: list[Batch], padded_tokens: int | None) -> int:
 
 
 def slowest(leaps: list[Leap]) -> Leap:
-    """The leap that decides when all must wait for the longest step, valid until another overtakes it."""
+    """Return the leap of ranks that wait for the slowest one, valid until another rank becomes the slowest."""
     lead = max(leaps, key=lambda leap: (leap.first_s, leap.growth_s))
     valid_steps = min(leap.valid_steps for leap in leaps)
     for leap in leaps:

@@ -1,6 +1,11 @@
 """KV blocks of one rank: a plain count, or vLLM's prefix cache with its eviction order.
 
-Blocks that decoding fills under names which other requests may ask for are named just before anybody looks.
+Prefix blocks have names that equal prefixes share:
+
+    prompt of A   | system prompt | question A |      names  h0  h1  a2
+    prompt of B   | system prompt | question B |      names  h0  h1  b2   -> hits: h0, h1
+
+Blocks that decoding fills are named only when another request may look them up.
 """
 
 from collections import OrderedDict
@@ -22,59 +27,62 @@ class BlockPool:
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         self.block_size = block_size
         self.usable = num_gpu_blocks - 1
-        """One block is the null block."""
+        """Number of blocks that requests can use: all but the null block."""
         self.free = self.usable
         self.peak = 0
         """Most blocks in use at once so far."""
         self.listener: Callable[[list[object], bool], None] | None = None
-        """Gets the names that appear here, with True, or vanish, with False."""
+        """Function that gets the block names that appear in the cache (with True) or disappear (with False)."""
 
     def nameless(self, most: int) -> int:
         """Return how many of the next *most* blocks to be reallocated have no name before the first that has one."""
         return most
 
     def lookup(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence* that are cached: none here."""
+        """Return the number of leading blocks of *sequence* that are cached: 0 here."""
         return 0
 
     def below(self, sequence: Sequence, hits: int) -> int:
-        """Blocks behind the first *hits* of *sequence* that a tier below the GPU has, where to read them pays: none."""
+        """Return the number of blocks after the first *hits* that are worth reading from a lower tier: 0 here."""
         return 0
 
     def read(self, sequence: Sequence, hits: int, below: int) -> float:
-        """Reads the *below* blocks of *sequence* behind the first *hits* from the tiers; how long that takes [s]."""
+        """Read the *below* blocks of *sequence* after the first *hits* from the tiers.
+
+        Return the time this takes [s].
+        """
         return 0.0
 
     def claim(self, sequence: Sequence, hits: int) -> None:
-        """Takes the *hits* cached blocks of *sequence* for it: there are none."""
+        """Add *sequence* as a user of its *hits* cached blocks: there are none here."""
 
     def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
-        """Free blocks that the first *tokens* of *sequence* would use up."""
+        """Return the number of free blocks that the first *tokens* of *sequence* would use."""
         return -(-tokens // self.block_size)
 
     def take(self, blocks: int) -> None:
-        """Hands out *blocks* free blocks, at most `free`."""
+        """Allocate *blocks* free blocks, at most `free`."""
         self.free -= blocks
         if self.usable - self.free > self.peak:
             self.peak = self.usable - self.free
 
     def put_back(self, blocks: int) -> None:
-        """Takes back *blocks* blocks that nothing was written to."""
+        """Free *blocks* blocks that nothing was written to."""
         self.free += blocks
 
     def name(self, sequence: Sequence, tokens: int) -> None:
-        """Remembers that the first *tokens* of *sequence* are in its blocks: nothing to share here."""
+        """Name the blocks with the first *tokens* of *sequence*: blocks have no names here."""
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
-        """Takes back the *held* blocks of *sequence*."""
+        """Free the *held* blocks of *sequence*."""
         self.free += held
 
     def forget(self, sequence: Sequence) -> None:
-        """*sequence* leaves without any blocks: nothing is known of it here."""
+        """Forget *sequence*, which leaves without any blocks: nothing is stored here."""
 
 
 class NamedBlock:
-    """A KV block with a name: what it holds can be found again until the block is reallocated."""
+    """KV block with a name: its contents can be found until the block is reallocated."""
 
     __slots__ = ("key", "twins", "users")
 
@@ -82,17 +90,20 @@ class NamedBlock:
         self.key = key
         self.users = 1
         self.twins: tuple[NamedBlock, ...] = ()
-        """Of the oldest block of a name, the younger ones that bear it, too."""
+        """Younger blocks with the same name; set only on the oldest block of a name."""
 
 
 class DuplicateBlock(Protocol):
-    """A block that may share its name with younger ones."""
+    """Block that may share its name with younger blocks."""
 
     twins: tuple[Any, ...]
 
 
 def vanishes(named: dict[object, _Twinned], name: object, block: _Twinned) -> bool:
-    """*block* does not answer to *name* any more, in *named* by the oldest block of each; whether none does now."""
+    """Remove the *name* of *block* from *named*, which maps names to their oldest block.
+
+    Return whether no other block has the name.
+    """
     oldest = named[name]
     if oldest is not block:
         oldest.twins = tuple(twin for twin in oldest.twins if twin is not block)
@@ -106,42 +117,45 @@ def vanishes(named: dict[object, _Twinned], name: object, block: _Twinned) -> bo
 
 
 class NamedBlocks(BlockPool):
-    """Blocks whose content can be asked for by name."""
+    """Blocks whose contents can be found by name."""
 
     __slots__ = ("_names_of",)
 
     def __init__(self, num_gpu_blocks: int, block_size: int) -> None:
         super().__init__(num_gpu_blocks, block_size)
         self._names_of: dict[Sequence, list[object]] = {}
-        """Names of a sequence's leading blocks, as far as they have been worked out."""
+        """Sequence -> names of its leading blocks, as far as they have been computed."""
 
     def sought(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence* that may be cached: what it shares, and after a preemption all it had."""
+        """Return the number of leading blocks of *sequence* that may be cached.
+
+        These are the blocks it shares with other requests; after a preemption all that it had.
+        """
         tokens = sequence.tokens - 1
         if not sequence.request.preemptions:
             tokens = min(tokens, sequence.request.shared_tokens)
         return tokens // self.block_size
 
     def name_of(self, sequence: Sequence, block: int) -> object:
-        """Name of block number *block* of *sequence*."""
+        """Return the name of block number *block* of *sequence*."""
         return self._names(sequence, block + 1)[block]
 
     def named(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence*, which runs, that have had their names."""
+        """Return the number of leading blocks of the running *sequence* that have been named."""
         return 0
 
     def clear(self) -> None:
-        """What is cached is lost: blocks that nobody uses hold nothing."""
+        """Empty the cache: blocks without users lose their contents."""
 
     def remember(self, sequence: Sequence) -> None:
-        """*sequence* has been here before: its prompt is cached, as of the last one that left, if there is room."""
+        """Cache the prompt of *sequence*, as if its request had just left, if there is room."""
 
     def forget(self, sequence: Sequence) -> None:
-        """*sequence*, which holds no blocks, will not come back: its names need not be kept."""
+        """Forget the names of *sequence*, which holds no blocks and does not return."""
         self._names_of.pop(sequence, None)
 
     def _names(self, sequence: Sequence, blocks: int) -> list[object]:
-        """Names of the first *blocks* blocks: shared where whole blocks of the trace cover them, else its own."""
+        """Return the names of the first *blocks* blocks: shared names where whole blocks of the trace cover them."""
         names = self._names_of.setdefault(sequence, [])
         if len(names) < blocks:
             names += block_names(sequence, len(names), blocks, self.block_size)
@@ -149,14 +163,18 @@ class NamedBlocks(BlockPool):
 
 
 class PrefixCache(NamedBlocks):
-    """Blocks with names, shared by equal prefixes (vLLM V1 `BlockPool`, `KVCacheManager`).
+    """Prefix cache: named blocks shared by equal prefixes (vLLM V1 `BlockPool`, `KVCacheManager`).
 
-    The free queue holds named blocks and runs of nameless ones in the order in which they will be reallocated. A
-    freed block that is not full joins its head; the full ones join its end, the last block of a request first; a hit
-    takes its block out; a name lives until its block is reallocated. Two blocks may bear the same name (computed by
-    two requests side by side): the older one answers. Blocks that nobody else can ask for get their names only if
-    their request is preempted, and keep them until it leaves. While no block has a name, the order of the queue
-    matters to nobody and is not kept.
+    The free queue holds named blocks and runs of nameless ones in the order of their reallocation:
+
+        head (next to be reallocated)                                        end
+        | partly filled blocks | ... | last block of A | ... | first block of A |
+
+    A freed block that is not full is put at the head; full ones are put at the end, the last block of a request first.
+    A hit removes its block from the queue; a name stays until its block is reallocated. Two blocks may have the same
+    name (computed by two requests side by side): lookups find the older one. Blocks that no other request can look up
+    are named only if their request is preempted, until it leaves. While no block has a name, the order of the queue
+    does not matter and is not maintained.
     """
 
     __slots__ = ("_blocks_of", "_named", "_queue", "_tiers")
@@ -165,12 +183,12 @@ class PrefixCache(NamedBlocks):
         super().__init__(num_gpu_blocks, block_size)
         self._tiers = tiers
         self._queue: OrderedDict[object, int] = OrderedDict()
-        """Free blocks: a Block (1) or an anonymous token for a run of nameless blocks (its length). Stale while no
-        block has a name."""
+        """Free blocks: a `NamedBlock` -> 1, or a token for a run of nameless blocks -> its length. Not maintained while
+        no block has a name."""
         self._named: dict[object, NamedBlock] = {}
-        """The oldest block of each name."""
+        """Name -> oldest block with this name."""
         self._blocks_of: dict[Sequence, list[NamedBlock]] = {}
-        """Named blocks that a running sequence holds, in sequence order."""
+        """Running sequence -> its named blocks, in order."""
 
     def nameless(self, most: int) -> int:
         """See `BlockPool.nameless`."""
@@ -182,7 +200,10 @@ class PrefixCache(NamedBlocks):
         return most
 
     def lookup(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence* that are cached; at least its last token is left to compute."""
+        """Return the number of leading blocks of *sequence* that are cached.
+
+        At least its last token is left to compute.
+        """
         named = self._named
         if not named:
             return 0
@@ -194,7 +215,7 @@ class PrefixCache(NamedBlocks):
         return hits
 
     def missing(self, sequence: Sequence, hits: int, tokens: int) -> int:
-        """Free blocks that the first *tokens* of *sequence* would use up: new ones, and hits that nobody uses now."""
+        """Return the free blocks that the first *tokens* of *sequence* would use: new ones, and hits without users."""
         if not hits:
             return -(-tokens // self.block_size)
         named = self._named
@@ -202,7 +223,7 @@ class PrefixCache(NamedBlocks):
         return -(-tokens // self.block_size) - hits + idle
 
     def claim(self, sequence: Sequence, hits: int) -> None:
-        """Takes the *hits* cached blocks of *sequence* for it."""
+        """Add *sequence* as a user of its *hits* cached blocks."""
         if not hits:
             return
         named = self._named
@@ -214,7 +235,7 @@ class PrefixCache(NamedBlocks):
             block.users += 1
 
     def take(self, blocks: int) -> None:
-        """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
+        """Reallocate *blocks* blocks from the head of the free queue; their names are dropped."""
         super().take(blocks)
         if not self._named:
             return
@@ -232,15 +253,15 @@ class PrefixCache(NamedBlocks):
         self._unname(reallocated)
 
     def put_back(self, blocks: int) -> None:
-        """Takes back *blocks* blocks that nothing was written to: they are the next to be handed out."""
+        """Free *blocks* blocks that nothing was written to: they are the next to be reallocated."""
         self._put(blocks, last=False)
 
     def named(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence*, which runs, that have their names."""
+        """Return the number of leading blocks of the running *sequence* that have names."""
         return len(self._blocks_of.get(sequence, ()))
 
     def name(self, sequence: Sequence, tokens: int) -> None:
-        """Names the full blocks among the first *tokens* of *sequence* that others may ask for and have no name yet."""
+        """Name the full blocks with the first *tokens* of *sequence* that others may look up, if unnamed."""
         if sequence.request.block_hashes:
             self._name_blocks(sequence, min(tokens, sequence.request.shared_tokens) // self.block_size)
 
@@ -264,7 +285,7 @@ class PrefixCache(NamedBlocks):
             self._report(appeared, True)
 
     def _unname(self, blocks: Iterable[NamedBlock]) -> None:
-        """What *blocks* hold is not found any more."""
+        """Drop the names of *blocks*."""
         vanished = [block.key for block in blocks if vanishes(self._named, block.key, block)]
         if vanished:
             self._report(vanished, False)
@@ -276,7 +297,10 @@ class PrefixCache(NamedBlocks):
             self.listener(names, stored)
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
-        """Takes back the *held* blocks of *sequence*, which has filled *computed* tokens and may come back for them."""
+        """Free the *held* blocks of *sequence*, with *computed* tokens filled.
+
+        If it *resumes*, it may look them up again.
+        """
         if not (self._named or resumes or sequence.request.block_hashes):
             self.free += held
             self._names_of.pop(sequence, None)
@@ -305,13 +329,16 @@ class PrefixCache(NamedBlocks):
         self.free += free
 
     def below(self, sequence: Sequence, hits: int) -> int:
-        """Blocks behind the first *hits* of *sequence* that a tier below the GPU has, where to read them pays."""
+        """Return the number of blocks after the first *hits* that are worth reading from a lower tier."""
         if self._tiers is None:
             return 0
         return self._tiers.found(self._names(sequence, self.sought(sequence))[hits:])
 
     def read(self, sequence: Sequence, hits: int, below: int) -> float:
-        """Reads the *below* blocks of *sequence* behind the first *hits* from the tiers; how long that takes [s]."""
+        """Read the *below* blocks of *sequence* after the first *hits* from the tiers.
+
+        Return the time this takes [s].
+        """
         return 0.0 if self._tiers is None else self._tiers.read(self._names(sequence, hits + below)[hits:])
 
     def remember(self, sequence: Sequence) -> None:
@@ -323,7 +350,7 @@ class PrefixCache(NamedBlocks):
             self.release(sequence, blocks, resumes=False, computed=sequence.tokens)
 
     def clear(self) -> None:
-        """What is cached is lost: blocks that nobody uses hold nothing."""
+        """Empty the cache: blocks without users lose their contents."""
         if self._named:
             self._unname([entry for entry in self._queue if isinstance(entry, NamedBlock)])
             self._queue = OrderedDict({object(): self.free} if self.free else {})
@@ -331,7 +358,7 @@ class PrefixCache(NamedBlocks):
             self._tiers.clear()
 
     def _put(self, blocks: int, last: bool) -> None:
-        """Adds a run of blocks that nobody can ask for at one end of the free queue."""
+        """Add a run of nameless blocks at one end of the free queue."""
         self.free += blocks
         if self._named:
             run = object()
@@ -340,7 +367,7 @@ class PrefixCache(NamedBlocks):
 
 
 def block_names(sequence: Sequence, start: int, stop: int, size: int) -> list[object]:
-    """Names of the blocks of *sequence* from number *start* to before *stop*, *size* tokens each."""
+    """Return the names of the blocks of *sequence* from number *start* to before *stop*, *size* tokens each."""
     request = sequence.request
     hashed, hashes = request.hash_block_tokens, request.block_hashes
     names: list[object] = []
@@ -355,7 +382,7 @@ def block_names(sequence: Sequence, start: int, stop: int, size: int) -> list[ob
 
 
 def block_name(sequence: Sequence, block: int, size: int) -> object:
-    """Name of block number *block* of *sequence*, *size* tokens each."""
+    """Return the name of block number *block* of *sequence*, *size* tokens each."""
     request, last = sequence.request, (block + 1) * size - 1
     if last < request.shared_tokens:
         return request.block_hashes[last // request.hash_block_tokens] * request.hash_block_tokens + (
@@ -365,7 +392,7 @@ def block_name(sequence: Sequence, block: int, size: int) -> object:
 
 
 class DecodedBlockHashes(dict[Sequence, None]):
-    """Decoding sequences whose answers are shared. A step changes none of them; they are named when that matters."""
+    """Decoding sequences whose answers other requests may share; their blocks are named only when that matters."""
 
     __slots__ = ("_pool",)
 
@@ -374,17 +401,19 @@ class DecodedBlockHashes(dict[Sequence, None]):
         self._pool = pool
 
     def add(self, sequence: Sequence) -> None:
-        """*sequence* starts to decode."""
+        """Add *sequence*, which starts to decode."""
         if sequence.request.shared_tokens > sequence.request.prompt_tokens:
             self[sequence] = None
 
     def remove(self, sequence: Sequence) -> None:
-        """*sequence* stops."""
+        """Remove *sequence*, which stops decoding."""
         self.pop(sequence, None)
 
     def name(self, step: int, ahead: Collection[Sequence] = ()) -> None:
-        """Names what is filled once contexts are base + *step*, one token more for those *ahead*, in the order in
-        which it was filled: of two blocks with one name the older one answers.
+        """Name the blocks filled once contexts are base + *step*, one token more for sequences in *ahead*.
+
+        Blocks are named in the order in which they were filled: of two blocks with one name, lookups find the older
+        one.
         """
         size = self._pool.block_size
         filled = []
@@ -396,8 +425,9 @@ class DecodedBlockHashes(dict[Sequence, None]):
             self._pool.name(sequence, end)
 
     def steps_until_named(self, step: int, ahead: Collection[Sequence] = ()) -> float:
-        """Return the number of steps before another block is to be named, once `name` has been called with *step* and
-        *ahead*; inf if none is.
+        """Return the number of steps until another block is to be named after `name` with *step* and *ahead*.
+
+        Inf if none is.
         """
         size, steps = self._pool.block_size, inf
         for sequence in self:
@@ -407,8 +437,10 @@ class DecodedBlockHashes(dict[Sequence, None]):
         return steps
 
     def steps_until_found(self, sequence: Sequence | None, step: int) -> float:
-        """Steps until one names a block that *sequence* looks for and does not find now, with base + *step* tokens
-        named; None, who waits for a slot of an adapter, looks for none.
+        """Return the steps until a block is named that *sequence* looks up and does not find now; inf if none is.
+
+        Contexts of base + *step* tokens have been named. None, for a queue whose requests wait for adapter slots, looks
+        up nothing.
         """
         if sequence is None:
             return inf

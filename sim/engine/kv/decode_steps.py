@@ -1,4 +1,4 @@
-"""What decode steps need of the KV cache, kept without touching a sequence at every step.
+"""KV blocks that decode steps take and free, counted without visiting each sequence at every step.
 
 `BlockPhases` and `GroupPhases` count the blocks that steps of one token take, `NextBlockSteps` those that steps of
 several tokens take, and `WindowedContexts` is the sum of contexts capped at a sliding window.
@@ -18,7 +18,12 @@ ADMISSION = attrgetter("admission")
 class BlockPhases:
     """Decoding sequences counted by base modulo block size.
 
-    With context base + S, a sequence needs a new block in the step at counter S when that is a multiple of the size.
+    With context base + S, a sequence needs a new block in the step at counter S when the context is a multiple of the
+    block size. The phase -base modulo block size is constant, so one array of counts has the blocks of every step:
+
+        phase     0  1  2  3        (block size 4)
+        count     2  0  5  1
+        step S takes count[S mod 4] blocks
     """
 
     __slots__ = ("_counts", "_sequences", "_size")
@@ -29,24 +34,27 @@ class BlockPhases:
         self._sequences = 0
 
     def add(self, sequence: Sequence) -> None:
-        """A sequence starts to decode."""
+        """Add *sequence*, which starts to decode."""
         self._counts[-sequence.base % self._size] += 1
         self._sequences += 1
 
     def remove(self, sequence: Sequence) -> None:
-        """A sequence stops."""
+        """Remove *sequence*, which stops decoding."""
         self._counts[-sequence.base % self._size] -= 1
         self._sequences -= 1
 
     def blocks_at(self, step: int) -> int:
-        """Blocks that the step at counter *step* takes."""
+        """Return the number of blocks that the step at counter *step* takes."""
         return self._counts[step % self._size]
 
     def taken(self, step: int) -> None:
-        """The blocks of the step at counter *step* have been handed out: they follow from the contexts."""
+        """Record that the blocks of the step at counter *step* are allocated.
+
+        There is nothing to do: the blocks held follow from the contexts.
+        """
 
     def blocks_of(self, step: int, steps: int) -> int:
-        """Blocks that *steps* steps from counter *step* on take."""
+        """Return the number of blocks that *steps* steps from counter *step* on take."""
         size = self._size
         rounds, rest = divmod(steps, size)
         blocks = rounds * self._sequences
@@ -58,11 +66,11 @@ class BlockPhases:
         return blocks
 
     def blocks_ahead(self, step: int, steps: int) -> int:
-        """Blocks that *steps* steps from counter *step* on will take."""
+        """Return the number of blocks that *steps* steps from counter *step* on will take."""
         return self.blocks_of(step, steps)
 
     def steps_with(self, step: int, most: int, free: int) -> int:
-        """The most steps, at most *most*, from counter *step* on that *free* blocks are enough for."""
+        """Return the most steps, at most *most*, from counter *step* on for which *free* blocks are enough."""
         if self._sequences * (most // self._size + 1) <= free:
             return most
         rounds = free // self._sequences
@@ -76,15 +84,15 @@ class BlockPhases:
         return most
 
     def steps_taking(self, step: int, most: int, blocks: int) -> int:
-        """The most steps, at most *most*, from counter *step* on that take at most *blocks* blocks."""
+        """Return the most steps, at most *most*, from counter *step* on that take at most *blocks* blocks."""
         return self.steps_with(step, most, blocks)
 
 
 class GroupPhases(BlockPhases):
-    """The same where each sequence holds blocks in several groups of layers, and gives back those before a window.
+    """Phases of sequences that hold blocks in several groups of layers and free those before a window.
 
-    Sequences are in a bucket for each phase, and only those of the phases that take or give something in a step are
-    looked at.
+    Sequences are in one bucket per phase, and only the buckets of phases that take or free blocks in a step are
+    visited.
     """
 
     __slots__ = ("_back", "_beyond", "_buckets", "_crossings", "_gone_beyond", "_pool", "behind", "fresh")
@@ -93,21 +101,21 @@ class GroupPhases(BlockPhases):
         super().__init__(pool.block_size)
         self._pool = pool
         self.behind = behind
-        """Tokens of a step whose end nobody waits for, which a window still keeps."""
+        """Tokens of the step in progress, which a window still keeps when the next step is formed."""
         self._buckets: list[dict[Sequence, None]] = [{} for _ in range(pool.block_size)]
         self.fresh: dict[Sequence, None] = {}
-        """Who has just begun to decode: what it gives back first does not follow from its phase."""
+        """Sequences that have just begun to decode: the blocks they free first do not follow from their phase."""
         self._back = behind + pool.sliding[0] - 1 if pool.only_sliding >= 0 else 0
-        """Tokens by which the place that is given back ends before the context."""
+        """Distance from the context back to the end of the place that is freed [tokens]."""
         self._crossings: list[tuple[int, int, Sequence]] = []
-        """Heap of (step at which the first place is given back, admission, sequence), where there is one window; may
-        hold stale entries."""
+        """Heap of (step at which the first place is freed, admission, sequence), where there is one window; may hold
+        stale entries."""
         self._beyond: list[dict[Sequence, None]] = [{} for _ in range(pool.block_size)]
-        """Those of each bucket that have crossed."""
+        """Sequences of each bucket whose contexts have reached the window."""
         self._gone_beyond = 0
 
     def add(self, sequence: Sequence) -> None:
-        """A sequence starts to decode."""
+        """Add *sequence*, which starts to decode."""
         super().add(sequence)
         self._buckets[-sequence.base % self._size][sequence] = None
         self.fresh[sequence] = None
@@ -115,7 +123,7 @@ class GroupPhases(BlockPhases):
             heappush(self._crossings, (self._crossing(sequence), sequence.admission, sequence))
 
     def remove(self, sequence: Sequence) -> None:
-        """A sequence stops."""
+        """Remove *sequence*, which stops decoding."""
         super().remove(sequence)
         phase = -sequence.base % self._size
         del self._buckets[phase][sequence]
@@ -125,22 +133,23 @@ class GroupPhases(BlockPhases):
         self.fresh.pop(sequence, None)
 
     def blocks_at(self, step: int) -> int:
-        """Blocks that the step at counter *step* takes."""
+        """Return the number of blocks that the step at counter *step* takes."""
         return self._counts[step % self._size] * self._pool.growing
 
     def blocks_of(self, step: int, steps: int) -> int:
-        """Blocks that *steps* steps from counter *step* on take, whatever is given back meanwhile."""
+        """Return the number of blocks that *steps* steps from counter *step* on take, whatever is freed meanwhile."""
         return super().blocks_of(step, steps) * self._pool.growing
 
     def sliding(self, step: int, window: int) -> list[Sequence]:
-        """Who gives a place before *window* back when the step at counter *step* is formed."""
+        """Return the sequences that free a place before *window* when the step at counter *step* is formed."""
         done = step - self.behind - window + 1
         bucket = self._buckets[done % self._size]
         return [one for one in bucket if one.base + done >= self._size] if bucket else []
 
     def given_back(self, step: int, surely: bool) -> int:
-        """Blocks that are given back when the step at counter *step* is formed; those that others may hold, too, do not
-        count where it must *surely* be so many.
+        """Return the number of blocks freed when the step at counter *step* is formed.
+
+        With *surely* the result is a lower bound: blocks that other sequences may hold, too, do not count.
         """
         total = 0
         for window in self._pool.sliding:
@@ -151,7 +160,7 @@ class GroupPhases(BlockPhases):
         return total
 
     def steps_with(self, step: int, most: int, free: int) -> int:
-        """The most steps, at most *most*, from counter *step* on that *free* blocks are enough for."""
+        """Return the most steps, at most *most*, from counter *step* on for which *free* blocks are enough."""
         if self._sequences * (most // self._size + 1) * self._pool.growing <= free:
             return most
         for at in range(step, step + most):
@@ -162,12 +171,12 @@ class GroupPhases(BlockPhases):
         return most
 
     def steps_taking(self, step: int, most: int, blocks: int) -> int:
-        """See `BlockPhases.steps_taking`; blocks that are given back do not count."""
+        """See `BlockPhases.steps_taking`. Freed blocks do not count."""
         growing = self._pool.growing
         return super().steps_with(step, most, blocks // growing) if growing and self._sequences else most
 
     def steps_until_free(self, step: int, most: int, short: int) -> int:
-        """Steps, at most *most*, after the one at counter *step* until *short* blocks more than now may be free."""
+        """Return the steps, at most *most*, after the one at counter *step* until *short* more blocks may be free."""
         if self.fresh:
             return 1
         at = step
@@ -177,7 +186,7 @@ class GroupPhases(BlockPhases):
         return at - step
 
     def take_leap(self, step: int, steps: int) -> None:
-        """Hands out the blocks of *steps* steps from counter *step* on, and takes back those before the only window."""
+        """Allocate the blocks of *steps* steps from counter *step* on, and free those before the only window."""
         end = step + steps
         while step < end:
             self._cross(step)
@@ -186,7 +195,7 @@ class GroupPhases(BlockPhases):
             step = until
 
     def _cross(self, step: int) -> None:
-        """Whose contexts have reached the window by the step at counter *step* gives blocks back from now on."""
+        """Mark the sequences whose contexts reach the window by the step at counter *step*: they free blocks."""
         while self._crossings and self._crossings[0][0] <= step:
             crossing, _, one = heappop(self._crossings)
             if one in self._buckets[-one.base % self._size] and crossing == self._crossing(one):
@@ -194,7 +203,7 @@ class GroupPhases(BlockPhases):
                 self._gone_beyond += 1
 
     def _crossing(self, sequence: Sequence) -> int:
-        """Counter of the step that gives the first place of *sequence* back."""
+        """Return the counter of the step in which the first place of *sequence* is freed."""
         return self._size + self._back - sequence.base
 
     def _take_span(self, step: int, until: int) -> None:
@@ -218,7 +227,7 @@ class GroupPhases(BlockPhases):
         pool.take(taken)
 
     def _highest(self, step: int, until: int) -> int:
-        """Most blocks in use after one of the steps from counter *step* to *until*."""
+        """Return the most blocks in use after one of the steps from counter *step* to *until*."""
         highest = used = self._pool.usable - self._pool.free
         each = self._pool.sliding_groups(self._pool.sliding[0])
         for at in range(step, until):
@@ -228,13 +237,13 @@ class GroupPhases(BlockPhases):
 
 
 Reach = Callable[[Sequence, int], int]
-"""Tokens that a sequence has slots for in the step at a counter."""
+"""Function from a sequence and a step counter to the tokens that the sequence has slots for in this step."""
 FirstStep = Callable[[Sequence, int], int]
-"""Counter of the first step in which a sequence has slots for more tokens than these."""
+"""Function from a sequence and a number of tokens to the first step in which it has slots for more tokens."""
 
 
 class NextBlockSteps:
-    """A heap of the steps at which decoding sequences need another block; a sequence knows what it holds."""
+    """Heap of the steps at which decoding sequences need another block; the blocks held are counted per sequence."""
 
     def __init__(self, block_size: int, reach: Reach, first_step: FirstStep) -> None:
         self._size = block_size
@@ -242,35 +251,35 @@ class NextBlockSteps:
         self._first_step = first_step
         self._due: dict[Sequence, int] = {}
         self._heap: list[tuple[int, int, Sequence]] = []
-        """(step, admission, sequence); stale where `_due` says something else."""
+        """Heap of (step, admission, sequence); an entry is stale if `_due` has another step."""
 
     def add(self, sequence: Sequence) -> None:
-        """*sequence* starts to decode, or holds other blocks than before."""
+        """Add *sequence*, which starts to decode, or update it after a change of the blocks it holds."""
         self._due[sequence] = step = self._first_step(sequence, sequence.held * self._size)
         heappush(self._heap, (step, sequence.admission, sequence))
 
     def remove(self, sequence: Sequence) -> None:
-        """*sequence* stops."""
+        """Remove *sequence*, which stops decoding."""
         del self._due[sequence]
 
     def need(self, sequence: Sequence, step: int, held: int) -> int:
-        """Blocks beyond *held* that *sequence* needs in the step at counter *step*."""
+        """Return the number of blocks beyond *held* that *sequence* needs in the step at counter *step*."""
         return max(0, -(-self._reach(sequence, step) // self._size) - held)
 
     def blocks_at(self, step: int) -> int:
-        """Blocks that the step at counter *step* takes."""
+        """Return the number of blocks that the step at counter *step* takes."""
         return sum(blocks for _, _, blocks in self._ahead(step))
 
     def taken(self, step: int) -> None:
-        """The blocks of the step at counter *step* have been handed out."""
+        """Record that the blocks of the step at counter *step* are allocated."""
         self.blocks_of(step, 1)
 
     def blocks_ahead(self, step: int, steps: int) -> int:
-        """Blocks that *steps* steps from counter *step* on will take."""
+        """Return the number of blocks that *steps* steps from counter *step* on will take."""
         return sum(blocks for _, _, blocks in self._ahead(step + steps - 1))
 
     def blocks_of(self, step: int, steps: int) -> int:
-        """Blocks that *steps* steps from counter *step* on take; the sequences hold them from now on."""
+        """Return the number of blocks that *steps* steps from counter *step* on take, and count them as held."""
         total = 0
         for _, sequence, blocks in list(self._ahead(step + steps - 1)):
             sequence.held += blocks
@@ -282,7 +291,7 @@ class NextBlockSteps:
         return total
 
     def steps_with(self, step: int, most: int, free: int) -> int:
-        """The most steps, at most *most*, from counter *step* on that *free* blocks are enough for."""
+        """Return the most steps, at most *most*, from counter *step* on for which *free* blocks are enough."""
         for due, _, blocks in self._ahead(step + most - 1):
             free -= blocks
             if free < 0:
@@ -294,7 +303,7 @@ class NextBlockSteps:
         return self.steps_with(step, most, blocks)
 
     def _ahead(self, last: int) -> Iterator[tuple[int, Sequence, int]]:
-        """(step, sequence, blocks) of what is needed up to the step at counter *last*, in order of steps."""
+        """Yield (step, sequence, blocks needed) up to the step at counter *last*, in order of steps."""
         heap = self._heap
         while heap and self._due.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
@@ -314,16 +323,19 @@ class NextBlockSteps:
 
 
 class WindowedContexts:
-    """Decoding sequences below the window (their capped context grows) and beyond it (it does not)."""
+    """Sum of the decoding sequences' contexts, each capped at a sliding window.
+
+    Contexts below the window grow, those beyond it do not.
+    """
 
     __slots__ = ("_beyond", "_crossings", "_growing", "_growing_base", "_growing_pace", "_paces", "window")
 
     def __init__(self, window: int, paces: Mapping[Sequence, float] | None = None) -> None:
         self.window = window
         self._paces = paces
-        """Tokens that each sequence comes further in a step; None: one, all of them."""
+        """Sequence -> tokens per step; None: one for all of them."""
         self._growing: dict[Sequence, int] = {}
-        """Those below the window, and the step counter at which each reaches it."""
+        """Sequence below the window -> step counter at which its context reaches the window."""
         self._growing_base: float = 0
         self._growing_pace: float = 0
         self._beyond = 0
@@ -332,7 +344,7 @@ class WindowedContexts:
         entries."""
 
     def add(self, sequence: Sequence) -> None:
-        """*sequence* starts to decode with context base + its tokens per step x step counter."""
+        """Add *sequence*, which starts to decode with the context base + tokens per step x step counter."""
         pace = self._paces[sequence] if self._paces is not None else 1
         self._growing[sequence] = crossing = ceil((self.window - sequence.base) / pace)
         self._growing_base += sequence.base
@@ -340,7 +352,7 @@ class WindowedContexts:
         heappush(self._crossings, (crossing, sequence.admission, sequence))
 
     def remove(self, sequence: Sequence) -> None:
-        """*sequence* stops decoding."""
+        """Remove *sequence*, which stops decoding."""
         if sequence in self._growing:
             self._stop_growing(sequence)
         else:
@@ -352,7 +364,10 @@ class WindowedContexts:
         self._growing_pace -= self._paces[sequence] if self._paces is not None else 1
 
     def at(self, step: int) -> tuple[int, int]:
-        """(sum of capped contexts [tokens], growing sequences) at step counter *step*, which never falls."""
+        """Return (sum of capped contexts [tokens], number of growing sequences) at step counter *step*.
+
+        Steps must not decrease from call to call.
+        """
         crossings = self._crossings
         while crossings and crossings[0][0] <= step:
             crossing, _, sequence = heappop(crossings)
@@ -363,5 +378,5 @@ class WindowedContexts:
         return round(tokens), len(self._growing)
 
     def steps_until_change(self, step: int) -> int:
-        """Steps from *step* until the next entry of the heap is due; a stale one only shortens a leap."""
+        """Return the steps from *step* until the next entry of the heap is due; a stale entry only shortens a leap."""
         return self._crossings[0][0] - step if self._crossings else self.window

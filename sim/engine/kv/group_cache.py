@@ -1,7 +1,7 @@
-"""KV blocks of groups of layers that share one pool, most of them in runs (vLLM V1 `HybridKVCacheCoordinator`).
+"""KV blocks of groups of layers that share one pool, stored in runs (vLLM V1 `HybridKVCacheCoordinator`).
 
-`GroupPool` keeps the same books block by block. `FreeQueue` has the free blocks in the order in which they will be
-reallocated (`FreeKVCacheBlockQueue`).
+`GroupPool` implements the same rules block by block. `FreeQueue` has the free blocks in the order of their reallocation
+(`FreeKVCacheBlockQueue`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from sim.engine.sequence import Sequence
 
 
 class FreeQueueEntry:
-    """One or several free blocks in a row."""
+    """Consecutive free blocks in the free queue."""
 
     __slots__ = ("after", "before", "length")
 
@@ -26,7 +26,7 @@ class FreeQueueEntry:
 
 
 class NamedGroupBlock(FreeQueueEntry):
-    """A block of one group that others may ask for, or its owner after a preemption."""
+    """Block of one group that other requests may look up, or its owner after a preemption."""
 
     __slots__ = ("group", "name", "twins", "users")
 
@@ -34,12 +34,13 @@ class NamedGroupBlock(FreeQueueEntry):
         super().__init__(1)
         self.group, self.name, self.users = group, name, users
         self.twins: tuple[NamedGroupBlock, ...] = ()
-        """Of the oldest block of a name, the younger ones that bear it, too."""
+        """Younger blocks with the same name; set only on the oldest block of a name."""
 
 
 class OwnedBlocks(FreeQueueEntry):
-    """Blocks that only their owner can ask for, if it is preempted: of several groups of layers the same places of its
-    context, group by group, the last place first.
+    """Blocks that only their owner can look up, if it is preempted.
+
+    They are the same places of its context in several groups of layers, group by group, the last place first.
     """
 
     __slots__ = ("_first_group", "_last", "_places", "_total", "owner")
@@ -48,35 +49,35 @@ class OwnedBlocks(FreeQueueEntry):
         self._total = len(groups) * len(places)
         super().__init__(self._total)
         self.owner = owner
-        """None: nobody can ask for them."""
+        """Sequence that filled the blocks; None: their contents cannot be looked up."""
         self._first_group, self._last, self._places = groups.start, places.stop - 1, len(places)
 
     @property
     def first(self) -> int:
-        """The first place."""
+        """First place of the run."""
         return self._last - self._places + 1
 
     def left(self) -> Iterator[tuple[int, int]]:
-        """(group, place) of those that have not been reallocated."""
+        """Yield (group, place) of the blocks that have not been reallocated."""
         for at in range(self._total - self.length, self._total):
             group, back = divmod(at, self._places)
             yield self._first_group + group, self._last - back
 
 
 class WindowFreedBlocks(FreeQueueEntry):
-    """Blocks that left a window place after place: of each owner in turn, one in each of *groups*."""
+    """Blocks that left a window place by place: for each owner in turn, one block in each of *groups*."""
 
     __slots__ = ("groups", "owners")
 
     MOST = 1000
-    """Owners of one entry: those in front of it are kept until it is used up."""
+    """Most owners of one entry: reallocated owners at its front are kept until the entry is used up."""
 
     def __init__(self, groups: range, owners: list[Sequence]) -> None:
         super().__init__(len(groups) * len(owners))
         self.groups, self.owners = groups, owners
 
     def left(self) -> list[tuple[Sequence, range]]:
-        """Owners and groups of those that have not been reallocated."""
+        """Return the owners and groups of the blocks that have not been reallocated."""
         groups, owners = self.groups, self.owners
         over, part = divmod(len(groups) * len(owners) - self.length, len(groups))
         left = [(owner, groups) for owner in owners[over:]]
@@ -84,7 +85,7 @@ class WindowFreedBlocks(FreeQueueEntry):
 
 
 class FreeQueue:
-    """Entries in a ring: they join at both ends and leave from the head or from the middle."""
+    """Ring of entries, added at both ends and removed from the head or from the middle."""
 
     __slots__ = ("_ends",)
 
@@ -101,7 +102,7 @@ class FreeQueue:
             entry = following
 
     def add_slid(self, owners: list[Sequence], groups: range) -> None:
-        """A block in each of *groups* of each of *owners* in turn will be reallocated last."""
+        """Add a block in each of *groups* for each of *owners* in turn, to be reallocated last."""
         last = self._ends.before
         if type(last) is WindowFreedBlocks and last.groups is groups and len(last.owners) < WindowFreedBlocks.MOST:
             last.owners += owners
@@ -110,24 +111,24 @@ class FreeQueue:
             self.add(WindowFreedBlocks(groups, owners))
 
     def insert(self, entry: FreeQueueEntry, after: FreeQueueEntry) -> None:
-        """Puts *entry* in front of *after*."""
+        """Insert *entry* before *after*."""
         before = after.before
         entry.before, entry.after = before, after
         before.after = after.before = entry
 
     def add(self, entry: FreeQueueEntry) -> None:
-        """*entry* will be reallocated last."""
+        """Add *entry*, to be reallocated last."""
         ends = self._ends
         last = ends.before
         entry.before, entry.after = last, ends
         last.after = ends.before = entry
 
     def add_unknown(self, blocks: int) -> None:
-        """*blocks* that nobody can ask for will be reallocated last."""
+        """Add *blocks* blocks without a name, to be reallocated last."""
         self._add_unknown(blocks, self._ends.before, self._ends)
 
     def add_unknown_first(self, blocks: int) -> None:
-        """*blocks* that nobody can ask for will be reallocated first."""
+        """Add *blocks* blocks without a name, to be reallocated first."""
         self._add_unknown(blocks, self._ends.after, self._ends.after)
 
     def _add_unknown(self, blocks: int, neighbour: FreeQueueEntry, after: FreeQueueEntry) -> None:
@@ -142,11 +143,11 @@ class FreeQueue:
 
     @staticmethod
     def remove(entry: FreeQueueEntry) -> None:
-        """Takes *entry* out, wherever it stands."""
+        """Remove *entry*, wherever it is in the queue."""
         entry.before.after, entry.after.before = entry.after, entry.before
 
     def take(self, blocks: int) -> list[FreeQueueEntry]:
-        """Takes *blocks* from the head; the entries that are used up."""
+        """Take *blocks* blocks from the head. Return the entries that are used up."""
         used = []
         entry = self._ends.after
         while blocks > 0:
@@ -165,26 +166,32 @@ USERS = attrgetter("users")
 
 
 class BlockTable:
-    """What a running sequence holds in each group."""
+    """Blocks of a running sequence in each group."""
 
     __slots__ = ("blocks", "first", "named")
 
     def __init__(self, kinds: int, groups: int) -> None:
         self.first = [0] * kinds
-        """First place of each kind of groups that it still holds."""
+        """First place that the sequence still holds, per kind of groups."""
         self.blocks: list[list[NamedGroupBlock]] = [[] for _ in range(groups)]
-        """Of each group, from its first place on up to `named`."""
+        """Blocks per group, from the group's first place up to `named`."""
         self.named = 0
-        """Leading places whose blocks have names, those before the windows included."""
+        """Number of leading places whose blocks have names, those before the windows included."""
 
 
 class GroupCache(NamedBlocks):
-    """Places in the context of a sequence are counted in blocks; it holds one block for each place and group, from the
-    window of the group on. A group with a window of 0 has one block for a sequence; then nothing has a name.
+    """Cache of groups of layers that share one pool of blocks.
 
-    Blocks that nobody else can ask for have no name, as in `PrefixCache`: those that left a window stand in the free
-    queue as runs of their owner, and get their names if it is preempted. The listener hears of one group: one that
-    keeps all tokens, where there is one.
+    A place is a block-sized part of a sequence's context. The sequence holds one block per place and group, from the
+    group's window on. A group with a window of 0 has one block per sequence; then no block has a name.
+
+        place           0   1   2   3   4   5
+        full group      x   x   x   x   x   x
+        window group    .   .   .   x   x   x      (. left the window: freed)
+
+    As in `PrefixCache`, blocks that no other request can look up have no name: those that left a window are in the free
+    queue as runs of their owner, and are named if it is preempted. The listener gets the blocks of one group: a group
+    that keeps all tokens, where there is one.
     """
 
     __slots__ = (
@@ -201,26 +208,26 @@ class GroupCache(NamedBlocks):
         self._kinds = neighbours(windows)
         self._kind_of = [kind for kind, (groups, _) in enumerate(self._kinds) for _ in groups]
         self.sliding = sorted({window for window in windows if window})
-        """The windows."""
+        """Window sizes of the groups, ascending [tokens]."""
         kinds = [kind for kind, (_, window) in enumerate(self._kinds) if window]
         self.only_sliding = kinds[0] if len(kinds) == 1 else -1
-        """The one kind of groups with a window; -1 if there are none or several."""
+        """Index of the only kind of groups with a window; -1 if there are none or several."""
         self.states = windows.count(0)
-        """Groups that keep one block for a sequence."""
+        """Number of groups that keep one block per sequence."""
         self.growing = len(windows) - self.states
         self._queue = FreeQueue(self.usable)
         self._named: list[dict[object, NamedGroupBlock]] = [{} for _ in windows]
-        """Of each group, the oldest block of each name."""
+        """Oldest block of each name, per group."""
         self._tables: dict[Sequence, BlockTable] = {}
         self._found_blocks: list[list[NamedGroupBlock]] = []
-        """Of each group, what the last one who wants to join has found."""
+        """Cached blocks per group that `joins` has found last."""
 
     def skipped(self, window: int | None, computed: int) -> int:
-        """Leading places that no token after the first *computed* ones reads."""
+        """Return the number of leading places that no token after the first *computed* ones reads."""
         return max(0, computed - window + 1) // self.block_size if window else 0
 
     def nameless(self, most: int) -> int:
-        """See `BlockPool.nameless`; the names of the reported group count."""
+        """See `BlockPool.nameless`. The names of the reported group count."""
         blocks = 0
         for entry in self._queue:
             if blocks >= most or (isinstance(entry, NamedGroupBlock) and entry.group == self._reported):
@@ -229,29 +236,30 @@ class GroupCache(NamedBlocks):
         return most
 
     def shares(self, sequence: Sequence) -> bool:
-        """Whether *sequence*, which runs, holds blocks in its windows that others may hold, too."""
+        """Return whether the running *sequence* holds blocks in its windows that other sequences may hold, too."""
         table = self._tables[sequence]
         return table.named > min(table.first)
 
     def unnamed(self, sequence: Sequence, computed: int) -> bool:
-        """Whether a block has no name yet that others may ask for and that lies before a window of *sequence* once
-        *computed* tokens are done.
+        """Return whether an unnamed block that others may look up leaves a window of *sequence*.
+
+        The windows are those after *computed* tokens.
         """
         shared = sequence.request.shared_tokens // self.block_size
         return min(shared, self.skipped(self.sliding[0], computed)) > self._tables[sequence].named
 
     def sliding_groups(self, window: int) -> int:
-        """Groups with that *window*."""
+        """Return the number of groups with the given *window*."""
         return self.windows.count(window)
 
     def lookup(self, sequence: Sequence) -> int:
-        """Leading places of *sequence* that every group has cached, as far as it still reads them."""
+        """Return the number of leading places that every group has cached, as far as *sequence* still reads them."""
         if not self._caches or not any(self._named):
             return 0
         return offered_by_all(self._alike, self.sought(sequence), partial(self._found, sequence))
 
     def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
-        """The longest prefix of at most *most* places that *groups*, which have the same *window*, offer."""
+        """Return the longest prefix, at most *most* places, cached in *groups*, which have the same *window*."""
         names = self._names(sequence, most)
         named = [self._named[group] for group in groups]
         if window is None:
@@ -273,8 +281,23 @@ class GroupCache(NamedBlocks):
         return run
 
     def joins(self, sequence: Sequence, hits: int, *places: Mapping[int | None, int]) -> tuple[int, int]:
-        """Free blocks that *sequence* takes with *places* in a group by its window, the cached ones that nobody
-        uses included, at the most of *places*, of which the first follow the *hits*; and the fewest if some were lost.
+        """Return the free blocks that *sequence* takes when it joins, cached blocks without users included.
+
+        Parameters
+        ----------
+        sequence : Sequence
+            Sequence that joins.
+        hits : int
+            Number of leading places that are cached.
+        places : mapping
+            Window -> places needed in a group. The largest of several alternatives counts; the first is that of the
+            cached places and the first chunk.
+
+        Returns
+        -------
+        tuple of int
+            Free blocks taken, and a lower bound in case some cached blocks are lost.
+
         """
         found = self._found_blocks = [self._cached(sequence, group, hits) for group in range(len(self.windows))]
         new = [sum([max(0, one[window] - hits) for window in self.windows]) for one in places]
@@ -285,7 +308,7 @@ class GroupCache(NamedBlocks):
         return max(new) + sum(idle), max([new[0], *[one + surely for one in new[1:]]])
 
     def _cached(self, sequence: Sequence, group: int, hits: int) -> list[NamedGroupBlock]:
-        """The blocks in *group* of the first *hits* places of *sequence*, from the window on."""
+        """Return the blocks in *group* of the first *hits* places of *sequence*, from the window on."""
         if not hits:
             return []
         named, names = self._named[group], self._names(sequence, hits)
@@ -293,7 +316,7 @@ class GroupCache(NamedBlocks):
         return [*map(named.__getitem__, names[skipped:])]
 
     def claim(self, sequence: Sequence, hits: int) -> None:
-        """Takes the cached blocks of *sequence* for it, which `joins` has found."""
+        """Add *sequence* as a user of the cached blocks that `joins` has found."""
         table = self._tables[sequence] = BlockTable(len(self._kinds), len(self.windows))
         if not hits:
             return
@@ -308,7 +331,7 @@ class GroupCache(NamedBlocks):
                 block.users += 1
 
     def take(self, blocks: int) -> None:
-        """Reallocates *blocks* blocks from the head of the free queue; their names are forgotten."""
+        """Reallocate *blocks* blocks from the head of the free queue; their names are dropped."""
         super().take(blocks)
         if self._caches and blocks:
             for entry in self._queue.take(blocks):
@@ -316,17 +339,17 @@ class GroupCache(NamedBlocks):
                     self._unname(entry)
 
     def put_back(self, blocks: int) -> None:
-        """Takes back *blocks* blocks that nothing was written to: they are the next to be handed out."""
+        """Free *blocks* blocks that nothing was written to: they are the next to be reallocated."""
         self.free += blocks
         if self._caches:
             self._queue.add_unknown_first(blocks)
 
     def named(self, sequence: Sequence) -> int:
-        """Leading places of *sequence*, which runs, that have had their names."""
+        """Return the number of leading places of the running *sequence* that have been named."""
         return self._tables[sequence].named
 
     def name(self, sequence: Sequence, tokens: int) -> None:
-        """Names the full blocks among the first *tokens* of *sequence* that others may ask for and have no name yet."""
+        """Name the full blocks with the first *tokens* of *sequence* that others may look up, if unnamed."""
         if self._caches and sequence.request.block_hashes:
             self._name_places(sequence, min(tokens, sequence.request.shared_tokens) // self.block_size)
 
@@ -356,7 +379,7 @@ class GroupCache(NamedBlocks):
             self.listener([block.name], False)
 
     def slide(self, sequence: Sequence, computed: int) -> None:
-        """Gives back what lies before the windows of *sequence*, *computed* tokens being done; the last place first."""
+        """Free the blocks before the windows of *sequence*, with *computed* tokens done; the last place first."""
         table = self._tables[sequence]
         for kind, (groups, window) in enumerate(self._kinds):
             if not window:
@@ -369,7 +392,7 @@ class GroupCache(NamedBlocks):
                 self._slide_several(sequence, groups, range(first, skipped))
 
     def slide_each(self, sequences: Iterable[Sequence], kind: int) -> None:
-        """Gives back the next place of each of *sequences* that lies before the window of that *kind* of groups."""
+        """Free the next place of each of *sequences* before the window of the given *kind* of groups."""
         tables, groups = self._tables, self._kinds[kind][0]
         owners: list[Sequence] = []
         for one in sequences:
@@ -422,8 +445,9 @@ class GroupCache(NamedBlocks):
                 self.free += 1
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
-        """Takes back the blocks of *sequence* for its *held* places, group by group, the last place first. It has
-        filled *computed* tokens and may come back for them.
+        """Free the blocks of *sequence* for its *held* places, group by group, the last place first.
+
+        It has filled *computed* tokens; if it *resumes*, it may look the blocks up again.
         """
         full = min(computed // self.block_size, held)
         if not self._caches:
@@ -450,7 +474,7 @@ class GroupCache(NamedBlocks):
                 self._let_go(table.blocks[group])
 
     def _forget_own(self, sequence: Sequence, table: BlockTable) -> None:
-        """*sequence* does not come back: nobody asks for what it shares with nobody."""
+        """Drop the names of the blocks that only *sequence*, which does not return, can look up."""
         self._names_of.pop(sequence, None)
         shared = sequence.request.shared_tokens // self.block_size
         if table.named <= shared:
@@ -464,7 +488,7 @@ class GroupCache(NamedBlocks):
         table.named = shared
 
     def _name_runs(self, sequence: Sequence) -> None:
-        """Free blocks that *sequence* has filled get their names; there are few, for it is preempted."""
+        """Name the free blocks that *sequence* has filled; they are few, because it has been preempted."""
         slid = [first - 1 for first in self._tables[sequence].first]
         for entry in reversed(list(self._queue)):
             if isinstance(entry, OwnedBlocks) and entry.owner is sequence:
@@ -476,7 +500,10 @@ class GroupCache(NamedBlocks):
                 self._name_slid(sequence, entry, slid)
 
     def _name_slid(self, sequence: Sequence, entry: WindowFreedBlocks, slid: list[int]) -> None:
-        """*slid* is the last place of *sequence* in *entry* and before, of each kind of groups."""
+        """Name the blocks of *sequence* in *entry*.
+
+        *slid*, per kind of groups the last freed place up to this entry, moves to the place before the entry.
+        """
         kind = self._kind_of[entry.groups.start]
         mine = sum(owner is sequence for owner, _ in entry.left())
         slid[kind] = place = slid[kind] - mine
@@ -492,7 +519,7 @@ class GroupCache(NamedBlocks):
         self._queue.remove(entry)
 
     def remember(self, sequence: Sequence) -> None:
-        """See `NamedBlocks.remember`; where states are kept, nothing is."""
+        """See `NamedBlocks.remember`. Nothing is cached where groups keep states."""
         places = -(-sequence.tokens // self.block_size)
         if self._caches and not self.states and places * self.growing <= self.free:
             self.claim(sequence, 0)
@@ -501,7 +528,7 @@ class GroupCache(NamedBlocks):
             self.release(sequence, places, False, sequence.tokens)
 
     def clear(self) -> None:
-        """What is cached is lost: blocks that nobody uses hold nothing."""
+        """Empty the cache: blocks without users lose their contents."""
         for entry in self._queue:
             if isinstance(entry, NamedGroupBlock):
                 self._unname(entry)

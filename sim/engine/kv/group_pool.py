@@ -1,7 +1,6 @@
 """KV blocks of groups of layers that share one pool, block by block (vLLM V1 `HybridKVCacheCoordinator`).
 
-`StatePool` adds groups that keep the states of linear attention (vLLM V1 `MambaManager`,
-`mamba_cache_mode: align`).
+`StatePool` adds groups that keep the states of linear attention (vLLM V1 `MambaManager`, `mamba_cache_mode: align`).
 """
 
 from collections import OrderedDict
@@ -17,7 +16,7 @@ Offer = Callable[[list[int], int | None, int], int]
 
 
 def by_window(windows: Windows) -> dict[int | None, list[int]]:
-    """The groups of each of *windows*, those without one first."""
+    """Return the groups of each of *windows*, those without a window first."""
     found: dict[int | None, list[int]] = {}
     for group, window in enumerate(windows):
         found.setdefault(window, []).append(group)
@@ -25,7 +24,7 @@ def by_window(windows: Windows) -> dict[int | None, list[int]]:
 
 
 def neighbours(windows: Windows) -> list[tuple[range, int | None]]:
-    """Neighbouring groups with the same window, and that window."""
+    """Return the runs of neighbouring groups with the same window, each with that window."""
     kinds: list[tuple[range, int | None]] = []
     for group, window in enumerate(windows):
         if kinds and kinds[-1][1] == window:
@@ -36,13 +35,15 @@ def neighbours(windows: Windows) -> list[tuple[range, int | None]]:
 
 
 def reported_group(windows: Windows) -> int:
-    """The group whose blocks a router hears of: one that keeps all tokens, where *windows* have one."""
+    """Return the group whose blocks are reported to routers: one that keeps all tokens, where *windows* have one."""
     return windows.index(None) if None in windows else 0
 
 
 def offered_by_all(groups: dict[int | None, list[int]], most: int, offer: Offer) -> int:
-    """The longest prefix of at most *most* places that all *groups*, by window, have; *offer* says it of those of one
-    window, given the groups, their window and what is looked for.
+    """Return the longest prefix, at most *most* places, that all *groups* have.
+
+    *groups* are keyed by window. *offer* returns the prefix that the groups of one window have, given the groups, their
+    window and the longest prefix looked for.
     """
     while True:
         found = most
@@ -54,22 +55,22 @@ def offered_by_all(groups: dict[int | None, list[int]], most: int, offer: Offer)
 
 
 class GroupBlock:
-    """A block of any group."""
+    """Block of any group."""
 
     __slots__ = ("name", "users")
 
     def __init__(self) -> None:
         self.name: tuple[int, object] | None = None
-        """(group, what it holds); None: nobody can ask for it."""
+        """(Group, content name); None: the block cannot be looked up."""
         self.users = 0
 
 
 class GroupPool(NamedBlocks):
-    """Each sequence has a table of blocks for each group; None stands for one before the group's window.
+    """Pool of blocks with one table per sequence and group; None stands for a block before the group's window.
 
-    A group with a window of 0 has one block for a sequence, for a state that does not grow; then nothing has a name.
-    A block that is given back keeps its name until it is reallocated, as in `PrefixCache`. A prefix is found where
-    every group has the blocks that the next token reads: all of them, or those of its window.
+    A group with a window of 0 has one block per sequence, for a state that does not grow; then no block has a name. A
+    freed block keeps its name until it is reallocated, as in `PrefixCache`. A prefix is found where every group has the
+    blocks that the next token reads: all of them, or those of its window.
     """
 
     __slots__ = ("_alike", "_caches", "_full", "_named", "_queue", "_reported", "_tables", "windows")
@@ -81,31 +82,31 @@ class GroupPool(NamedBlocks):
         self._reported = reported_group(windows)
         self._caches = caches
         self._queue: OrderedDict[GroupBlock, None] = OrderedDict((GroupBlock(), None) for _ in range(self.usable))
-        """Free blocks in the order in which they will be reallocated."""
+        """Free blocks in the order of their reallocation."""
         self._named: dict[object, dict[GroupBlock, None]] = {}
         self._tables: dict[Sequence, list[list[GroupBlock | None]]] = {}
         self._full: dict[Sequence, int] = {}
-        """Leading blocks of a sequence that have their names."""
+        """Sequence -> number of leading blocks that have names."""
 
     def skipped(self, group: int, computed: int) -> int:
-        """Leading blocks of *group* that no token after the first *computed* ones reads."""
+        """Return the number of leading blocks of *group* that no token after the first *computed* ones reads."""
         window = self.windows[group]
         return max(0, computed - window + 1) // self.block_size if window else 0
 
     def wanted(self, group: int, tokens: int) -> int:
-        """Places in the table of *group* that *tokens* take."""
+        """Return the number of places in the table of *group* for *tokens* tokens."""
         blocks = -(-tokens // self.block_size)
         return min(blocks, 1) if self.windows[group] == 0 else blocks
 
     def lookup(self, sequence: Sequence) -> int:
-        """Leading blocks of *sequence* that every group has cached, as far as it still reads them."""
+        """Return the number of leading blocks that every group has cached, as far as *sequence* still reads them."""
         if not self._named:
             return 0
         most = (sequence.tokens - 1) // self.block_size
         return offered_by_all(self._alike, most, partial(self._found, sequence))
 
     def _found(self, sequence: Sequence, groups: list[int], window: int | None, most: int) -> int:
-        """The longest prefix of at most *most* blocks that *groups*, which have the same *window*, offer."""
+        """Return the longest prefix, at most *most* blocks, cached in *groups*, which have the same *window*."""
 
         def cached(block: int) -> bool:
             name = block_name(sequence, block, self.block_size)
@@ -122,7 +123,7 @@ class GroupPool(NamedBlocks):
         return run
 
     def joins(self, sequence: Sequence, hits: int, blocks: Listed[int]) -> int:
-        """Free blocks that *sequence* takes with *blocks* in each group, the cached ones that nobody uses included."""
+        """Return the free blocks that *sequence* takes with *blocks* per group, cached ones without users included."""
         total = 0
         for group, wanted in enumerate(blocks):
             skipped = self.skipped(group, hits * self.block_size)
@@ -134,7 +135,7 @@ class GroupPool(NamedBlocks):
         return next(iter(self._named[group, block_name(sequence, block, self.block_size)]))
 
     def claim(self, sequence: Sequence, hits: int) -> None:
-        """Takes the cached blocks of *sequence* for it."""
+        """Add *sequence* as a user of its cached blocks."""
         tables: list[list[GroupBlock | None]] = []
         for group in range(len(self.windows)):
             skipped = self.skipped(group, hits * self.block_size)
@@ -149,12 +150,12 @@ class GroupPool(NamedBlocks):
         self._count()
 
     def needs(self, sequence: Sequence, tokens: int) -> int:
-        """Blocks that are missing for the first *tokens* of *sequence*."""
+        """Return the number of blocks that are missing for the first *tokens* of *sequence*."""
         tables = enumerate(self._tables[sequence])
         return sum(max(0, self.wanted(group, tokens) - len(table)) for group, table in tables)
 
     def grow(self, sequence: Sequence, tokens: int) -> None:
-        """Gives *sequence* the blocks of its first *tokens*."""
+        """Allocate the missing blocks for the first *tokens* of *sequence*."""
         for group, table in enumerate(self._tables[sequence]):
             table += [self._reallocate() for _ in range(self.wanted(group, tokens) - len(table))]
         self._count()
@@ -180,7 +181,7 @@ class GroupPool(NamedBlocks):
             self.listener([name], stored)
 
     def remember(self, sequence: Sequence) -> None:
-        """See `NamedBlocks.remember`: with a state behind its last whole block, where states are kept."""
+        """See `NamedBlocks.remember`. Where states are kept, one is cached after the last whole block."""
         whole = sequence.tokens // self.block_size * self.block_size
         self.claim(sequence, 0)
         if self.needs(sequence, sequence.tokens) <= self.free:
@@ -190,12 +191,12 @@ class GroupPool(NamedBlocks):
         self.release(sequence, 0, False, whole)
 
     def clear(self) -> None:
-        """What is cached is lost: blocks that nobody uses hold nothing."""
+        """Empty the cache: blocks without users lose their contents."""
         for block in self._queue:
             self._unname(block)
 
     def give_back(self, sequence: Sequence, computed: int) -> None:
-        """Gives back what lies before the windows, *computed* tokens being done; the last block first."""
+        """Free the blocks before the windows, with *computed* tokens done; the last block first."""
         for group, table in enumerate(self._tables[sequence]):
             freed: list[GroupBlock] = []
             for place in self._behind(sequence, group, min(self.skipped(group, computed), len(table))):
@@ -206,7 +207,7 @@ class GroupPool(NamedBlocks):
         self._count()
 
     def _behind(self, sequence: Sequence, group: int, places: int) -> list[int]:
-        """Which of the first *places* of *sequence* in *group* it still holds, the last one first."""
+        """Return the places among the first *places* that *sequence* still holds in *group*, the last one first."""
         table = self._tables[sequence][group]
         first = places
         while first and table[first - 1] is not None:
@@ -214,7 +215,7 @@ class GroupPool(NamedBlocks):
         return list(range(places - 1, first - 1, -1))
 
     def name(self, sequence: Sequence, tokens: int) -> None:
-        """Names the full blocks among the first *tokens* of *sequence*."""
+        """Name the full blocks with the first *tokens* of *sequence*."""
         full = tokens // self.block_size
         known = self._full.get(sequence, 0)
         if not self._caches or full <= known:
@@ -231,14 +232,14 @@ class GroupPool(NamedBlocks):
                     same[block] = None
 
     def release(self, sequence: Sequence, held: int, resumes: bool, computed: int) -> None:
-        """Takes back all blocks of *sequence*, group by group, the last ones first."""
+        """Free all blocks of *sequence*, group by group, the last ones first."""
         self._full.pop(sequence, None)
         for table in self._tables.pop(sequence):
             self._free([block for block in reversed(table) if block is not None])
         self._count()
 
     def _free(self, blocks: list[GroupBlock]) -> None:
-        """Those without a name will be reallocated first, the others last."""
+        """Free *blocks*: those without a name will be reallocated first, the others last."""
         idle = []
         for block in blocks:
             block.users -= 1
@@ -256,12 +257,12 @@ class GroupPool(NamedBlocks):
 
 
 class StatePool(GroupPool):
-    """A group with a window of 0 keeps states. A step writes one at the end of its chunk: the block of that place holds
-    it, and the places between two ends have none.
+    """Pool whose groups with a window of 0 keep states of linear attention.
 
-    A block is full, and others find it, once the state is that after its last token. Then the next state takes a new
-    block, and the old one is given back when the step that reads it has ended. A state that a step has named cannot be
-    read before the next step.
+    A step writes a state at the end of its chunk: the block of that place holds it, and the places between two chunk
+    ends have none. A block is full, and can be found by others, once its state is that after its last token. Then the
+    next state gets a new block, and the old one is freed when the step that reads it has ended. A state named in a step
+    cannot be read before the next step.
     """
 
     __slots__ = ("_held", "_named_in_step", "_states")
@@ -269,17 +270,17 @@ class StatePool(GroupPool):
     def __init__(self, num_gpu_blocks: int, block_size: int, windows: Windows) -> None:
         super().__init__(num_gpu_blocks, block_size, windows, True)
         self._states = self._alike[0]
-        """Groups of states."""
+        """Groups that keep states."""
         self._held: dict[Sequence, list[int]] = {}
-        """Places of the states that a sequence holds, in each of these groups."""
+        """Sequence -> places of the states that it holds in each of these groups."""
         self._named_in_step: set[object] = set()
 
     def begin_step(self) -> None:
-        """What has been named before can be read in the step that is formed now."""
+        """Make the states named in earlier steps readable in the step that is formed now."""
         self._named_in_step.clear()
 
     def junction(self, sequence: Sequence) -> int:
-        """Leading tokens of *sequence* whose keys and values are cached, with a state behind them or without."""
+        """Return the number of leading tokens with cached keys and values, with a state after them or without."""
         full = self._alike.get(None)
         if not full or not self._named:
             return 0
@@ -287,7 +288,7 @@ class StatePool(GroupPool):
         return self._found(sequence, full, None, most) * self.block_size
 
     def skipped(self, group: int, computed: int) -> int:
-        """See `GroupPool.skipped`: the last state is read."""
+        """See `GroupPool.skipped`. The last state is read."""
         return max(0, computed - 1) // self.block_size if self.windows[group] == 0 else super().skipped(group, computed)
 
     def wanted(self, group: int, tokens: int) -> int:
@@ -295,7 +296,7 @@ class StatePool(GroupPool):
         return -(-tokens // self.block_size)
 
     def joins(self, sequence: Sequence, hits: int, blocks: Listed[int]) -> int:
-        """See `GroupPool.joins`; more than there are where *sequence* finds a state that this step has named."""
+        """See `GroupPool.joins`. More than all blocks where the state that *sequence* finds was named in this step."""
         if hits and self._cached(sequence, self._states[0], hits - 1).name in self._named_in_step:
             return self.usable + 1
         one_each = [hits + 1 if self.windows[group] == 0 else wanted for group, wanted in enumerate(blocks)]
@@ -307,7 +308,7 @@ class StatePool(GroupPool):
         self._held[sequence] = [hits - 1] if hits else []
 
     def needs(self, sequence: Sequence, tokens: int) -> int:
-        """See `GroupPool.needs`: one block for a new state."""
+        """See `GroupPool.needs`. A new state needs one block."""
         tables = self._tables[sequence]
         missing = [max(0, self.wanted(group, tokens) - len(table)) for group, table in enumerate(tables)]
         return sum(min(1, new) if self.windows[group] == 0 else new for group, new in enumerate(missing))

@@ -1,4 +1,4 @@
-"""KV blocks that have left the GPU, or have copies outside: host memory, SSD, a store that replicas share."""
+"""Storage tiers for KV blocks below the GPU: host memory, SSD, or a store that replicas share."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Tier:
-    """One place for blocks by name, those not used for longest given up first."""
+    """Storage tier with blocks by name; the least recently used ones are evicted first."""
 
     blocks: int
-    """Room."""
+    """Capacity [blocks]."""
     read_s_per_block: float
     latency_s: float
-    """Of a request that reads from it, however much."""
+    """Latency of a request that reads from the tier, however many blocks [s]."""
     through: bool
-    """Blocks come as soon as they are computed; else when the tier above gives them up."""
+    """True if blocks are written as soon as they are computed; otherwise when the tier above evicts them."""
     names: OrderedDict[object, None] = field(default_factory=OrderedDict)
-    """The block not used for longest first."""
+    """Names of the blocks, least recently used first."""
 
     def put(self, name: object) -> object | None:
-        """Keeps *name*; what it gives up for it, None if nothing."""
+        """Store *name*. Return the name evicted for it; None if none is."""
         self.names[name] = None
         self.names.move_to_end(name)
         return self.names.popitem(last=False)[0] if len(self.names) > self.blocks else None
 
 
 class Tiers:
-    """The tiers below the KV cache of one rank, the nearest first.
+    """Tiers below the KV cache of one rank, the nearest first.
 
-    A request that finds blocks there reads them before its first step, or computes them again if that is faster.
+    A request whose blocks are in a tier reads them before its first step, or recomputes them if that is faster.
     """
 
     __slots__ = ("_recompute_s", "_tiers")
@@ -39,7 +39,7 @@ class Tiers:
         self._recompute_s = recompute_s_per_block
 
     def stored(self, names: Sequence[object]) -> None:
-        """The GPU has *names* from now on."""
+        """Write *names*, which the GPU has computed, through to the tiers that store them at once."""
         through = [place for place, tier in enumerate(self._tiers) if tier.through]
         for name in names:
             if isinstance(name, int):  # nobody asks for the others again
@@ -47,7 +47,7 @@ class Tiers:
                     self._put(place, name)
 
     def evicted(self, names: Sequence[object]) -> None:
-        """The GPU has given *names* up."""
+        """Store *names*, which the GPU has evicted, in the first tier."""
         if not self._tiers[0].through:
             for name in names:
                 if isinstance(name, int):
@@ -60,24 +60,24 @@ class Tiers:
             self._put(below, given_up)
 
     def found(self, names: Sequence[object]) -> int:
-        """Leading *names* that are here and faster to read than to compute; 0 where they are not."""
+        """Return the number of leading *names* in the tiers, if reading them is faster than computing; 0 otherwise."""
         places = self._places(names)
         return len(places) if places and self._read_s(places) < len(places) * self._recompute_s else 0
 
     def read(self, names: Sequence[object]) -> float:
-        """Reads *names*, all of which are here; how long that takes [s]."""
+        """Read *names*, all of which are in a tier. Return the time this takes [s]."""
         places = self._places(names)
         for name, place in zip(names, places, strict=True):
             self._tiers[place].names.move_to_end(name)
         return self._read_s(places)
 
     def clear(self) -> None:
-        """The machine starts anew."""
+        """Empty all tiers: the server has restarted."""
         for tier in self._tiers:
             tier.names.clear()
 
     def _places(self, names: Sequence[object]) -> list[int]:
-        """The nearest tier of each leading name, up to the first one that no tier has."""
+        """Return the nearest tier of each leading name, up to the first name that no tier has."""
         places: list[int] = []
         for name in names:
             place = next((i for i, tier in enumerate(self._tiers) if name in tier.names), None)
@@ -87,7 +87,7 @@ class Tiers:
         return places
 
     def _read_s(self, places: Sequence[int]) -> float:
-        """One tier after the other."""
+        """Return the time to read blocks from the tiers at *places*, one tier after the other [s]."""
         return sum(
             self._tiers[place].latency_s + places.count(place) * self._tiers[place].read_s_per_block
             for place in sorted(set(places))

@@ -1,8 +1,8 @@
 """vLLM's rules for groups of KV caches that share one pool (`v1/core/kv_cache_coordinator.py`).
 
-Each group of layers has blocks of its own. A group with a sliding window gives back the blocks that lie before the
-window of the next token, once the steps that read them have ended, and reserves no more for a request that joins than
-the window and the tokens in flight take.
+Each group of layers has its own blocks. A group with a sliding window frees the blocks that lie before the window of
+the next token, once the steps that read them have ended, and reserves no more for a joining request than the window and
+the tokens in flight take.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from sim.engine.sequence import Sequence
 
 
 class GroupPipelineScheduler(PipelineScheduler):
-    """Who is in the next batch, where a request holds blocks in several groups."""
+    """Scheduler of pipelined batches whose requests hold blocks in several groups."""
 
     TOGETHER = False
     pool: GroupPool
@@ -46,7 +46,7 @@ class GroupPipelineScheduler(PipelineScheduler):
 
 
 class StatePipelineScheduler(GroupPipelineScheduler):
-    """Who is in the next batch, where states are kept in the prefix cache (`Scheduler._mamba_block_aligned_split`)."""
+    """Scheduler of pipelined batches with states in the prefix cache (`Scheduler._mamba_block_aligned_split`)."""
 
     pool: StatePool
 
@@ -56,8 +56,10 @@ class StatePipelineScheduler(GroupPipelineScheduler):
         return super().form(now)
 
     def _cut(self, one: InFlightSequence, start: int, new: int) -> int:
-        """A chunk of a prompt ends with a whole block, unless the prompt does or no chunk holds a block; none reaches
-        beyond the last whole block or beyond what others have computed without leaving a state.
+        """Return the length of the chunk of *one* from *start*, at most *new*, so that states can be cached.
+
+        A chunk of a prompt ends with a whole block, unless the prompt ends there or no chunk holds a block. No chunk
+        crosses the last whole block, or the end of what others have computed without leaving a state.
         """
         if one not in self.running:
             one.junction = self.pool.junction(one)
@@ -79,7 +81,10 @@ class StatePipelineScheduler(GroupPipelineScheduler):
 
 
 class GroupScheduler(VllmScheduler):
-    """One rank whose sequences hold blocks in several groups; `Sequence.held` counts places, one for all groups."""
+    """Scheduler of one rank whose sequences hold blocks in several groups.
+
+    `Sequence.held` counts places, one for all groups.
+    """
 
     __slots__ = ("_behind", "_grouped", "_limits", "_room")
 
@@ -87,16 +92,16 @@ class GroupScheduler(VllmScheduler):
         super().__init__(limits, pool, waiting, ahead)
         self._limits = limits
         self._behind = int(ahead)
-        """Tokens of a sequence that decodes whose step has not ended when the next one is formed: a window keeps what
-        that step reads."""
+        """Tokens of a decoding sequence whose step has not ended when the next one is formed: a window keeps what that
+        step reads."""
         self._grouped = pool
         self._windowed = bool(pool.sliding)
         self._phases: GroupPhases = GroupPhases(pool, self._behind)
         self._room = 0
-        """Free blocks below which the head of the queue cannot join."""
+        """Number of free blocks below which the head of the queue cannot join."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Scheduler.may_admit`: while others decode, blocks become free or cached ones are lost."""
+        """See `Scheduler.may_admit`. While others decode, blocks become free or cached ones are lost."""
         if not self._windowed and self._reserves_all:
             return super().may_admit(sequence)
         return len(self.running) < self.seats and self._decoding < self._max_num_batched_tokens
@@ -114,7 +119,7 @@ class GroupScheduler(VllmScheduler):
         return total + kept
 
     def _in_flight(self, sequence: Sequence) -> int:
-        """Tokens of *sequence* that are being computed while the next step is formed."""
+        """Return the tokens of *sequence* that are being computed while the next step is formed."""
         flight = self.flight
         if flight is None:
             return 0
@@ -134,7 +139,7 @@ class GroupScheduler(VllmScheduler):
             fresh.pop(one, None)
 
     def _due(self, step: int) -> list[Sequence]:
-        """Who may give blocks back when the step at counter *step* is formed, in admission order."""
+        """Return the sequences that may free blocks when the step at counter *step* is formed, in admission order."""
         if self._behind and step == self._step and self.flight is None:
             return [one for one in self.running if one.decoding]
         phases, windows = self._phases, self._grouped.sliding
@@ -149,7 +154,7 @@ class GroupScheduler(VllmScheduler):
         return sorted(due, key=ADMISSION) if len(due) > 1 else list(due)
 
     def _name_before_sliding(self, due: Iterable[Sequence], step: int) -> None:
-        """Blocks that leave a window have the names by which others find them."""
+        """Name the blocks that leave a window, so that others can look them up."""
         if self._behind and self._answers and step == self._step:
             self._name_answers(False)
             return

@@ -1,21 +1,21 @@
 """Prompts before tokens: the schedulers of vLLM V0 and of SGLang.
 
 `PrefillFirstScheduler` follows vLLM's V0 `core/scheduler.py` (`_schedule_default`): as long as a waiting request can be
-admitted, a step computes prompts and nobody decodes. A prompt step takes waiting requests in order while token
-budget, `max_num_seqs` and blocks last: whole prompts, or the last one cut at the budget and continued in the next
-step. A watermark of the blocks stays free, so that a request that joins does not preempt itself. Without a prompt to
-compute all others decode one token; where one cannot get a KV block, the newest is preempted and waits to compute
-prompt and tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
+admitted, a step computes prompts and no request decodes. A prompt step takes waiting requests in order while token
+budget, `max_num_seqs` and blocks last: whole prompts, or the last one cut at the budget and continued in the next step.
+A watermark of the blocks stays free, so that a joining request does not preempt itself. Without a prompt to compute all
+others decode one token; where one cannot get a KV block, the newest request is preempted and later computes prompt and
+tokens again. An answer is found in the prefix cache once it is complete (SGLang's `cache_finished_req`).
 
-`SglangScheduler` follows SGLang 0.5.9 (`managers/scheduler.py` and `schedule_policy.py`). A request joins where its
-prompt and the most that its answer may be are free beside a share of what the others may still make
-(`PrefillAdder.add_one_req`). Once that fails, or `max_num_seqs` is reached, no request tries again before a decode
-step begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, the requests
-with the shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
+`SglangScheduler` follows SGLang 0.5.9 (`managers/scheduler.py` and `schedule_policy.py`). A request joins where blocks
+for its prompt and for the most that its answer may be are free, beside a fraction of what the running requests may
+still make (`PrefillAdder.add_one_req`). Once that fails, or `max_num_seqs` is reached, no request is tried again before
+a decode step begins with fewer requests than the last one (`batch_is_full`). Where the next tokens find no blocks, the
+requests with the shortest answers so far are retracted (`retract_decode`): they join the end of the queue.
 
-`NewTokenRatio` is that share (`NewTokenRatioTracker`). It begins at 0.7 times `schedule_conservativeness`, falls in 600
-decode steps to 14 % of that, and starts again where the server is idle; when KV blocks have run out, it becomes what
-the requests that stay have made of their answers so far, and 20 tokens more for each.
+`NewTokenRatio` is that fraction (`NewTokenRatioTracker`). It begins at 0.7 times `schedule_conservativeness`, falls in
+600 decode steps to 14 % of that, and is reset where the server is idle. When KV blocks have run out, it becomes the
+fraction that the remaining requests have made of their answers so far, plus 20 tokens for each.
 
 `SchedulerInbox` has arrivals that the server has not read yet: SGLang's receive interval
 (`managers/scheduler_recv_skipper.py`). The scheduler looks for new requests before it forms a step: where it is idle,
@@ -23,10 +23,10 @@ after each step with prompts, and otherwise every `interval` decode steps. In be
 is free.
 
 `SglangScheduler` with `ahead` is SGLang's overlap scheduler. In `managers/scheduler.py` (`event_loop_overlap`) a step
-is launched before the result of the one before it is looked at, so it is formed when that one begins: a request that
-arrives meanwhile waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes
-such a request once more in the step that was formed meanwhile; that row is left out here. A request that is retracted
-then loses the token that is being made.
+is launched before the result of the one before it is processed, so it is formed when that one starts: a request that
+arrives meanwhile waits one step more, and the KV blocks of a finished one are free one step later. SGLang computes a
+finished request once more in the step formed meanwhile; that row is left out here. A retracted request then loses the
+token that is being made.
 """
 
 from math import inf
@@ -39,14 +39,14 @@ from sim.engine.sequence import Sequence
 from sim.records import ReplicaProgress, Request
 
 LONGEST_SORTED = 128
-"""Longer queues are first come first served."""
+"""Longest queue that is sorted; longer ones are first come first served."""
 SHORT_PREFIX = 32
-"""Tokens of a cached prefix up to which a request is compared with others that wait, and of a prefix that it must share
-with one of them to go last."""
+"""Prefix length [tokens]: a request with no longer cached prefix is compared with other waiting requests, and goes last
+if it shares at least this prefix with one of them."""
 
 
 class PrefillFirstScheduler(VllmScheduler):
-    """One rank on which prompts go first."""
+    """Scheduler of one rank on which prompts go first."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
@@ -55,21 +55,21 @@ class PrefillFirstScheduler(VllmScheduler):
         self._sorted = limits.options.schedule_policy == "lpm"
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Scheduler.may_admit`; decodes take no part of the budget."""
+        """See `Scheduler.may_admit`. Decodes use no part of the budget."""
         hits = self.pool.lookup(sequence)
         return len(self.running) < self.seats and self._missing(sequence, hits, sequence.tokens) <= self.pool.free
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
-        """A prompt that is cut has the blocks of all its tokens from the start: nobody can take them meanwhile."""
+        """Give *sequence* the blocks of all its tokens at once, so that a prompt that is cut keeps them."""
         super()._hold(sequence, hits)
         sequence.held = -(-sequence.tokens // self.pool.block_size)
         self.pool.take(sequence.held - hits)
 
     def _order(self) -> None:
-        """Sorts who waits by the longest cached prefix (SGLang's `SchedulePolicy`, lpm).
+        """Sort the waiting requests by the longest cached prefix (SGLang's `SchedulePolicy`, lpm).
 
-        Of several that share a prefix which is not cached yet, the first goes as it is and the others go last: they
-        will find it. A long queue is left as it is.
+        Of several requests that share a prefix which is not cached yet, the first keeps its place and the others go
+        last: they will find it cached. A long queue is not sorted.
         """
         waiting, pool = self.waiting, self.pool
         if not self._sorted or not isinstance(waiting, PrefixQueue) or not isinstance(pool, PrefixCache):
@@ -110,16 +110,16 @@ class PrefillFirstScheduler(VllmScheduler):
         self.recomputed_in_step = self.cached_in_step = 0
 
     def _compute_prompts(self, now: float) -> None:
-        """Puts the prompts that go first into the step being formed."""
+        """Schedule the prompts that go first in the step being formed."""
         self._admit(self._continue_prompt(self._max_num_batched_tokens), now)
 
     def _decode(self) -> int:
-        """A step without prompts; how many like it may follow."""
+        """Form a step without prompts. Return how many such steps may follow."""
         self._serve_running()
         return self._end_decode_step()
 
     def _end_decode_step(self) -> int:
-        """The step being formed computes tokens for all who decode; how many like it may follow."""
+        """Complete a step with tokens for all decoding requests. Return how many such steps may follow."""
         self._fill_decodes()
         self._fill_chunks()
         if self._preempted_in_step:
@@ -135,7 +135,7 @@ SGLANG_RETRACT_DECODE_STEPS."""
 
 
 class NewTokenRatio:
-    """The ratio after any number of decode steps."""
+    """Fraction of the rest of running answers that admission reserves; it decays with decode steps."""
 
     def __init__(self, conservativeness: float) -> None:
         self._initial = self._from = min(INITIAL * conservativeness, 1.0)
@@ -145,43 +145,43 @@ class NewTokenRatio:
 
     @property
     def value(self) -> float:
-        """The share of the rest of all answers that is counted on."""
+        """Current fraction of the rest of all answers that admission reserves."""
         if not self._steps:
             return self._from
         return max(self._from - (self._initial - self._least) / DECAY_STEPS * self._steps, self._least)
 
     def decay(self, steps: int) -> None:
-        """Counts *steps* more decode steps."""
+        """Count *steps* more decode steps."""
         self._steps += steps
 
     def idle(self) -> None:
-        """Nothing runs and nobody waits."""
+        """Reset the ratio: no requests run or wait."""
         self._from, self._steps = self._initial, 0
 
     def retracted(self, made: int, at_most: int, running: int) -> None:
-        """After a retraction *running* requests go on, which have made *made* tokens of *at_most*."""
+        """Set the ratio after a retraction: *running* requests stay, which have made *made* tokens of *at_most*."""
         self._from, self._steps = min(1.0, (made + RETRACT_STEPS * running) / (at_most + 1)), 0
 
 
 class SchedulerInbox:
-    """Requests between their arrival and the scheduler's next look."""
+    """Requests between their arrival and the scheduler's next read."""
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
-        """Decode steps from one look to the next."""
+        """Decode steps between two reads."""
         self.unread: list[Sequence] = []
         self._steps = 0
-        """Decode steps since the last look, modulo the interval."""
+        """Decode steps since the last read, modulo the interval."""
 
     def __len__(self) -> int:
         return len(self.unread)
 
     def passed(self, steps: int, prompts: bool) -> None:
-        """Counts *steps* more decode steps; a step with *prompts* starts the count anew."""
+        """Count *steps* more decode steps; a step with *prompts* restarts the count."""
         self._steps = 0 if prompts else (self._steps + steps) % self.interval
 
     def read(self, idle: bool) -> list[Sequence]:
-        """What the scheduler sees now that it forms a step, or where it is *idle*."""
+        """Return the requests that the scheduler reads when it forms a step, or where it is *idle*."""
         if idle:
             self._steps = 0
         if self._steps:
@@ -190,15 +190,15 @@ class SchedulerInbox:
         return seen
 
     def steps_until_read(self, steps: int) -> int:
-        """Decode steps, at least *steps*, after which the scheduler looks again."""
+        """Return the number of decode steps, at least *steps*, after which the scheduler reads again."""
         return steps + -(self._steps + steps) % self.interval
 
     def has(self, asked: int) -> bool:
-        """Whether request number *asked* is here."""
+        """Return whether request number *asked* is unread."""
         return any(one.request.index == asked for one in self.unread)
 
     def remove(self, request: Request) -> bool:
-        """Takes *request* out; whether it was here."""
+        """Remove *request*. Return whether it was unread."""
         found = next((sequence for sequence in self.unread if sequence.request is request), None)
         if found is None:
             return False
@@ -207,11 +207,11 @@ class SchedulerInbox:
 
 
 LONGEST_ANSWER = 4096
-"""Tokens of an answer that admission counts on at most (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
+"""Most tokens of an answer that admission reserves (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)."""
 
 
 class SglangScheduler(PrefillFirstScheduler):
-    """One rank under SGLang's rules."""
+    """Scheduler of one rank under SGLang's rules."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
@@ -222,22 +222,23 @@ class SglangScheduler(PrefillFirstScheduler):
         self._chunk_size = whole_blocks if limits.chunked_prefill else inf
         self._mixes = limits.options.enable_mixed_chunk
         self._full = ""
-        """Why nobody is admitted before the batch has shrunk: seats or kv; nothing: it is not full."""
+        """Reason why no request is admitted before the batch has shrunk: seats or kv; empty if it is not full."""
         self._size = 0
-        """Requests in the batch, as of the last step that looked who has left."""
+        """Number of requests in the batch, as of the last step that checked which have left."""
         self._stuck = False
-        """Nobody can decode before those leave whose last tokens are being made."""
+        """True if no request can decode before those leave whose last tokens are being made."""
         self._in_prompt_step: list[Sequence] = []
-        """Whom the last step had, if it computed prompts."""
+        """Sequences in the last step, if it computed prompts."""
         self._preempts = limits.scheduling == "priority"
         self._threshold = limits.options.priority_scheduling_preemption_threshold
         self._looked_at: dict[Sequence, int] = {}
-        """Tokens that waiting requests had to compute when they were last tried, where they may preempt others."""
+        """Waiting sequence -> tokens it had to compute when its admission was last tried, where requests may preempt
+        others."""
         self._tries_again = False
-        """The next step tries to admit the head of the queue, full or not."""
+        """True if the next step tries to admit the head of the queue, whether the batch is full or not."""
 
     def enqueue(self, sequence: Sequence) -> bool:
-        """See `Scheduler.enqueue`; where the scheduler polls, it arrives unread."""
+        """See `Scheduler.enqueue`. Where the scheduler polls, the request arrives unread."""
         if self._inbox.interval == 1:
             return super().enqueue(sequence)
         self._inbox.unread.append(sequence)
@@ -260,7 +261,7 @@ class SglangScheduler(PrefillFirstScheduler):
         return ReplicaProgress(0, 0) if self._inbox.remove(request) else super().turn_away(request)
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Scheduler.may_admit`; who is unread may join once it is read."""
+        """See `Scheduler.may_admit`. An unread request may join once it is read."""
         return self._inbox.interval > 1 or not self._full or self._preempts
 
     def _form(self, now: float) -> int:
@@ -275,7 +276,7 @@ class SglangScheduler(PrefillFirstScheduler):
         return self._mix(now)
 
     def _merge(self) -> None:
-        """Whose prompts are computed joins the batch."""
+        """Add the requests whose prompts are computed to the batch."""
         if self._in_prompt_step:
             merged = [one for one in self._in_prompt_step if one in self.running and one not in self._prefilling]
             if len(merged) < len(self._in_prompt_step):
@@ -286,7 +287,7 @@ class SglangScheduler(PrefillFirstScheduler):
             self._full, self._size = "", 0
 
     def _mix(self, now: float) -> int:
-        """A step of tokens for those who decode, and of prompts in what is left of its budget."""
+        """Form a step with tokens for decoding requests, and with prompts in the rest of its budget."""
         self._begin_step()
         self._decodes_wait = False
         self.pool.take(self._phases.blocks_at(self._step))
@@ -300,7 +301,7 @@ class SglangScheduler(PrefillFirstScheduler):
         return 1
 
     def _compute_prompts(self, now: float, mixed: int = 0) -> None:
-        """See `PrefillFirstScheduler._compute_prompts`; *mixed* tokens of the step are those of others who decode."""
+        """See `PrefillFirstScheduler._compute_prompts`. *mixed* tokens of the step belong to decoding requests."""
         if self._preempts:
             self._full = ""
         if not self._prefilling and (self._full or not self.waiting):
@@ -359,8 +360,10 @@ class SglangScheduler(PrefillFirstScheduler):
         self._in_prompt_step = [one for one, _ in self._chunks]
 
     def _preempt_for(self, waiting: Sequence, taken: float, mixed: int) -> float | None:
-        """Running requests of lower priority give their seats to *waiting* (`preempt_to_schedule`), the lowest first
-        and of these the last in; what was counted on for them, of *taken* [tokens]. None where nobody is preempted.
+        """Preempt running requests of lower priority for *waiting*: the lowest first, of equals the last admitted.
+
+        Return the part of *taken* [tokens] that was reserved for them; None if no request is preempted
+        (`preempt_to_schedule`).
         """
         free = self.pool.free * self.pool.block_size - taken
         short = self._looked_at.get(waiting, 0) + min(waiting.output_tokens, LONGEST_ANSWER) - free
@@ -380,17 +383,17 @@ class SglangScheduler(PrefillFirstScheduler):
         return freed
 
     def _below(self, waiting: Sequence) -> list[Sequence]:
-        """Who decodes with a priority that is lower than that of *waiting* by more than the threshold."""
+        """Return the decoding requests whose priority is lower than that of *waiting* by more than the threshold."""
         least = waiting.request.priority + self._threshold
         below = [one for one in self.running if one.decoding and one.request.priority > least]
         return sorted(below, key=lambda one: (-one.request.priority, -one.entered))
 
     def _batch(self) -> list[Sequence]:
-        """Whose prompts are computed."""
+        """Return the running requests whose prompts are computed."""
         return [one for one in self.running if one not in self._prefilling]
 
     def _counted_on(self) -> int:
-        """Tokens that those of the batch have yet to make, as far as is known and admission counts on them."""
+        """Return the known number of tokens that the batch has yet to make, as far as admission reserves them."""
         flight, step = self.flight, self._step
         if flight is None:
             return self._finishing.steps_left(step, LONGEST_ANSWER)
@@ -400,7 +403,7 @@ class SglangScheduler(PrefillFirstScheduler):
         return self._finishing.steps_left(step, LONGEST_ANSWER) + coming + len(flight.leaving)
 
     def _left(self, one: Sequence) -> int:
-        """Tokens that *one* of the batch has yet to make, as far as is known."""
+        """Return the known number of tokens that the sequence *one* of the batch has yet to make."""
         if self.flight is not None and one in self.flight.leaving:
             return 1
         return one.finish_step - self._step + self._token_coming(one)
@@ -427,7 +430,7 @@ class SglangScheduler(PrefillFirstScheduler):
         return min(steps, self._inbox.steps_until_read(1)) if self._inbox else steps
 
     def _serve_one_by_one(self) -> list[Sequence]:
-        """Retracts at least one, and never the last, until the next tokens of the others find blocks."""
+        """Retract requests until the next tokens of the others find blocks: at least one, and never the last."""
         able = [one for one in self.running if one.decoding]
         able.sort(key=lambda one: (self._made(one), -one.request.prompt_tokens), reverse=True)
         while len(able) > 1 and (not self._preempted_in_step or self._phases.blocks_at(self._step) > self.pool.free):
@@ -443,7 +446,7 @@ class SglangScheduler(PrefillFirstScheduler):
         return []
 
     def _count_steps(self, steps: int, prompts: bool, decodes: bool) -> None:
-        """Counts *steps* more steps: with *prompts*, with tokens of running requests (*decodes*), or with both."""
+        """Count *steps* more steps: with *prompts*, with tokens of running requests (*decodes*), or with both."""
         self._inbox.passed(steps, prompts)
         if decodes and not prompts:
             self._ratio.decay(steps - self._preempted_in_step)
@@ -454,7 +457,10 @@ class SglangScheduler(PrefillFirstScheduler):
         return super().commit(steps, end_s)
 
     def form_ahead(self, now: float) -> int:
-        """See `VllmScheduler.form_ahead`: the step after a last token knows which requests have left."""
+        """See `VllmScheduler.form_ahead`.
+
+        The step after a last token is formed when the finished requests are known.
+        """
         steps = super().form_ahead(now)
         return min(steps, 1) if self._awaits_last_tokens() else steps
 
@@ -463,7 +469,7 @@ class SglangScheduler(PrefillFirstScheduler):
         self._count_steps(flight.steps, bool(flight.chunks), not flight.prompts_only)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
-        """Preempt *sequence*; a token under way for it is lost."""
+        """Preempt *sequence*; a token being made for it is lost."""
         lost = self._token_coming(sequence)
         self._requeue(sequence, withdrawn)
         if lost and self.flight is not None:

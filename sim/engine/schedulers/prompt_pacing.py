@@ -1,4 +1,4 @@
-"""When vLLM's scheduler computes prompts, and how many tokens of one prompt in a step."""
+"""Prompt pacing of vLLM's scheduler: which steps compute prompts, and how many tokens of one prompt per step."""
 
 from collections.abc import Callable
 
@@ -18,20 +18,25 @@ class PromptPacing:
         self._long_prefill = limits.options.long_prefill_token_threshold
         self._max_model_len = limits.max_model_len
         self.spaced = self._interval > 1
-        """Whether prompts wait for each other at all."""
+        """True if prompts wait for an interval at all."""
         self.limited = self.spaced or self._long_prefill > 0
-        """Whether `begin_step` changes anything."""
+        """True if `begin_step` changes anything."""
         self.longest_chunk = limits.max_model_len
         """Most tokens of one prompt in the step being formed."""
         self.wait = False
-        """Whether the step being formed computes no prompts, because of the interval."""
+        """True if the step being formed computes no prompts, because of the interval."""
         self._computed_at = -self._interval
-        """Counter of the last step that computed prompts; one with a single token to compute when admitted is none."""
+        """Counter of the last step that computed prompts; requests with a single token to compute at admission do not
+        count."""
         self._left_waiting = False
-        """Whether the last step that computed prompts left requests in the queue: then the next one does not wait."""
+        """True if the last step that computed prompts left requests in the queue: then the next step may compute
+        prompts."""
 
     def begin_step(self, step: int, requests: int, decodes: Callable[[], bool]) -> None:
-        """Set the limits of the step at counter *step*, with *requests* that run or wait, some of which may decode."""
+        """Set the limits of the step at counter *step*, with *requests* running or waiting.
+
+        *decodes* returns whether any of them decodes.
+        """
         if self.spaced:
             soon = step - self._computed_at < self._interval
             self.wait = soon and not self._left_waiting and decodes()
@@ -39,12 +44,12 @@ class PromptPacing:
             self.longest_chunk = self._max_model_len if requests == 1 else self._long_prefill
 
     def admitted(self, left: bool) -> None:
-        """The step has admitted what it could and *left* requests in the queue, those that were passed over apart."""
+        """Record the end of admission; *left*: whether requests stay in the queue, apart from those passed over."""
         if not self.wait:
             self._left_waiting = left
 
     def computes(self, step: int) -> None:
-        """The step at counter *step* computes prompts."""
+        """Record that the step at counter *step* computes prompts."""
         self._computed_at = step
 
     def steps_to_wait(self, step: int) -> int:

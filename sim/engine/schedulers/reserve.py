@@ -1,18 +1,21 @@
-"""A request is admitted only if the KV blocks of its whole prompt and output are there, and it holds them to its end.
+"""Schedulers of TensorRT-LLM and llama.cpp: KV blocks are reserved for a whole request, or taken as needed.
 
-The rules follow TensorRT-LLM's capacity scheduler (GUARANTEED_NO_EVICT) with in-flight batching: every step serves
-all who decode, then prompts in order while token budget, seats and reserved blocks last; a prompt joins whole, or in
-chunks. No sequence is ever preempted. With MAX_UTILIZATION (`capacityScheduler.cpp`, MaxUtilizationScheduler) the
-blocks of its prompt are enough for a request to join, and where one that has started finds no block for its next step,
-the one that started last is paused: its blocks are free, and it computes prompt and tokens again when it is its turn.
-Its "two steps look-ahead", which keeps one more block free for requests that decode, is left out.
+`ReserveScheduler` follows TensorRT-LLM's capacity scheduler (GUARANTEED_NO_EVICT) with in-flight batching: a request is
+admitted only if the KV blocks of its whole prompt and output are free, and holds them to its end. Every step serves all
+decoding requests, then prompts in order while token budget, batch places and reserved blocks last; a prompt joins
+whole, or in chunks. No sequence is ever preempted.
 
-llama.cpp's slots are the same as the former with one block each, as large as a slot's context: `update_slots`
+With MAX_UTILIZATION (`capacityScheduler.cpp`, MaxUtilizationScheduler) a request joins with the blocks of its prompt,
+and where a started request finds no block for its next step, the last one started is paused: its blocks are freed, and
+it later computes prompt and tokens again. The "two steps look-ahead", which keeps one more block free for decoding
+requests, is not modelled.
+
+llama.cpp's slots are `ReserveScheduler` with one block each, as large as a slot's context: `update_slots`
 (`tools/server/server-context.cpp`) puts one token of each generating slot into the batch and fills it up to n_batch
 with prompts. Where slots share one KV cache (`--kv-unified`), a request needs a free slot to begin and no cells
-beforehand; each token takes a cell. Where there are fewer cells than tokens in a step, the server computes what fits,
-in ever smaller parts, and then ends all requests in slots with an error ("Context size has been exceeded."); the cache
-is empty after that, and whoever waits goes on.
+beforehand; each token uses a cell. Where there are fewer cells than tokens in a step, the server computes what fits, in
+ever smaller parts, and then ends all requests in slots with an error ("Context size has been exceeded."); the cache is
+empty after that, and waiting requests continue.
 """
 
 from sim.engine.kv.blocks import BlockPool
@@ -24,7 +27,7 @@ from sim.engine.sequence import Sequence
 
 
 class ReserveScheduler(Scheduler):
-    """One rank whose requests reserve all their KV blocks at admission."""
+    """Scheduler of one rank whose requests reserve all their KV blocks at admission."""
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
@@ -35,7 +38,7 @@ class ReserveScheduler(Scheduler):
         )
 
     def _blocks(self, sequence: Sequence) -> int:
-        """Blocks of the whole request; the last token made needs no KV."""
+        """Return the blocks of the whole request; the last token made needs no KV."""
         return -(-(sequence.request.prompt_tokens + sequence.output_tokens - 1) // self.pool.block_size)
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
@@ -61,9 +64,10 @@ class ReserveScheduler(Scheduler):
 
 
 class BatchWaitingScheduler(ReserveScheduler):
-    """Prompts wait until they fill a step, or for so many steps (`py_executor.py`, `_waiting_requests`).
+    """Scheduler whose prompts wait until they fill a step, or for a number of steps.
 
-    Those who could be computed have their seats and blocks meanwhile. Where nobody decodes, nobody waits.
+    Prompts that could be computed hold their batch places and blocks meanwhile. Prompts do not wait where no request
+    decodes. The rules are those of TensorRT-LLM's `py_executor.py` (`_waiting_requests`).
     """
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
@@ -73,7 +77,7 @@ class BatchWaitingScheduler(ReserveScheduler):
         self._waited = 0
         """Steps that prompts have waited for others to come."""
         self._holds = False
-        """The step formed last leaves out who could have computed a prompt."""
+        """True if the step formed last leaves out prompts that could be computed."""
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
         self._chunks.append((sequence, chunk))
@@ -95,7 +99,7 @@ class BatchWaitingScheduler(ReserveScheduler):
 
 
 class MaxUtilizationScheduler(VllmScheduler):
-    """One rank whose requests take KV blocks as they need them; an answer is found by others once it is complete."""
+    """Scheduler of one rank whose requests take KV blocks as needed; answers are cached once they are complete."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
@@ -103,12 +107,12 @@ class MaxUtilizationScheduler(VllmScheduler):
 
 
 class UnifiedCacheScheduler(VllmScheduler):
-    """llama.cpp's slots over one cache; a block is a cell."""
+    """Scheduler of llama.cpp's slots over one cache; a block is a cell."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._breaks = False
-        """The step formed last has more tokens than there were cells: those in slots end with it."""
+        """True if the step formed last has more tokens than there were cells: the requests in slots end with it."""
 
     def may_admit(self, sequence: Sequence) -> bool:
         """See `Scheduler.may_admit`."""
@@ -131,7 +135,7 @@ class UnifiedCacheScheduler(VllmScheduler):
         return 1 if self._chunks or self._breaks else self._steps_until_change()
 
     def _serve_answers(self) -> list[Sequence]:
-        """Gives those who decode their cells, as long as there are some; those for whom there are none."""
+        """Give decoding requests their cells while there are any. Return those that get none."""
         cells = self.pool.free
         self._breaks = self._decoding > cells
         self.pool.take(min(self._decoding, cells))
@@ -146,7 +150,7 @@ class UnifiedCacheScheduler(VllmScheduler):
             super()._schedule_chunk(sequence, fits)
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Scheduler.commit`; those whom the cache has no cells for leave, too, with `rejected` set."""
+        """See `Scheduler.commit`. Requests without cells leave, too, with `rejected` set."""
         left = super().commit(steps, end_s)
         if self._breaks or not self.pool.free:
             left += self._end_all()

@@ -1,11 +1,16 @@
-"""The steps of one rank under any policy: who waits, who runs, what a step holds and what it leaves behind.
+"""Scheduler of one rank under any policy: waiting and running requests, the contents of a step, and its results.
 
-A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S` and it finishes when
-S reaches `finish_step`. So k steps cost as much to compute as one, and a policy says only who joins, who is preempted
-and who holds which KV blocks.
+A step changes no decoding sequence: with S the step counter, a sequence's context is `base + S`, and it finishes when S
+reaches `finish_step`. So k equal steps (a leap) cost as much to simulate as one, and a policy only determines which
+requests join, which are preempted and which KV blocks they hold:
 
-`FinishQueue` has the order in which requests end. `BlocksInTransfer` has the KV blocks of prompts between two
-replicas: those that stay behind until they have been fetched, and those reserved for KV to come.
+    step counter S      10      11      12      13      14
+    sequence a          |-------|-------|-------|  finish_step 13
+    sequence b          |-------|-------|-------|-------|  finish_step 14
+    leap                |<----- 3 steps ------->|  then a leaves
+
+`FinishQueue` has the order in which requests finish. `BlocksInTransfer` has the KV blocks of prompts between two
+replicas: those that stay until they have been fetched, and those reserved for KV to come.
 """
 
 from abc import ABC, abstractmethod
@@ -25,10 +30,10 @@ from sim.records import Batch, ReplicaProgress, Request, StepSpan
 
 
 class BlocksInTransfer:
-    """Blocks of one rank that belong to requests which are not here.
+    """KV blocks of one rank that belong to requests on other replicas.
 
     The KV of a prompt is held on one side only: where it was computed until it has been fetched, then where it is
-    decoded. What the decoding side sets aside before is reserved: not free, and without KV.
+    decoded. Blocks that the decoding side sets aside before are reserved: not free, and without KV.
     """
 
     __slots__ = ("_behind", "_leaving", "_pool", "reserved")
@@ -36,25 +41,24 @@ class BlocksInTransfer:
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._behind: dict[Request, tuple[Sequence, int, int]] = {}
-        """Of requests handed over: blocks held, and tokens in them."""
+        """Request that has moved on -> its sequence, the blocks held for it, and the tokens in them."""
         self._leaving: list[tuple[Sequence | None, int, int]] = []
-        """Blocks that are free at the end of the step under way: whose they are, how many, and tokens in them; of
-        nobody where no KV has come.
-        """
+        """Blocks that become free at the end of the current step: (sequence, number of blocks, tokens in them); the
+        sequence is None where no KV has come."""
         self.reserved: dict[Request, int] = {}
-        """Blocks that wait for the KV of a prompt."""
+        """Request -> blocks that are reserved for the KV of its prompt."""
 
     def leave_behind(self, sequence: Sequence, held: int, computed: int) -> None:
-        """*sequence* has been handed over; its *held* blocks with *computed* tokens stay."""
+        """Keep the *held* blocks with *computed* tokens of *sequence*, which has moved on."""
         self._behind[sequence.request] = sequence, held, computed
 
     def reserve(self, request: Request, blocks: int) -> None:
-        """Sets *blocks* free blocks aside for *request*."""
+        """Reserve *blocks* free blocks for *request*."""
         self._pool.take(blocks)
         self.reserved[request] = blocks
 
     def let_go(self, request: Request, stepping: bool) -> None:
-        """The blocks of *request* are free: now, or where the rank is *stepping* when `settle` is called."""
+        """Free the blocks of *request*: now, or where the rank is *stepping* when `settle` is called."""
         if request in self._behind:
             self._leaving.append(self._behind.pop(request))
         elif request in self.reserved:  # it may come here again before the step ends
@@ -63,7 +67,7 @@ class BlocksInTransfer:
             self.settle()
 
     def settle(self) -> None:
-        """Frees the blocks that have been let go."""
+        """Free the blocks whose release was deferred to the end of the step."""
         for sequence, held, computed in self._leaving:
             if sequence is None:
                 self._pool.put_back(held)
@@ -73,10 +77,10 @@ class BlocksInTransfer:
 
 
 class FinishQueue:
-    """Decoding sequences by the step counter at which they finish, then by admission, the next one last.
+    """Decoding sequences in order of the step counter at which they finish, then of admission; the next one is last.
 
-    A sorted list rather than a heap: it is short, and taking its end touches nobody else, which a heap of sequences
-    that are spread over the memory does at every level.
+    A sorted list is faster here than a heap: it is short, and removing its end touches no other entry, while a heap
+    visits sequences spread over memory at every level.
     """
 
     __slots__ = ("_order", "_sum")
@@ -84,33 +88,33 @@ class FinishQueue:
     def __init__(self) -> None:
         self._order: list[tuple[int, int, Sequence]] = []
         self._sum = 0
-        """Of their finish steps."""
+        """Sum of the finish steps of all sequences."""
 
     def add(self, sequence: Sequence) -> None:
-        """*sequence* decodes until its finish step."""
+        """Add *sequence*, which decodes until its finish step."""
         insort(self._order, (-sequence.finish_step, -sequence.admission, sequence))
         self._sum += sequence.finish_step
 
     def remove(self, sequence: Sequence) -> None:
-        """*sequence* stops before."""
+        """Remove *sequence*, which stops before its finish step."""
         del self._order[bisect_left(self._order, (-sequence.finish_step, -sequence.admission))]
         self._sum -= sequence.finish_step
 
     def rebuild(self, decoding: Iterable[Sequence]) -> None:
-        """Those who are *decoding* have other finish steps than before."""
+        """Rebuild the queue from the *decoding* sequences, whose finish steps have changed."""
         self._order = sorted((-sequence.finish_step, -sequence.admission, sequence) for sequence in decoding)
         self._sum = -sum(finish for finish, _, _ in self._order)
 
     def sequences(self) -> list[Sequence]:
-        """All of them."""
+        """Return all sequences."""
         return [sequence for _, _, sequence in self._order]
 
     def next_step(self) -> int:
-        """The counter at which the next one finishes. There must be one."""
+        """Return the step counter at which the next sequence finishes. The queue must not be empty."""
         return -self._order[-1][0]
 
     def pop_reached(self, step: int) -> list[Sequence]:
-        """Takes out those who have finished at counter *step*, in order."""
+        """Remove and return the sequences that have finished at counter *step*, in order."""
         order, reached = self._order, []
         while order and order[-1][0] >= -step:
             finish, _, sequence = order.pop()
@@ -119,7 +123,7 @@ class FinishQueue:
         return reached
 
     def steps_left(self, step: int, at_most: int) -> int:
-        """Steps from counter *step* on that they still take, added up, with *at_most* of each."""
+        """Return the sum of the steps left to all sequences from counter *step* on, with *at_most* of each."""
         total = self._sum - len(self._order) * step
         for finish, _, _ in self._order:
             beyond = -finish - step - at_most
@@ -130,8 +134,9 @@ class FinishQueue:
 
 
 class Scheduler(ABC):
-    """Scheduler state of one data-parallel rank, or of one pipeline lane, which shares pool and queue with its
-    neighbours.
+    """Scheduler state of one data-parallel rank, or of one pipeline lane.
+
+    Pipeline lanes share the block pool and the waiting queue.
     """
 
     # next to each other in memory: hundreds of replicas share the caches
@@ -146,26 +151,27 @@ class Scheduler(ABC):
         self.pool = pool
         self.waiting = waiting
         self.adapters = waiting.slots if isinstance(waiting, AdapterQueue | FairQueue) else None
-        """Where requests may ask for LoRA adapters."""
+        """LoRA adapter slots; None where requests cannot use adapters."""
         self.running: dict[Sequence, None] = {} if self.adapters is None else AdaptedBatch(self.adapters)
-        """In admission order."""
+        """Running sequences in admission order."""
         self.joining: deque[Sequence] = deque()
-        """Who brought the KV of its prompt and waits for a seat: its blocks are held, so it goes first."""
+        """Sequences that came with the KV of their prompts and wait for a place in the batch; they hold blocks, so they
+        go first."""
         self.transit = BlocksInTransfer(pool)
         self.read_s = 0.0
-        """How long the step formed last reads KV from tiers below the GPU before it computes [s]."""
+        """Time for which the step formed last reads KV from tiers below the GPU before it computes [s]."""
         self.batch = Batch()
-        """The step formed last."""
+        """Batch of the step formed last."""
         self.blocked_by = ""
-        """What kept the head of the queue out of the step formed last: seats, kv, budget, adapters or nothing."""
+        """Reason why the head of the queue is not in the step formed last: seats, kv, budget, adapters or empty."""
         self.preemptions = 0
         self.recomputed_in_step = 0
         """Tokens of the step formed last that had been computed before."""
         self.cached_in_step = 0
-        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by
-        others."""
+        """Prompt tokens that requests admitted in the step formed last found in the prefix cache, computed by other
+        requests."""
         self.seats = limits.max_num_seqs
-        """Most sequences that may run here; pipeline lanes share them out."""
+        """Most sequences that may run at once (`max_num_seqs`, divided among pipeline lanes)."""
         self.shares = RequestGpuTime()
         self.overshoot = 0.0
         """Tokens that meters count although they lie beyond the ends of answers."""
@@ -177,17 +183,18 @@ class Scheduler(ABC):
         self._decoding = 0
         self._base_sum = 0
         self._prefilling: dict[Sequence, None] = {}
-        """Whose prompts are being computed, in admission order."""
+        """Sequences whose prompts are being computed, in admission order."""
         self._chunks: list[tuple[Sequence, int]] = []
         self._evicted: list[Sequence] = []
-        """Still in the step under way; they leave at its end."""
+        """Evicted sequences that are still in the current step; they leave at its end."""
         self._decodes_wait = False
-        """The step formed last computes prompts only: those who decode stand still."""
+        """True if the step formed last computes prompts only, so that decoding sequences are not in it."""
         self._windows = WindowedContexts(limits.window) if limits.window else None
 
     def enqueue(self, sequence: Sequence) -> bool:
-        """*sequence* waits from now on; whether it is the next of its kind to join. Where blocks were reserved for it,
-        it brings the KV of its prompt.
+        """Queue *sequence*. Return whether it is the next of its kind to join.
+
+        Where blocks were reserved for its request, the sequence brings the KV of its prompt.
         """
         if self.transit.reserved and (blocks := self.transit.reserved.pop(sequence.request, 0)):
             sequence.bring(blocks)
@@ -196,28 +203,28 @@ class Scheduler(ABC):
         return self.waiting.add(sequence)
 
     def _bring_adapter(self, sequence: Sequence) -> float:
-        """The LoRA adapter that *sequence* asks for comes to the GPU; how long that takes [s]."""
+        """Load the LoRA adapter of *sequence* to the GPU. Return the time this takes [s]."""
         return 0.0 if self.adapters is None else self.adapters.bring(sequence.request.adapter)
 
     def queued(self) -> int:
-        """Requests that wait for admission."""
+        """Return the number of requests that wait for admission."""
         return len(self.waiting) + len(self.joining)
 
     def place(self, asked: int) -> str:
-        """Where request number *asked* is: running, queued or nowhere (empty)."""
+        """Return the place of request number *asked*: running, queued or empty."""
         waits = self.waiting.has(asked) or any(one.request.index == asked for one in self.joining)
         return place(asked, waits, self.running)
 
     def steps_until_read(self, steps: int) -> int:
-        """Steps of those under way, at least *steps*, after which a request that arrives now is looked at."""
+        """Return after how many current steps, at least *steps*, a request that arrives now is considered."""
         return steps
 
     def blocks_ahead(self, steps: int) -> int:
-        """KV blocks that steps 2 to *steps* of those under way take: none where they are held from the start."""
+        """Return the KV blocks that steps 2 to *steps* of the current leap take: 0 if held from the start."""
         return 0
 
     def turn_away(self, request: Request) -> ReplicaProgress | None:
-        """Takes *request* out of those who wait; how far it had come, None if it does not wait."""
+        """Remove *request* from the waiting ones. Return its progress; None if it does not wait."""
         waiting = self.waiting.remove(request)
         if waiting is not None:
             self.pool.forget(waiting)
@@ -231,34 +238,38 @@ class Scheduler(ABC):
 
     @property
     def pace(self) -> float:
-        """Tokens that the decoding sequences of `batch` come further in a step, in the mean."""
+        """Mean tokens per step of the decoding sequences of `batch`."""
         return 1
 
     @abstractmethod
     def form(self, now: float) -> int:
-        """Forms the next step in `batch`; how many such steps may pass before the batch changes, 0 if there is
-        nothing to do.
+        """Form the next step in `batch`.
+
+        Return how many such steps may pass before the batch changes; 0 if there is no work.
         """
 
     @abstractmethod
     def may_admit(self, sequence: Sequence) -> bool:
-        """Whether *sequence*, now at the head of the queue, could join a step: then a leap must end early for it."""
+        """Return whether *sequence*, now at the head of the queue, could join a step.
+
+        If so, a leap must end early for it.
+        """
 
     def _missing(self, sequence: Sequence, hits: int, chunk: int) -> int:
-        """Free blocks that must be there for *sequence* to be admitted with *chunk* tokens: those of all its tokens."""
+        """Return the blocks that must be free to admit *sequence* with *chunk* tokens: those of all its tokens."""
         return self.pool.missing(sequence, hits, sequence.tokens)
 
     def _hold(self, sequence: Sequence, hits: int) -> None:
-        """Gives *sequence*, just admitted, the blocks that it starts with: the cached ones."""
+        """Give *sequence*, just admitted, its first blocks: the cached ones."""
         self.pool.claim(sequence, hits)
         sequence.held = hits
 
     def _held(self, sequence: Sequence) -> int:
-        """Blocks that a decoding *sequence* holds."""
+        """Return the number of blocks that the decoding *sequence* holds."""
         return sequence.held
 
     def _chunk(self, tokens: int, budget: int) -> int:
-        """How many of the *tokens* left of a prompt are computed within *budget*; 0: it must wait.
+        """Return how many of the *tokens* left of a prompt are computed within *budget*; 0 if the prompt must wait.
 
         A whole prompt beyond every budget is computed by itself.
         """
@@ -269,7 +280,10 @@ class Scheduler(ABC):
         return tokens if tokens > self._max_num_batched_tokens and not self._chunks else 0
 
     def _admit(self, budget: int, now: float) -> None:
-        """Waiting requests join in order while budget, seats and blocks last; first those who hold blocks already."""
+        """Admit waiting requests in order while token budget, batch places and blocks last.
+
+        Requests that hold transferred blocks come first.
+        """
         pool, waiting = self.pool, self.waiting
         while self.joining:
             if budget <= 0 or len(self.running) >= self.seats:
@@ -311,7 +325,7 @@ class Scheduler(ABC):
         """Add *padding* draft tokens to the chunk of *sequence*, just admitted."""
 
     def _continue_prompt(self, budget: int) -> int:
-        """The prompt that was cut goes on; what it leaves of *budget*."""
+        """Continue the prompt that was cut. Return the rest of *budget*."""
         for sequence in self._prefilling:
             chunk = min(sequence.tokens - sequence.computed, budget)
             self._schedule_chunk(sequence, chunk)
@@ -319,7 +333,7 @@ class Scheduler(ABC):
         return budget
 
     def _seat(self, sequence: Sequence, hits: int, now: float, below: int = 0) -> None:
-        """*sequence* runs from now on: its first *hits* blocks are cached, and *below* more have been read."""
+        """Start running *sequence*: its first *hits* blocks are cached, and *below* more have been read from tiers."""
         if not sequence.brought:
             self._hold(sequence, hits)
             sequence.computed = (hits + below) * self.pool.block_size
@@ -329,12 +343,12 @@ class Scheduler(ABC):
         self._prefilling[sequence] = None
 
     def _schedule_chunk(self, sequence: Sequence, chunk: int) -> None:
-        """*sequence* computes the next *chunk* tokens of its prompt in the step being formed."""
+        """Schedule the next *chunk* prompt tokens of *sequence* in the step being formed."""
         self.pool.name(sequence, sequence.computed + chunk)
         self._chunks.append((sequence, chunk))
 
     def _fill_decodes(self) -> None:
-        """Writes those who decode into `batch`, in aggregates."""
+        """Write the sums over decoding sequences into `batch`."""
         batch = self.batch
         decoding = self._decoding
         batch.decode_seqs = batch.sampled_seqs = decoding
@@ -343,13 +357,13 @@ class Scheduler(ABC):
             batch.windowed_kv_tokens, batch.windowed_growing_seqs = self._windows.at(self._step)
 
     def _fill_no_decodes(self) -> None:
-        """Writes a step of prompts only into `batch`; its prompts are yet to be added."""
+        """Clear the sums over decoding sequences in `batch`, for a step with prompts only."""
         batch = self.batch
         batch.decode_seqs = batch.sampled_seqs = batch.kv_tokens = 0
         batch.windowed_kv_tokens = batch.windowed_growing_seqs = 0
 
     def _fill_chunks(self) -> None:
-        """Writes the prompt chunks into `batch`, after the decodes."""
+        """Write the prompt chunks into `batch`, after the decodes."""
         batch = self.batch
         if not self._chunks and not batch.prefill_seqs:
             return
@@ -365,7 +379,7 @@ class Scheduler(ABC):
             self.recomputed_in_step += recomputed_tokens(sequence, chunk)
 
     def _fill_continued(self, context: int) -> None:
-        """Writes one into `batch` whose answer goes on here with the KV that it brought: it decodes like the others."""
+        """Add a sequence that continues with transferred KV to `batch`: it decodes like the others."""
         batch = self.batch
         batch.prefill_seqs -= 1
         batch.decode_seqs += 1
@@ -373,13 +387,14 @@ class Scheduler(ABC):
         add_decode(batch, context, self._windows.window if self._windows else None)
 
     def _steps_until_finish(self) -> int:
-        """Steps that a pure decode batch may take: until a finish or a context that reaches the window."""
+        """Return the steps that a decode-only batch may take until a finish or a context that reaches the window."""
         steps = self._finishing.next_step() - self._step
         return min(steps, self._windows.steps_until_change(self._step)) if self._windows else steps
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """Takes *steps* steps, the last of which ends at *end_s*; the sequences that leave with their last
-        token made here, in admission order.
+        """Complete *steps* steps, the last of which ends at *end_s*.
+
+        Return the sequences that leave with their last token made here, in admission order.
         """
         finished: list[Sequence] = []
         if not self._decodes_wait:
@@ -403,14 +418,14 @@ class Scheduler(ABC):
         return finished
 
     def _blocks_of_leap(self, steps: int) -> int:
-        """KV blocks that steps 2 .. *steps* of a leap need: none where they are held from the start."""
+        """Return the KV blocks that steps 2 to *steps* of a leap need: 0 where they are held from the start."""
         return 0
 
     def _take_leap(self, steps: int) -> None:
         self.pool.take(self._blocks_of_leap(steps))
 
     def _leave(self, sequence: Sequence) -> None:
-        """*sequence* leaves: seat and blocks are free again."""
+        """Remove *sequence*, which leaves, from the batch and free its blocks."""
         held, computed = sequence.held, sequence.computed
         if sequence.decoding:
             held, computed = self._held(sequence), self._context(sequence, self._step)
@@ -422,8 +437,9 @@ class Scheduler(ABC):
         del self.running[sequence]
 
     def evict(self, request: Request, whole_steps: int, stepping: bool) -> ReplicaProgress:
-        """*request*, which runs here, leaves unfinished: now, or where this rank is *stepping* at the end of the step
-        under way. How far it has come after *whole_steps* of the steps under way.
+        """Evict the running *request*. Return its progress after *whole_steps* of the current steps.
+
+        It leaves now, or where this rank is *stepping* at the end of the current step.
         """
         sequence = next(one for one in self.running if one.request is request)
         sequence.prompt_only = False
@@ -449,7 +465,7 @@ class Scheduler(ABC):
         self._evicted.clear()
 
     def _end_prefill(self, sequence: Sequence, end_s: float, finished: list[Sequence]) -> None:
-        """The last chunk of a prompt also yields a token."""
+        """Start decoding *sequence*: the last chunk of its prompt also makes a token."""
         request = sequence.request
         self._prefilling.pop(sequence, None)
         if isnan(request.first_token_s):
@@ -464,16 +480,16 @@ class Scheduler(ABC):
         self._finishing.add(sequence)
 
     def _start_decoding(self, sequence: Sequence, left: int) -> None:
-        """Sets how *sequence*, its prompt computed, goes on to make the *left* tokens of its answer."""
+        """Set base and finish step of *sequence*, whose prompt is computed, for the *left* tokens of its answer."""
         sequence.base = sequence.computed - self._step
         sequence.finish_step = self._step + left
 
     def _context(self, sequence: Sequence, step: int) -> int:
-        """Tokens with KV of *sequence*, which decodes, at step counter *step*."""
+        """Return the tokens with KV of the decoding *sequence* at step counter *step*."""
         return sequence.base + step
 
     def span(self, start_s: float, end_s: float, steps: int, asked: int = -1) -> StepSpan:
-        """The steps formed last, and the place of request number *asked*."""
+        """Return the span of the steps formed last, with the place of request number *asked*."""
         prompts = {sequence.request.index: chunk for sequence, chunk in self._chunks if not sequence.brought}
         standing = self.shares.standing(self._step)
         able = () if self._decodes_wait else self.running
@@ -481,7 +497,10 @@ class Scheduler(ABC):
         return StepSpan(start_s, end_s, steps, copy(self.batch), self.blocked_by, prompts, indices, self.place(asked))
 
     def share_time(self, elapsed_s: float, last: bool = False) -> None:
-        """Shares the step's time up to *elapsed_s* after its begin among its requests; *last*: and none after that."""
+        """Attribute the step's time up to *elapsed_s* after its start to its requests.
+
+        *last*: and stop the attribution.
+        """
         shares = self.shares
         if elapsed_s > shares.shared_s:
             shares.share(elapsed_s, self.batch, chunk_parts(self._chunks), shares.standing(self._step))

@@ -1,14 +1,18 @@
 """vLLM's scheduler with drafted tokens (speculative decoding), with and without asynchronous scheduling.
 
-A step computes 1 + k tokens for each sequence that decodes: the next one and k that were drafted behind it. Those of
-them that the model itself would have made are kept, and the next one after them. Budget and KV blocks count all
-1 + k; the blocks of rejected tokens stay with the sequence, which fills them later. A sequence comes `pace` tokens
-further in a step, the same in all of them.
+A step computes 1 + k tokens for each decoding sequence: the next one and k tokens drafted after it. The drafts that the
+model itself would have made are accepted, and one further token is made after them:
 
-With asynchronous scheduling each step is formed as if all drafts of the one under way were accepted: its KV blocks
-lie behind those, and blocks that turn out too many stay with the sequence. A request is left out of the next step
-only where the one under way is sure to make its last token, without any accepted draft; where drafts finish it, the
-next step computes it once more in vain.
+    tokens computed    | t+1 | d1 | d2 | d3 |        k = 3
+    accepted           |  x  | x  | x  |    |        pace 3: t+1, d1, d2
+
+Budget and KV blocks count all 1 + k; the blocks of rejected tokens stay with the sequence, which fills them later. A
+sequence advances by the same number of tokens, its `pace`, in each of its steps.
+
+With asynchronous scheduling each step is formed as if all drafts of the current one were accepted: its KV blocks come
+after those, and surplus blocks stay with the sequence. A request is left out of the next step only where the current
+one is sure to make its last token, without any accepted draft; where drafts finish it, the next step computes it once
+more in vain.
 """
 
 from math import ceil
@@ -23,14 +27,14 @@ from sim.engine.sequence import Sequence
 from sim.records import ReplicaProgress
 
 PARTS = 1 << 16
-"""A pace is a multiple of this part of a token: then contexts and their sums are exact."""
+"""Denominator of a pace [parts per token]: multiples of 1/PARTS keep contexts and their sums exact."""
 
 NEVER = 1 << 62
-"""A step that does not come."""
+"""Counter of a step that never comes."""
 
 
 class DraftScheduler(VllmScheduler):
-    """One rank whose decoding sequences come several tokens further in a step."""
+    """Scheduler of one rank whose decoding sequences advance by several tokens per step."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
         super().__init__(limits, pool, waiting, ahead)
@@ -41,14 +45,15 @@ class DraftScheduler(VllmScheduler):
         self._answers = None
         self._phases = NextBlockSteps(pool.block_size, self._reach, self._first_step)
         self._pace: dict[Sequence, float] = {}
-        """Tokens per step of those who decode."""
+        """Decoding sequence -> tokens per step."""
         if limits.window:
             self._windows = WindowedContexts(limits.window, self._pace)
         self._pace_sum: float = 0
         self._padded: list[Sequence] = []
-        """Sequences whose only token in the step formed last is padded with drafts, none of which holds."""
+        """Sequences whose only token in the step formed last is padded with drafts, none of which is accepted."""
         self._cut: tuple[Sequence, float] | None = None
-        """Who has fewer drafts in the step being formed, and how many tokens it comes less far."""
+        """Sequence with fewer drafts in the step being formed, and the tokens by which it advances less; None if there
+        is none."""
 
     @property
     def pace(self) -> float:
@@ -127,7 +132,7 @@ class DraftScheduler(VllmScheduler):
         return self._context(sequence, self._step) + 1 - sequence.request.prompt_tokens
 
     def commit(self, steps: int, end_s: float) -> list[Sequence]:
-        """See `Scheduler.commit`; who had fewer drafts comes less far."""
+        """See `Scheduler.commit`. A sequence with fewer drafts advances less."""
         if self._cut is not None:
             sequence, lost = self._cut
             self._leave_decoding(sequence)
@@ -152,7 +157,7 @@ class DraftScheduler(VllmScheduler):
         self._pace.pop(sequence, None)
 
     def _end_answer(self, sequence: Sequence) -> None:
-        """*sequence* decodes no further here: parts of tokens beyond the last whole one are nobody's."""
+        """Count the fractions of tokens of *sequence*, which stops decoding, beyond its last whole one as overshoot."""
         if sequence.decoding:
             reached = sequence.base + self._pace[sequence] * self._step
             self.overshoot += reached - self._context(sequence, self._step)
@@ -191,18 +196,18 @@ class DraftScheduler(VllmScheduler):
 
 
 class AsyncDraftScheduler(DraftScheduler):
-    """One rank that drafts and whose steps are formed one ahead."""
+    """Draft scheduler whose steps are formed one ahead."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = True) -> None:
         super().__init__(limits, pool, waiting, ahead)
         self._odd: dict[Sequence, tuple[int, int, int]] = {}
-        """(step, context before the step under way, tokens behind which the step's own lie) where the step under way
-        does not hold all the drafts of the sequence."""
+        """Sequences for which the current step does not hold all drafts -> (step, context before the current step,
+        tokens after which the step's own come)."""
         self._again: list[Sequence] = []
-        """Whom drafts finish in the step under way: the step being formed computes them once more."""
+        """Sequences that drafts finish in the current step: the step being formed computes them once more."""
 
     def _start(self, sequence: Sequence, step: int) -> tuple[int, int]:
-        """Context before the step under way, and tokens behind which those of the step at counter *step* lie."""
+        """Return the context before the current step, and the tokens after which those of step *step* come."""
         odd = self._odd.get(sequence)
         if odd is not None and odd[0] == step:
             return odd[1], odd[2]
@@ -238,7 +243,7 @@ class AsyncDraftScheduler(DraftScheduler):
         self._odd[sequence] = self._step + 1, context, context
 
     def form_ahead(self, now: float) -> int:
-        """See `VllmScheduler.form_ahead`; who is computed in vain makes no tokens."""
+        """See `VllmScheduler.form_ahead`. Sequences computed in vain make no tokens."""
         steps = super().form_ahead(now)
         if not self._again:
             return steps
@@ -271,7 +276,7 @@ class AsyncDraftScheduler(DraftScheduler):
         return still
 
     def closing(self, flight: InFlightStep) -> None:
-        """See `VllmScheduler.closing`; who had fewer drafts comes less far."""
+        """See `VllmScheduler.closing`. A sequence with fewer drafts advances less."""
         if self._cut is not None:
             sequence, lost = self._cut
             context = self._context(sequence, self._step)

@@ -1,9 +1,10 @@
 """Static batches: requests start together, and the next ones only when the longest of them is done.
 
-As Orca describes request-level scheduling (Yu et al., OSDI 2022, section 3): whoever is done early is still computed
-along, and who arrives meanwhile waits. A batch starts as soon as the engine is free, with those who wait, up to its
-size and as long as the KV blocks of all of them up to the longest output are there. Its prompts come first, in steps
-of the token budget, each in chunks where it must. Tokens are dated when they are made.
+This is request-level scheduling as Orca describes it (Yu et al., OSDI 2022, section 3): a request that is done early is
+computed to the batch's end, and requests that arrive meanwhile wait. A batch starts as soon as the engine is free, with
+the waiting requests, up to its size and as far as the KV blocks of all of them up to the longest output are free. Its
+prompts come first, in steps of the token budget, in chunks where necessary. Tokens have the time at which they are
+made.
 """
 
 from collections import deque
@@ -17,17 +18,17 @@ from sim.records import ReplicaProgress, Request
 
 
 class StaticScheduler(Scheduler):
-    """One rank that serves batch after batch."""
+    """Scheduler of one rank that serves one batch after another."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue) -> None:
         super().__init__(limits, pool, waiting)
         self._prompts: deque[Sequence] = deque()
         """Members of the batch whose prompts are not computed yet."""
         self._done: list[Sequence] = []
-        """Members that have all their tokens and are computed along."""
+        """Members of the batch that have all their tokens and stay in it."""
 
     def may_admit(self, sequence: Sequence) -> bool:
-        """See `Scheduler.may_admit`: nobody joins a batch under way."""
+        """See `Scheduler.may_admit`. No request joins a running batch."""
         return False
 
     def form(self, now: float) -> int:
@@ -51,7 +52,7 @@ class StaticScheduler(Scheduler):
         return self._steps_until_finish()
 
     def _gather(self, now: float) -> None:
-        """Starts the next batch with those who wait."""
+        """Start the next batch with waiting requests."""
         waiting, pool = self.waiting, self.pool
         prompts: list[int] = []
         longest = 0
@@ -73,7 +74,7 @@ class StaticScheduler(Scheduler):
             pool.take(sequence.held)
 
     def _compute_prompts(self) -> None:
-        """The next prompts, in order, as far as the budget goes."""
+        """Schedule chunks of the next prompts, in order, up to the token budget."""
         budget = self._max_num_batched_tokens
         for sequence in self._prompts:
             chunk = min(sequence.tokens - sequence.computed, budget)
@@ -83,7 +84,7 @@ class StaticScheduler(Scheduler):
             budget -= chunk
 
     def evict(self, request: Request, whole_steps: int, stepping: bool) -> ReplicaProgress:
-        """See `Scheduler.evict`: a prompt leaves the batch; who decodes is computed along to the batch's end."""
+        """See `Scheduler.evict`. A prompt leaves the batch; a decoding request stays to the batch's end."""
         self._prompts = deque(sequence for sequence in self._prompts if sequence.request is not request)
         return super().evict(request, whole_steps, stepping)
 
@@ -94,7 +95,7 @@ class StaticScheduler(Scheduler):
             self._enter_decoding(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        """Who is done, or evicted while it decodes, is computed along until all are done."""
+        """Keep *sequence*, which is done or evicted while decoding, in the batch until all are done."""
         if sequence.decoding:
             self._done.append(sequence)
         else:  # evicted before its prompt was computed

@@ -1,14 +1,14 @@
 """vLLM's V1 scheduler for one rank, with and without asynchronous scheduling.
 
-`VllmScheduler` follows `v1/core/sched/scheduler.py` (docs/engine.md): who is in the next step, and how many steps may
-pass before that changes. A step serves every running request in admission order, with blocks as it needs them; where
-one finds none, a request is preempted and waits to compute prompt and tokens again; where that is the request itself,
-the step goes on with the next. If nobody was preempted, waiting requests join while `max_num_seqs`, token budget and
-blocks for the whole sequence last.
+`VllmScheduler` follows `v1/core/sched/scheduler.py` (docs/engine.md): which requests are in the next step, and how many
+steps may pass before that changes. A step serves every running request in admission order, with blocks as it needs
+them. Where one finds no block, a request is preempted, and later computes its prompt and tokens again; if that is the
+request itself, the step continues with the next one. If no request was preempted, waiting requests join while
+`max_num_seqs`, token budget and blocks for the whole sequence last.
 
-`InFlightStep` is what runs while a rank forms the next step (`v1/core/sched/async_scheduler.py`). Tokens count as
-computed once they are scheduled, so a request that decodes is scheduled again before its last token is known. A
-request whose last token is being made is in no further step, but keeps its place and its KV blocks until the token is
+`InFlightStep` is the step that runs while a rank forms the next one (`v1/core/sched/async_scheduler.py`). Tokens count
+as computed once they are scheduled, so a decoding request is scheduled again before its last token is known. A request
+whose last token is being made is in no further step, but keeps its batch place and its KV blocks until the token is
 there. A preempted request still gets the token that was being made.
 """
 
@@ -28,7 +28,10 @@ from sim.records import Batch, Leap, ReplicaProgress, Request, StepSpan
 
 
 class VllmScheduler(Scheduler):
-    """One rank under vLLM's V1 rules; with `flight`, the steps under way, where the next ones are formed meanwhile."""
+    """Scheduler of one rank under vLLM's V1 rules.
+
+    With asynchronous scheduling, `flight` has the current steps while the next ones are formed.
+    """
 
     __slots__ = (
         "_answers", "_kept_free", "_pacing", "_per_decode", "_phases", "_preempted_in_step", "_prompts_go_on",
@@ -36,28 +39,28 @@ class VllmScheduler(Scheduler):
     )  # fmt: skip
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool, waiting: WaitingQueue, ahead: bool = False) -> None:
-        """*ahead*: steps are formed one ahead, by `form_ahead`."""
+        """Set up the rank; *ahead*: steps are formed one ahead, by `form_ahead`."""
         super().__init__(limits, pool, waiting)
         self.flight: InFlightStep | None = None
-        """Steps under way whose number is settled, while the next ones are formed."""
+        """Current steps, whose number is final, while the next ones are formed."""
         if ahead:
             self.shares = AsyncRequestGpuTime()
         self._phases: BlockPhases | NextBlockSteps = BlockPhases(pool.block_size)
         self._per_decode = 1
-        """Tokens that a step computes for a sequence that decodes."""
+        """Tokens that a step computes for a decoding sequence."""
         self._answers = DecodedBlockHashes(pool) if isinstance(pool, NamedBlocks) else None
         self._preempted_in_step = False
         self._taken = 0
         """Tokens of running requests in the step being formed."""
         self._short = 0
-        """Tokens by which the step being formed computes fewer than usual for those who decode."""
+        """Difference between the usual tokens of decoding sequences and those that the step being formed computes."""
         self._kept_free = int(limits.options.watermark * limits.num_gpu_blocks)
         self._pacing = PromptPacing(limits)
         self._reserves_all = limits.options.reserves_all_tokens
         self._prompts_go_on = False
-        """Whether the step being formed goes on with a prompt of an earlier step."""
+        """True if the step being formed continues a prompt of an earlier step."""
         self._windowed = False
-        """Sequences give back blocks that lie before a window."""
+        """True if sequences free blocks that lie before a window."""
         self._tiered = limits.new_tiers is not None
 
     def may_admit(self, sequence: Sequence) -> bool:
@@ -90,8 +93,9 @@ class VllmScheduler(Scheduler):
         return missing + self._kept_free if self.running else missing
 
     def reserve(self, request: Request, steps: int) -> bool:
-        """Sets blocks aside for the KV of *request*'s prompt and of its first token, if enough are free in step *steps*
-        of those under way and nobody waits for some; whether that was done.
+        """Reserve blocks for the KV of *request*'s prompt and of its first token.
+
+        Return whether enough blocks are free in step *steps* of the current ones and no request waits for blocks.
         """
         if self.waiting:
             return False
@@ -103,7 +107,7 @@ class VllmScheduler(Scheduler):
         return True
 
     def steps_with_blocks(self, steps: int) -> int:
-        """How many of *steps* steps under way there are blocks for; the first has its own."""
+        """Return for how many of *steps* current steps there are blocks; the first one has its own."""
         return 1 + self._phases.steps_with(self._step + 1, steps - 1, self.pool.free)
 
     def form(self, now: float) -> int:
@@ -115,8 +119,9 @@ class VllmScheduler(Scheduler):
             # nobody is left who decodes, and the prompts that waited for a later step need not wait any more
 
     def form_ahead(self, now: float) -> int:
-        """Form the step after those under way in a new `batch`. Return how many such steps may pass before the batch
-        changes; 0 if there is nothing to do or, where `preempted`, if another step can be formed at once.
+        """Form the step after the current ones in a new `batch`. Return how many such steps may pass before it changes.
+
+        Return 0 if there is no work or, where `preempted`, if another step can be formed at once.
         """
         self.batch = Batch()
         steps = self._form(now)
@@ -128,7 +133,7 @@ class VllmScheduler(Scheduler):
 
     @property
     def preempted(self) -> bool:
-        """Whether a request was preempted in the step formed last."""
+        """True if a request was preempted in the step formed last."""
         return self._preempted_in_step
 
     def _form(self, now: float) -> int:
@@ -173,9 +178,10 @@ class VllmScheduler(Scheduler):
         return 1 if self._preempted_in_step else self._steps_until_change()
 
     def _serve_running(self) -> list[Sequence]:
-        """Gives every running request its block and those that compute their prompts their next chunks.
+        """Give every running request its blocks, and prompts in progress their next chunks.
 
-        Returns those who decode and are left out of the step: longer ago admitted prompts took its whole budget.
+        Return the decoding sequences that are not in the step because prompts admitted earlier have used its whole
+        budget.
         """
         need = self._phases.blocks_at(self._step)
         sequence: Sequence | None = None
@@ -205,7 +211,7 @@ class VllmScheduler(Scheduler):
         return -(-(sequence.computed + chunk) // self.pool.block_size) - sequence.held
 
     def _serve_one_by_one(self) -> list[Sequence]:
-        """`_serve_running` where blocks or budget may be short: in admission order; victims are preempted."""
+        """Serve running requests in admission order where blocks or budget may be short, with preemption."""
         pool, step, per_decode = self.pool, self._step, self._per_decode
         order = list(self.running)
         served: dict[Sequence, int] = {}
@@ -247,7 +253,7 @@ class VllmScheduler(Scheduler):
         return self._leave_out([sequence for sequence in order[position:] if sequence.decoding])
 
     def _leave_out(self, decoding: list[Sequence]) -> list[Sequence]:
-        """*decoding* stand still in the step being formed: their dates move one step on."""
+        """Exclude *decoding* from the step being formed: their finish steps move by one."""
         if not decoding:
             return decoding
         for sequence in decoding:
@@ -260,9 +266,7 @@ class VllmScheduler(Scheduler):
         return decoding
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
-        """Preempt *sequence*, to which this step had given *withdrawn* tokens already; a token under way for it still
-        arrives.
-        """
+        """Preempt *sequence*, which has *withdrawn* tokens in this step; a token being made for it still arrives."""
         flight = self.flight
         if flight is not None:
             if self._token_coming(sequence):
@@ -273,7 +277,7 @@ class VllmScheduler(Scheduler):
         self._requeue(sequence, withdrawn)
 
     def _preempt_leaving(self, sequence: Sequence, withdrawn: int, flight: "InFlightStep") -> None:
-        """Take the blocks of *sequence*, whose last token *flight* makes."""
+        """Free the blocks of *sequence*, whose last token *flight* makes."""
         known = self._known(sequence, sequence.computed, withdrawn)
         del flight.leaving[sequence], self.running[sequence]
         self.pool.release(sequence, sequence.held, False, known)
@@ -282,14 +286,14 @@ class VllmScheduler(Scheduler):
         self._preempted_in_step = True
 
     def _token_coming(self, sequence: Sequence) -> bool:
-        """Whether the steps under way make a token for *sequence*."""
+        """Return whether the current steps make a token for *sequence*."""
         flight = self.flight
         if flight is None:
             return False
         return sequence in flight.leaving or (sequence.decoding and sequence not in flight.standing)
 
     def _requeue(self, sequence: Sequence, withdrawn: int) -> None:
-        """Sends *sequence* back to the queue without its blocks; this step had given it *withdrawn* tokens already."""
+        """Return *sequence* to the queue without its blocks; it has *withdrawn* tokens in this step."""
         computed = self._context(sequence, self._step) if sequence.decoding else sequence.computed
         known = self._known(sequence, computed, withdrawn)
         if sequence.decoding:
@@ -315,14 +319,14 @@ class VllmScheduler(Scheduler):
         self.waiting.put_back(sequence)
 
     def _known(self, sequence: Sequence, computed: int, new: int) -> int:
-        """How many of the *computed* and *new* tokens of *sequence* are known: their blocks have names."""
+        """Return how many *computed* and *new* tokens of *sequence* are known, so that their blocks have names."""
         flight = self.flight
         if flight is None or not self._token_coming(sequence):
             return computed + new
         return computed if new or sequence in flight.chunks else computed - 1
 
     def _name_answers(self, served: bool) -> None:
-        """Names what those who decode have filled, with the step being formed where they are *served* already."""
+        """Name the blocks that decoding sequences have filled; *served*: those of the step being formed, too."""
         if not self._answers:
             return
         if self.flight is None:
@@ -334,7 +338,7 @@ class VllmScheduler(Scheduler):
         return self._decoding > 0 or self._awaits_last_tokens()
 
     def _drop(self, still: list[Sequence]) -> None:
-        """Takes the decoding sequences that stand still out of the sums of `batch`."""
+        """Subtract the decoding sequences that are not in the step from the sums of `batch`."""
         batch = self.batch
         batch.decode_seqs -= len(still)
         batch.sampled_seqs -= len(still)
@@ -343,7 +347,7 @@ class VllmScheduler(Scheduler):
             add_decode(batch, self._context(sequence, self._step), window, -1)
 
     def _steps_until_change(self) -> int:
-        """Steps that a pure decode batch may take: until something about a sequence changes or a block is missing."""
+        """Return the steps that a decode-only batch may take until a sequence changes or a block is missing."""
         steps = self._steps_until_finish()
         if self._pacing.wait and (self.waiting or self._prefilling):
             steps = min(steps, self._pacing.steps_to_wait(self._step))
@@ -354,14 +358,15 @@ class VllmScheduler(Scheduler):
         return self.steps_with_blocks(steps)
 
     def _steps_unreported(self, steps: int) -> int:
-        """Return how many of *steps* steps pass before the listener of the cache is to be called: a step that names a
-        block, or reallocates one with a name, is formed when it begins.
+        """Return how many of *steps* steps pass before the listener of the cache is to be called.
+
+        A step that names a block, or reallocates a named one, is formed when it starts.
         """
         steps = max(1, int(min(steps, self._steps_until_named())))
         return 1 + self._phases.steps_taking(self._step + 1, steps - 1, self.pool.nameless(self.blocks_ahead(steps)))
 
     def _steps_until_named(self) -> float:
-        """Steps until another block of an answer gets its name."""
+        """Return the number of steps until another block of an answer is named."""
         if not self._answers:
             return inf
         if self.flight is None:
@@ -369,7 +374,7 @@ class VllmScheduler(Scheduler):
         return self._answers.steps_until_named(self._step, self.flight.standing)
 
     def _steps_until_found(self) -> float:
-        """Steps until the head of the queue may find another block in the prefix cache."""
+        """Return the number of steps until the head of the queue may find another block in the prefix cache."""
         named = self._step + (self.flight is None)
         return self._answers.steps_until_found(self.waiting.head(), named) if self._answers else inf
 
@@ -384,21 +389,21 @@ class VllmScheduler(Scheduler):
         return -(-(sequence.base + self._step + served) // self.pool.block_size)
 
     def _need(self, sequence: Sequence, tokens: int) -> int:
-        """Blocks that *sequence*, which decodes, needs for the next *tokens*."""
+        """Return the blocks that the decoding *sequence* needs for the next *tokens*."""
         return int((sequence.base + self._step) % self.pool.block_size == 0)
 
     def _need_for_chunk(self, sequence: Sequence, chunk: int) -> int:
-        """Blocks that *sequence*, which computes its prompt, needs for the next *chunk*."""
+        """Return the blocks that *sequence*, which computes its prompt, needs for the next *chunk*."""
         return self._blocks_for(sequence, chunk)
 
     def _slide_all(self) -> None:
-        """Those who decode give back blocks that lie before a window."""
+        """Free the decoding sequences' blocks that lie before a window: none here."""
 
     def _serve(self, sequence: Sequence, tokens: int) -> None:
-        """*sequence* decodes in the step being formed, which computes *tokens* for it."""
+        """Record that the step being formed computes *tokens* for the decoding *sequence*."""
 
     def _stand_still(self, sequence: Sequence) -> None:
-        """*sequence* comes no further in the step being formed."""
+        """Delay *sequence* by one step: it is not in the step being formed."""
         sequence.base -= 1
         sequence.finish_step += 1
 
@@ -426,20 +431,18 @@ class VllmScheduler(Scheduler):
         super()._leave(sequence)
 
     def closing(self, flight: "InFlightStep") -> None:
-        """Called before *flight* is closed: sets what its steps change beside computed tokens."""
+        """Record what the steps of *flight* change beside computed tokens, just before it is closed."""
 
     def end_decoding(self, sequence: Sequence, flight: "InFlightStep") -> None:
-        """*sequence* gets its last token in *flight*, which begins: it is in no further step."""
+        """End the decoding of *sequence*, whose last token *flight* makes: it is in no further step."""
         self._leave_decoding(sequence)
 
     def made_before(self, sequence: Sequence, made: int, flight: "InFlightStep") -> int:
-        """Return how many tokens *sequence*, which was preempted, had made before *flight*, which brings them to
-        *made*.
-        """
+        """Return the tokens that the preempted *sequence* had made before *flight*, which brings them to *made*."""
         return made - 1
 
     def progress_before_last(self, sequence: Sequence, flight: "InFlightStep", whole: int) -> ReplicaProgress:
-        """Return how far *sequence* has come after *whole* steps of *flight*, which is closed."""
+        """Return the progress of *sequence* after *whole* steps of *flight*, which is closed."""
         to_come = 0 if sequence in flight.standing else flight.steps - whole
         chunk = flight.chunks.get(sequence)
         tokens = to_come if chunk is None else chunk
@@ -451,17 +454,17 @@ class VllmScheduler(Scheduler):
         return ReplicaProgress(sequence.computed - (chunk or 0), sequence.made)
 
     def known_when_dropped(self, sequence: Sequence, in_step: bool) -> int:
-        """How many tokens of *sequence*, which decodes and leaves, are known; sets the blocks that it holds."""
+        """Return the known tokens of the decoding *sequence*, which leaves, and set the blocks that it holds."""
         computed = sequence.base + self._step - (not in_step)
         sequence.held = -(-(computed + 1) // self.pool.block_size)
         return computed
 
     def forget(self, sequence: Sequence) -> None:
-        """Drop what is kept here for *sequence*, which has left."""
+        """Forget *sequence*, which has left."""
 
 
 class EqualSteps(ABC):
-    """Equal steps that follow each other, from their forming to their end."""
+    """Consecutive equal steps, from their forming to their end."""
 
     __slots__ = ("closed", "leap", "start_s", "steps")
 
@@ -469,39 +472,41 @@ class EqualSteps(ABC):
         self.steps = steps
         self.leap = leap
         self.start_s = nan
-        """nan until they run."""
+        """Start of the first step; nan until it runs [s]."""
         self.closed = False
-        """The number of steps is settled: the step after the last one has been formed."""
+        """True once the number of steps is final: the step after the last one has been formed."""
 
     def whole(self, now: float, most: int) -> int:
-        """Steps, at most *most*, that are over at *now*."""
+        """Return the number of steps, at most *most*, completed at *now*."""
         return steps_within(self.leap, now - self.start_s, most)
 
     def formed(self, now: float) -> int:
-        """Steps whose blocks are taken by *now*: the first, or of those that are not closed the step after the one
-        under way, too, which is formed when that one begins.
+        """Return the number of steps whose blocks are taken by *now*.
+
+        These are the first step and, while the steps are not closed, the one after the current step, which is formed
+        when that starts.
         """
         return 1 if self.closed or self.steps == 1 else min(2 + self.whole(now, self.steps - 1), self.steps)
 
     @abstractmethod
     def working(self) -> "Collection[InFlightStep]":
-        """These steps on each rank that has tokens in them."""
+        """Return these steps on each rank that has tokens in them."""
 
     @abstractmethod
     def close(self) -> None:
-        """No further step is added, and those who were evicted leave before the next one is formed."""
+        """Make the number of steps final; evicted sequences leave before the next step is formed."""
 
     @abstractmethod
     def finish(self, end_s: float) -> tuple[list[Request], bool]:
-        """They end at *end_s*: who leaves, and whether a step may change that has been formed since."""
+        """Complete the steps at *end_s*. Return the finished requests, and whether the step formed since may change."""
 
     @abstractmethod
     def give_up(self, request: Request, whole: int) -> ReplicaProgress:
-        """*request* is evicted, *whole* steps of which are over; how far it has come."""
+        """Evict *request* after *whole* steps. Return its progress."""
 
 
 class InFlightStep(EqualSteps):
-    """The steps of one rank that run, and how they change while the next ones are formed."""
+    """Current steps of one rank, and their changes while the next ones are formed."""
 
     __slots__ = (
         "_gone", "_last_admission", "batch", "before", "blocked_by", "chunks", "coming", "finished", "first", "leaving",
@@ -514,30 +519,30 @@ class InFlightStep(EqualSteps):
         self.batch = rank.batch
         self.blocked_by = rank.blocked_by
         self._last_admission = rank._admissions
-        """Number of the last request that was admitted before."""
+        """Number of the last request that was admitted before these steps were formed."""
         self.recomputed_in_step = rank.recomputed_in_step
         self.chunks = dict(chunks := rank._chunks)
         self.parts = chunk_parts(chunks) if chunks else []
         self.prompts_only = rank._decodes_wait
-        """All who decode are left out."""
+        """True if no decoding sequence is in the steps."""
         self.standing: Collection[Sequence] = rank.shares.standing(rank._step)
-        """Who decodes and is left out."""
+        """Decoding sequences that are not in the steps."""
         if self.prompts_only:
             self.standing = {sequence: None for sequence in rank.running if sequence.decoding}
         self.first: list[Sequence] = []
-        """Whose prompts are computed at its end."""
+        """Sequences whose prompts are complete at the end."""
         self.finished: list[Sequence] = []
-        """Who gets its last token at its end."""
+        """Sequences that get their last tokens at the end."""
         self.leaving: dict[Sequence, None] = {}
-        """Those of them that hold a place and KV blocks until then."""
+        """Finished sequences that hold a batch place and KV blocks until the end."""
         self.coming: set[Sequence] = set()
-        """Requests that were preempted while a token of theirs was being made."""
+        """Requests that were preempted while a token was being made for them."""
         self._gone: set[Sequence] = set()
         """Requests that were evicted: the tokens being made for them are dropped."""
         self.before: dict[Sequence, int] = {}
         """Contexts before the last step of requests that leave or were preempted in it, where a step makes drafts."""
         self.lost = 0
-        """Tokens of its last step that are nobody's."""
+        """Tokens of the last step that no request gets."""
 
     def working(self) -> "tuple[InFlightStep]":
         """See `EqualSteps.working`."""
@@ -597,7 +602,7 @@ class InFlightStep(EqualSteps):
         return left, changed
 
     def span(self, asked: int) -> StepSpan:
-        """What runs, for whoever looks at single steps, and the place of request number *asked* when it was formed."""
+        """Return the span of the current steps, with the place of request number *asked* when they were formed."""
         rank = self.rank
         prompts = {sequence.request.index: chunk for sequence, chunk in self.chunks.items() if not sequence.brought}
         goes_on = (one for one in self.chunks if one.brought)
@@ -609,13 +614,13 @@ class InFlightStep(EqualSteps):
         return StepSpan(self.start_s, end_s, self.steps, self.batch, self.blocked_by, prompts, decoding, place)
 
     def has(self, request: Request) -> bool:
-        """Whether *request* waits or runs on this rank, or gets its last token here."""
+        """Return whether *request* waits or runs on this rank, or gets its last token in these steps."""
         rank = self.rank
         known = (*rank.running, *rank.joining, *self.finished)
         return rank.waiting.has(request.index) or any(one.request is request for one in known)
 
     def give_up(self, request: Request, whole: int) -> ReplicaProgress:
-        """See `EqualSteps.give_up`; where *request* runs, it leaves when the next step is formed."""
+        """See `EqualSteps.give_up`. A running request leaves when the next step is formed."""
         rank = self.rank
         waiting = rank.waiting.remove(request)
         if waiting is not None:
@@ -639,7 +644,10 @@ class InFlightStep(EqualSteps):
         return progress
 
     def _drop_evicted(self, formed: bool) -> bool:
-        """Those who were evicted leave, before the next step is *formed* or after that; whether there were any."""
+        """Remove the evicted sequences, before the next step is *formed* or after that.
+
+        Return whether there were any.
+        """
         rank = self.rank
         if not rank._evicted:
             return False

@@ -10,9 +10,9 @@ from sim.engine.sequence import Sequence
 from sim.records import Request
 
 OF_PROMPT, OF_ANSWER = 1, 2
-"""What a token counts, as in the paper."""
+"""Weights of prompt and output tokens in the fair queue's counters, as in the Virtual Token Counter paper."""
 Payer = tuple[str, str]
-"""Service and tenant."""
+"""Service and tenant whose counter a request adds to."""
 
 
 def _payer(request: Request) -> Payer:
@@ -25,7 +25,7 @@ def _newest(running: list[Any]) -> Any:
 
 
 def _remove_from(heap: list[tuple[Any, Sequence]], request: Request) -> Sequence | None:
-    """Take the sequence of *request* out of *heap*; None if it is not there."""
+    """Remove the sequence of *request* from *heap* and return it; None if it is not there."""
     found = next((entry for entry in heap if entry[1].request is request), None)
     if found is None:
         return None
@@ -35,65 +35,65 @@ def _remove_from(heap: list[tuple[Any, Sequence]], request: Request) -> Sequence
 
 
 class OwnQueue(Protocol):
-    """The queue of one tenant."""
+    """Queue of one tenant."""
 
     def __len__(self) -> int: ...
 
     def head(self) -> Any:
-        """The next to be admitted; None where nobody can be now."""
+        """Return the next sequence to be admitted; None if none can be admitted now."""
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request."""
+        """Add a new *sequence*."""
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request: before all others."""
+        """Add a preempted *sequence*, before all others."""
 
     def pop(self) -> Sequence:
-        """Takes the head out."""
+        """Remove and return the head."""
 
     def remove(self, request: Request) -> Sequence | None:
-        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        """Remove the sequence of *request* and return it; None if it does not wait here."""
 
     def has(self, asked: int) -> bool:
-        """Whether request number *asked* waits here."""
+        """Return whether request number *asked* waits here."""
 
 
 class FairQueue:
-    """A queue for each tenant, in order of arrival; a preempted request returns to the head of its own.
+    """Fair queue: one queue per tenant, in order of arrival; the tenant with the lowest token counter is next.
 
-    With *slots* for LoRA adapters a tenant's first request that finds one stands for it, and a tenant none of whose
-    requests finds one is passed over.
+    A preempted request returns to the head of its tenant's queue. With *slots* for LoRA adapters a tenant's first
+    request that finds a slot represents it, and a tenant none of whose requests finds one is skipped.
     """
 
     __slots__ = ("_again", "_counters", "_last", "_new", "_queues", "slots")
 
     def __init__(self, new: Callable[[], OwnQueue], slots: AdapterSlots | None = None) -> None:
-        """*new* makes the queue of a tenant."""
+        """Create the queue; *new* makes the queue of a tenant."""
         self._new, self.slots = new, slots
         self._queues: dict[Payer, OwnQueue] = {}
-        """Only of tenants with waiting requests."""
+        """Tenant -> its queue; only tenants with waiting requests."""
         self._counters: dict[Payer, float] = {}
         self._last: Payer = ("", "")
-        """The tenant whose queue was the last to become empty."""
+        """Tenant whose queue became empty last."""
         self._again: set[Sequence] = set()
-        """Preempted ones: they have been counted."""
+        """Preempted sequences, whose tokens have been counted."""
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
     def head(self) -> Any:
-        """The next to be admitted; None where nobody finds a slot."""
+        """Return the next sequence to be admitted; None if none finds a slot."""
         counters = self._counters
         able = [(tenant, head) for tenant, queue in self._queues.items() if (head := queue.head()) is not None]
         return min(able, key=lambda one: (counters[one[0]], *one[1].key[1:]), default=(None, None))[1]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
-        """The head if it is *able* to be admitted, else None: nobody overtakes."""
+        """Return the head if it is *able* to be admitted, else None: no request overtakes it."""
         head = self.head()
         return head if head is not None and able(head) else None
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request; whether it is now the head."""
+        """Add a new *sequence*. Return whether it is now the head."""
         tenant = _payer(sequence.request)
         if tenant not in self._queues:
             waiting = [self._counters[other] for other in self._queues]
@@ -103,7 +103,7 @@ class FairQueue:
         return self.head() is sequence
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request; its tenant may be new here, where it came with the KV of its prompt."""
+        """Add a preempted *sequence*; its tenant may be new here, if it came with the KV of its prompt."""
         self._again.add(sequence)
         tenant = _payer(sequence.request)
         self._counters.setdefault(tenant, 0.0)
@@ -115,7 +115,7 @@ class FairQueue:
         return self._queues[tenant]
 
     def pop(self) -> Sequence:
-        """Takes the head out, to be admitted: it counts from now on."""
+        """Remove and return the head, which is admitted; its tokens are counted from now on."""
         sequence: Sequence = self.head()
         tenant = _payer(sequence.request)
         self._queues[tenant].pop()
@@ -129,7 +129,7 @@ class FairQueue:
         return sequence
 
     def remove(self, request: Request) -> Sequence | None:
-        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        """Remove the sequence of *request* and return it; None if it does not wait here."""
         tenant = _payer(request)
         found = self._queues[tenant].remove(request) if tenant in self._queues else None
         if found is not None:
@@ -143,7 +143,7 @@ class FairQueue:
             self._last = tenant
 
     def has(self, asked: int) -> bool:
-        """Whether request number *asked* waits here."""
+        """Return whether request number *asked* waits here."""
         return any(queue.has(asked) for queue in self._queues.values())
 
     victim = staticmethod(_newest)
@@ -152,19 +152,19 @@ class FairQueue:
 class AdapterQueue:
     """Waiting requests by adapter, in order of arrival or by priority.
 
-    vLLM's rule: a request whose adapter is not in the batch waits while the batch has as many as there are slots, and
-    those behind it may go first.
+    The rule is vLLM's: a request whose adapter is not in the batch waits while the batch has as many adapters as there
+    are slots, and requests after it may go first.
     """
 
     __slots__ = ("_before", "_behind", "_by_priority", "_counts", "_heaps", "passed_over", "slots")
 
     def __init__(self, slots: AdapterSlots, by_priority: bool, counts: bool = False) -> None:
-        """Whether the queue *counts* the requests that admission has passed over."""
+        """Create the queue; *counts*: whether it records the requests that admission has passed over."""
         self.slots, self._by_priority, self._counts = slots, by_priority, counts
         self.passed_over: set[Sequence] = set()
-        """Waiting requests that admission has passed over, where the queue counts them."""
+        """Waiting requests that admission has passed over, where the queue records them."""
         self._heaps: dict[str, list[tuple[Any, Sequence]]] = {}
-        """Only of adapters with waiting requests."""
+        """Adapter -> heap of its requests; only adapters with waiting requests."""
         self._behind, self._before = 0, 0
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class AdapterQueue:
         return min(able, key=lambda name: heaps[name][0][0], default=None)
 
     def head(self) -> Any:
-        """The next to be admitted; None where nobody finds a slot."""
+        """Return the next sequence to be admitted; None if none finds a slot."""
         name = self._next()
         head = None if name is None else self._heaps[name][0]
         if self._counts and self.slots.full:
@@ -185,19 +185,19 @@ class AdapterQueue:
         return None if head is None else head[1]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
-        """The head if it is *able* to be admitted, else None."""
+        """Return the head if it is *able* to be admitted, else None."""
         head = self.head()
         return head if head is not None and able(head) else None
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request; whether it is now the head."""
+        """Add a new *sequence*. Return whether it is now the head."""
         self._behind += 1
         self._put(sequence, self._behind)
         name = self._next()
         return name is not None and self._heaps[name][0][1] is sequence
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request: before all others, or by its priority."""
+        """Add a preempted *sequence*: before all others, or by its priority."""
         self._before -= 1
         self._put(sequence, self._before)
 
@@ -206,7 +206,7 @@ class AdapterQueue:
         heappush(self._heaps.setdefault(sequence.request.adapter, []), (key, sequence))
 
     def pop(self) -> Sequence:
-        """Takes the head out."""
+        """Remove and return the head."""
         name = self._next()
         assert name is not None
         sequence = heappop(self._heaps[name])[1]
@@ -215,7 +215,7 @@ class AdapterQueue:
         return sequence
 
     def remove(self, request: Request) -> Sequence | None:
-        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        """Remove the sequence of *request* and return it; None if it does not wait here."""
         found = _remove_from(self._heaps.get(request.adapter, []), request)
         if found is not None:
             self.passed_over.discard(found)
@@ -227,11 +227,11 @@ class AdapterQueue:
             del self._heaps[name]
 
     def has(self, asked: int) -> bool:
-        """Whether request number *asked* waits here."""
+        """Return whether request number *asked* waits here."""
         return any(one.request.index == asked for heap in self._heaps.values() for _, one in heap)
 
     def victim(self, running: list[Any]) -> Any:
-        """The next to be preempted, of *running* in admission order."""
+        """Return the sequence to be preempted next, of *running* in admission order."""
         return max(running, key=lambda sequence: sequence.key[:-1]) if self._by_priority else _newest(running)
 
 
@@ -247,7 +247,7 @@ class FcfsQueue:
         return len(self._queue)
 
     def head(self) -> Sequence:
-        """The next to be admitted."""
+        """Return the next sequence to be admitted."""
         return self._queue[0]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
@@ -255,20 +255,20 @@ class FcfsQueue:
         return next((sequence for sequence in self._queue if able(sequence)), None)
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request; whether it is now the head."""
+        """Add a new *sequence*. Return whether it is now the head."""
         self._queue.append(sequence)
         return len(self._queue) == 1
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request."""
+        """Add a preempted *sequence* at the head."""
         self._queue.appendleft(sequence)
 
     def pop(self) -> Sequence:
-        """Takes the head out."""
+        """Remove and return the head."""
         return self._queue.popleft()
 
     def remove(self, request: Request) -> Sequence | None:
-        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        """Remove the sequence of *request* and return it; None if it does not wait here."""
         for place, sequence in enumerate(self._queue):
             if sequence.request is request:
                 del self._queue[place]
@@ -276,28 +276,28 @@ class FcfsQueue:
         return None
 
     def has(self, asked: int) -> bool:
-        """Whether request number *asked* waits here."""
+        """Return whether request number *asked* waits here."""
         return any(one.request.index == asked for one in self._queue)
 
     victim = staticmethod(_newest)
 
 
 class PrefixQueue(FcfsQueue):
-    """First come first served until it is sorted; a preempted request joins the end."""
+    """First-come, first-served queue that can be sorted; a preempted request joins the end."""
 
     __slots__ = ()
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request; it may be the head once the queue is sorted."""
+        """Add a new *sequence*. Return True: it may be the head once the queue is sorted."""
         super().add(sequence)
         return True
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request."""
+        """Add a preempted *sequence* at the end."""
         super().add(sequence)
 
     def sort(self, places: dict[Sequence, float]) -> None:
-        """Orders those who wait by their *places*, and as they stand where these are equal."""
+        """Sort the waiting sequences by their *places*; equal ones keep their order."""
         self._queue = deque(sorted(self._queue, key=places.__getitem__))
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -305,8 +305,9 @@ class PrefixQueue(FcfsQueue):
 
 
 class PriorityQueue:
-    """The lowest (priority, arrival) first, or by another *order* before that; a preempted request returns to its
-    place.
+    """Queue by (priority, arrival), lowest first; a preempted request returns to its place.
+
+    A user's *order* takes precedence over priority and arrival.
     """
 
     __slots__ = ("_heap", "_order")
@@ -322,7 +323,7 @@ class PriorityQueue:
         return len(self._heap)
 
     def head(self) -> Sequence:
-        """The next to be admitted."""
+        """Return the next sequence to be admitted."""
         return self._heap[0][1]
 
     def first(self, able: Callable[[Any], bool]) -> Any:
@@ -332,35 +333,37 @@ class PriorityQueue:
         return next((sequence for _, sequence in sorted(self._heap)[1:] if able(sequence)), None)
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request; whether it is now the head."""
+        """Add a new *sequence*. Return whether it is now the head."""
         heappush(self._heap, (self._key(sequence), sequence))
         return self._heap[0][1] is sequence
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request."""
+        """Add a preempted *sequence*."""
         heappush(self._heap, (self._key(sequence), sequence))
 
     def pop(self) -> Sequence:
-        """Takes the head out."""
+        """Remove and return the head."""
         return heappop(self._heap)[1]
 
     def remove(self, request: Request) -> Sequence | None:
-        """Takes *request* out, wherever it stands; None if it does not wait here."""
+        """Remove the sequence of *request* and return it; None if it does not wait here."""
         return _remove_from(self._heap, request)
 
     def has(self, asked: int) -> bool:
-        """Whether request number *asked* waits here."""
+        """Return whether request number *asked* waits here."""
         return any(one.request.index == asked for _, one in self._heap)
 
     def victim(self, running: list[Any]) -> Any:
-        """Who is preempted: the last of *running* in the order of the queue; where several arrived together, the first
-        of them that was admitted (vLLM: `max` by priority and arrival alone).
+        """Return the sequence to be preempted: the last of *running* in the order of the queue.
+
+        Where several arrived together, it is the first of them that was admitted (vLLM: `max` by priority and arrival
+        alone).
         """
         return max(running, key=lambda sequence: self._key(sequence)[:-1])
 
 
 class EntryQueue(PriorityQueue):
-    """The lowest priority first, and of equals who joined the queue first; a preempted request joins it again."""
+    """Queue by (priority, entry into the queue), lowest first; a preempted request enters again."""
 
     __slots__ = ("_entries",)
 
@@ -372,17 +375,17 @@ class EntryQueue(PriorityQueue):
         return sequence.request.priority, sequence.entered
 
     def add(self, sequence: Sequence) -> bool:
-        """A new request, or one that joins again; whether it is now the head."""
+        """Add a new *sequence*, or one that enters again. Return whether it is now the head."""
         self._entries += 1
         sequence.entered = self._entries
         return super().add(sequence)
 
     def last(self) -> Request | None:
-        """The last of those who wait."""
+        """Return the last waiting request; None if the queue is empty."""
         return max(self._heap)[1].request if self._heap else None
 
     def put_back(self, sequence: Sequence) -> None:
-        """A preempted request."""
+        """Add a preempted *sequence* as a new entry."""
         self.add(sequence)
 
 
