@@ -303,8 +303,8 @@ def _attention(found: Stages, steptime: RooflineStepTime, steps: Steps, pipeline
         tiles, reads = _unpacked(steptime, steptime._one_call, steps, prefill_read + arithmetic)
         decode, arithmetic = decode + reads, arithmetic + tiles
     found.plain += [(read, decode + prefill_read), (pairs, arithmetic)]
-    if steptime._beside is not None:
-        moved_s, scanned_s = steptime._beside.times(SimpleNamespace(**mean, draft_tokens=0))  # type: ignore[arg-type]
+    if steptime._context_free is not None:
+        moved_s, scanned_s = steptime._context_free.times(SimpleNamespace(**mean, draft_tokens=0))  # type: ignore[arg-type]
         found.plain += [((f"memory:{gpu}", *pipeline), moved_s), (("scan", *pipeline), scanned_s)]
 
 

@@ -22,13 +22,13 @@ from sim.fidelity.prediction import MS_PER_S, Prediction, campaigns_of
 from sim.language import N_, _
 from sim.report.terminal_table import FittedTable
 from sim.scenario.resolving.bind import bind
-from sim.steptime.calibration import Calibration, Factor, OwnRuns
+from sim.steptime.calibration import Calibration, CalibrationRuns, Factor
 from sim.study.confidence import SERVER, server_of
 from sim.study.metrics.statistics import CONFIDENCE, normal_quantile
 from sim.yamlio import YamlError, dump, read_text
 
 
-def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[OwnRuns]:
+def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[CalibrationRuns]:
     """A line for each model, format, engine and layout of *rows*, in their order."""
     groups: dict[tuple[object, ...], list[BenchRow]] = defaultdict(list)
     for row in rows:
@@ -39,7 +39,7 @@ def own_runs(rows: Sequence[BenchRow], catalog: Catalog) -> Iterator[OwnRuns]:
         prompts = [row.isl for row in members if row.isl]
         loads = {"runs": run_count(members), "prompt": (min(prompts), max(prompts))}
         loads["sequences"] = (min(flights), max(flights)) if len(flights) == len(members) else None
-        yield OwnRuns.model_validate(dict(zip(SERVER, server, strict=True)) | loads)
+        yield CalibrationRuns.model_validate(dict(zip(SERVER, server, strict=True)) | loads)
 
 
 def run_count(rows: Sequence[BenchRow]) -> int:

@@ -1,4 +1,4 @@
-"""Step times that the user gives: three coefficients of an affine function, or a registered model of one's own."""
+"""User-defined step times: three coefficients of an affine function, or a registered model."""
 
 from math import isfinite
 from typing import Any, Literal, Self
@@ -12,19 +12,24 @@ from sim.steptime.inputs import RooflineInputs
 
 
 class Affine(Spec):
-    """step = base + per_token * new tokens + per_context_token * tokens computed before the step [s].
+    """Affine step-time model with three coefficients.
 
-    It needs no model and no GPU, and it is exactly affine: a leap never ends on its account. How hard the
-    GPUs work is unknown: busy ones draw their power limit.
+    Notes
+    -----
+    step = base_s + per_token_s * new tokens + per_context_token_s * tokens computed before the step [s].
+
+    The model needs neither a language model nor a GPU. The function is affine, so it never limits `Leap.valid_steps`.
+    The GPUs' utilisation is unknown; busy GPUs draw their power limit.
+
     """
 
     model: Literal["affine"]
     base_s: NonNegative
-    """Time of a step however small."""
+    """Constant time of a step [s]."""
     per_token_s: NonNegative
-    """Per new token in the step, prompt or output."""
+    """Time per new token in the step, prompt or output [s]."""
     per_context_token_s: NonNegative
-    """Per token that the step's sequences have computed before (cached ones included)."""
+    """Time per token computed before the step for its sequences, including cached tokens [s]."""
 
     @model_validator(mode="after")
     def _time_passes(self) -> Self:
@@ -34,11 +39,11 @@ class Affine(Spec):
 
     @property
     def window(self) -> int | None:
-        """No sliding window."""
+        """Sliding window of the model; always None."""
         return None
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*."""
+        """Return the durations of the next steps of *batch*."""
         first_s = (
             self.base_s
             + self.per_token_s * (batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens)
@@ -47,7 +52,10 @@ class Affine(Spec):
         return Leap(first_s, self.per_context_token_s * batch.decode_seqs)
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause: the base is overhead, new tokens are compute, contexts are attention."""
+        """Return the duration of the first step by cause [s].
+
+        The base counts as overhead, new tokens as compute, contexts as attention.
+        """
         return {
             "compute": self.per_token_s * (batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens),
             "memory": 0.0,
@@ -58,22 +66,22 @@ class Affine(Spec):
 
 
 class RegisteredStepTime(Registered):
-    """A class whose `leap(batch)` is the duration of the next steps; a parameter `hardware` is given to it."""
+    """Registered step-time class with a method `leap(batch)`; a parameter `hardware` gets the roofline inputs."""
 
-    def build(self, hardware: RooflineInputs | None) -> "GivenStepTime":
-        """The model on *hardware*; None where the pool has no model or no GPU."""
-        return GivenStepTime(self.made(hardware=hardware))
+    def build(self, hardware: RooflineInputs | None) -> "UserStepTime":
+        """Return the model on *hardware*; *hardware* is None if the pool has no model or no GPU."""
+        return UserStepTime(self.made(hardware=hardware))
 
 
-class GivenStepTime:
-    """A user's step-time model with the members that it does without."""
+class UserStepTime:
+    """Adapter around a user's step-time model that supplies optional members and checks its results."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self.window: int | None = getattr(model, "window", None)
 
     def leap(self, batch: Batch) -> Leap:
-        """What the user's model answers. Raises ValueError for a step that no batch can take."""
+        """Return the result of the user's `leap`. Raises ValueError if the values are impossible for a step."""
         found: Leap = self._model.leap(batch)
         name = type(self._model).__name__
         if not isinstance(found, Leap):
@@ -83,16 +91,16 @@ class GivenStepTime:
         return found
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause; all of it counts as compute where the model does not say."""
+        """Return the duration of the first step by cause [s]; all compute if the model has no `breakdown`."""
         if hasattr(self._model, "breakdown"):
-            told: dict[str, float] = self._model.breakdown(batch)
-            return told
+            parts: dict[str, float] = self._model.breakdown(batch)
+            return parts
         leap: Leap = self.leap(batch)
         return {"compute": leap.first_s, "memory": 0.0, "attention": 0.0, "link": 0.0, "overhead": 0.0}
 
 
 def _impossible(leap: Leap) -> str:
-    """Why no batch can take such steps; empty if one can."""
+    """Return the reason why *leap* is impossible; empty if it is valid."""
     if not (isfinite(leap.first_s) and leap.first_s > 0):
         return f"a step lasts a finite time above 0, not {leap.first_s!r} s"
     if not (isfinite(leap.growth_s) and leap.growth_s >= 0):

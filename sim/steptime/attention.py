@@ -1,55 +1,10 @@
-"""Attention of one step on one GPU: of a single layer, and of all layers of a pipeline stage.
+"""Attention time of one step on one GPU, for a single layer and for all layers of a pipeline stage.
 
-One layer: reading the cache for decodes, arithmetic for prompts.
-Both are linear in what a batch counts, so that a step stays affine in its contexts:
+`LayerAttention` has the costs of a layer with a KV cache, `FullAttentionCall` of decodes that share a kernel call with
+prompts, `StateAttention` of linear attention, `indexing` and `sparse_attention` of sparse attention (DeepSeek-V3.2,
+MiniMax M3), `WindowAttention` of compressed attention (DeepSeek-V4). `Attention` sums them over a stage.
 
-    decode:  sum of contexts * (c^p + r^p)^(1/p)     c arithmetic, r cache read, per context token
-    prefill: query-key pairs * arithmetic per pair + earlier tokens * cache read
-
-The cache of a rank holds its share of the KV heads, at least one; MLA's latent is whole on every rank (DeepSeek-V2,
-arXiv 2405.04434: decoding absorbs the up-projections, so scores and values are taken in the latent space; prefill
-does not).
-
-Decoding sequences that share one FlashAttention-2 call with prompts (vLLM's V1 engine) take longer
-(`FullAttentionCall`). FlashAttention 2 packs the query heads of a KV head, and splits a long cache, only in a call in
-which every sequence has one new token (vLLM's pull request 58013). Where one has more, each query head of each
-sequence is a thread block of its own, which works through a tile of 64 rows for its single one and reads the cache of
-its KV head by itself:
-
-    t = max(arithmetic of the tiles, cache read * rereads, the packed call)
-    rereads = 1 while a KV head's cache of all sequences fits into L2; beyond, query heads of a KV head over those of
-              them that run at the same time
-
-A block walks a context alone, so few of them leave the GPU idle; and the longest prompt chunk sets the number of tiles
-that are launched for every sequence, of which all but one have nothing to do. Drafts are not costed so: nobody has
-measured those kernels, and measured gains of drafts speak against it.
-
-All layers of a stage: some read the whole context, others a part of it, or a state.
-Layers with a state instead of a cache (Gated DeltaNet, arXiv 2412.06464; Kimi Delta Attention, 2510.26692; Mamba-2,
-2405.21060):
-
-    decode:  state bytes * (read once + written after each token) / rate
-    prompt:  state read and written once a chunk; per token and value head 2 (3 K V + C (3 K + 2 V)) FLOP
-             Mamba-2: 2 (2 K V + C V) FLOP, and 2 C K for each group
-
-with K and V the sizes of a key and a value and C the tokens that are scanned together. The products are with the
-state (three; two of Mamba-2, which takes nothing out of it), and among the C tokens of a block: keys with keys,
-queries with keys, and the block's values; of Mamba-2 queries with keys once a group, and values.
-
-Sparse attention, in which an indexer scores all tokens and attention reads the best of them (DeepSeek-V3.2, MiniMax
-M3):
-
-    decode:  context tokens * (key + score, written and read) / rate      in each layer with an indexer
-             best tokens as attention over a window of so many
-    prompt:  query-key pairs * (2 heads * size FLOP, choosing among the scores)
-             pairs with the best tokens only; in latents where the model has them, as every query has others
-
-Attention to a compressed context (DeepSeek-V4), of entries that stand for several tokens and a window of single ones:
-
-    decode:  context / 128 entries in coarse layers; keys of context / 4 entries in fine ones, and the best of them
-             window entries in every layer, for each token
-    prompt:  the same of query-key pairs, in latents
-    both:    streams of hyper-connections: a time per layer, and passes over the streams of each token
+All costs are linear in a batch's sums, so that a step's time stays affine in its contexts.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -67,32 +22,49 @@ from sim.catalogue.model import (
 from sim.catalogue.value import Value
 from sim.records import Batch
 from sim.steptime.coefficients import OneCallAttention
-from sim.steptime.gemm import together
+from sim.steptime.gemm import p_norm_s
 from sim.steptime.inputs import ACTIVATION_BYTES, FLOP_PER_WEIGHT, GpuRates, RooflineInputs, peak_flops
 
 SMALL_HEAD = 64
-"""Numbers of a small head."""
+"""Maximum width of a head to which `small_heads` applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerAttention:
-    """Costs of one attention layer on one tensor-parallel rank [s]."""
+    """Costs of one attention layer on one tensor-parallel rank [s].
+
+    Notes
+    -----
+        decode:  context tokens * (c^p + r^p)^(1/p)      c arithmetic, r cache read, per context token
+        prefill: query-key pairs * arithmetic per pair + earlier tokens * cache read
+
+    A rank's cache holds its share of the KV heads, at least one; MLA's latent is replicated on every rank. Decoding
+    absorbs MLA's up-projections, so scores and values are computed in the latent space; prefill does not.
+
+    References
+    ----------
+    DeepSeek-V2, arXiv 2405.04434.
+
+    """
 
     decode_s: float
-    """Per context token of a decoding sequence."""
+    """Time per context token of a decoding sequence [s]."""
     decode_peak_s: float
-    """Its arithmetic at the dense peak."""
+    """Arithmetic of `decode_s` at the dense peak [s]."""
     read_s: float
-    """Per earlier token that a prompt chunk reads."""
+    """Time per earlier token that a prompt chunk reads [s]."""
     pair_s: float
-    """Per query-key pair of a prompt chunk."""
+    """Time per query-key pair of a prompt chunk [s]."""
     pair_peak_s: float
     stream_s: float
-    """Part of `read_s` in which the GPU reads its own memory."""
+    """Part of `read_s` in which the GPU reads its own memory [s]."""
 
     @classmethod
     def of(cls, rates: GpuRates, whole: bool = False) -> "LayerAttention":
-        """From the model's heads and the GPU's rates; *whole*: of a layer that sees all tokens, where others do not."""
+        """Return the costs from the model's heads and the GPU's rates.
+
+        *whole*: the layer attends to all tokens, in models where these layers have different heads.
+        """
         inputs, coefficients = rates.inputs, rates.inputs.coefficients
         peak = peak_flops(inputs.gpu, "fp16")
         reached = peak * rates.compute_efficiency * coefficients.prefill_attention_efficiency.value
@@ -102,7 +74,7 @@ class LayerAttention:
         token_bytes = cache_bytes(inputs.model, ranks, element_bytes, whole)
         read_s, decode_read_s = (token_bytes / _read_rate(rates, decodes) for decodes in (False, True))
         return cls(
-            decode_s=together(decode_flop * heads_share / reached, decode_read_s, coefficients.gemm_exponent.value),
+            decode_s=p_norm_s(decode_flop * heads_share / reached, decode_read_s, coefficients.gemm_exponent.value),
             decode_peak_s=decode_flop * heads_share / peak,
             read_s=read_s,
             pair_s=pair_flop * heads_share / reached * (small.value if small else 1.0),
@@ -111,27 +83,35 @@ class LayerAttention:
         )
 
     def scaled(self, layers: float) -> "LayerAttention":
-        """Of so many *layers* like this one."""
+        """Return the costs of *layers* such layers."""
         return LayerAttention(*(layers * getattr(self, one.name) for one in fields(self)))
 
     def plus(self, other: "LayerAttention") -> "LayerAttention":
-        """Both of them."""
+        """Return the sum of both costs."""
         return LayerAttention(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def mixed(self, other: "LayerAttention", share: float) -> "LayerAttention":
-        """The mean layer where *share* of them is like *other*."""
+        """Return the mean costs of layers of which the fraction *share* are like *other*."""
         pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
         return LayerAttention(*(mine * (1 - share) + its * share for mine, its in pairs))
 
 
 def cache_bytes(model: Model, tensor_parallel_size: int, bytes_per_element: float, whole: bool = False) -> float:
-    """Bytes that one token has in the cache of one layer on one rank."""
+    """Return the cache size of one token in one layer on one rank [bytes]."""
     ranks = 1 if model.mla is not None else min(tensor_parallel_size, model.attends_by(whole).kv_heads)
     return kv_bytes_per_token_layer(model, bytes_per_element, whole) / ranks
 
 
 def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
-    """Arithmetic over all heads of a layer: (per context token of a decode, per query-key pair of a prompt) [FLOP]."""
+    """Return the arithmetic of all heads of a layer, per context token of a decode and per query-key pair of a prompt.
+
+    Notes
+    -----
+        2 * heads * (key width + value width) FLOP for both, with grouped-query attention
+        2 * heads * (2 * latent + rope width) FLOP in decodes, with multi-head latent attention
+        2 * heads * (nope + rope + value width) FLOP in prompts, with multi-head latent attention
+
+    """
     mla = model.mla
     if mla is None:
         by = model.attends_by(whole)
@@ -143,21 +123,24 @@ def attention_flop(model: Model, whole: bool = False) -> tuple[float, float]:
 
 
 def small_heads(inputs: RooflineInputs) -> Value | None:
-    """How much longer a query-key pair of a prompt takes, as its heads are small; None: as its arithmetic."""
+    """Return the factor on the time of a prompt's query-key pair due to small heads; None: 1."""
     if inputs.model.mla is not None or inputs.model.head_dim > SMALL_HEAD:
         return None
     return inputs.coefficients.attention.small_heads_factor(inputs.gpu.architecture)
 
 
 def decodes_read(inputs: RooflineInputs) -> Value | None:
-    """How much longer decodes read a byte of keys and values on that card than the engine usually does."""
+    """Return the factor on the time of decodes to read a byte of the KV cache on the inputs' GPU; None: 1."""
     if inputs.model.mla is not None:
         return None
     return inputs.coefficients.attention.cache_reading_factor(inputs.engine.id, inputs.gpu)
 
 
 def _read_rate(rates: GpuRates, decodes: bool) -> float:
-    """Cache bytes per second: the weights' rate over the engine's factors, at most the memory's bandwidth."""
+    """Return the rate of reading the KV cache [B/s].
+
+    It is the rate for weights over the engine's factors, at most the memory's bandwidth.
+    """
     overheads, bandwidth = rates.overheads, rates.inputs.gpu.memory_bytes_per_s.value
     of_card = decodes_read(rates.inputs) if decodes else None
     factor = overheads.kv_read_time_factor.value * (of_card.value if of_card else 1.0)
@@ -168,36 +151,60 @@ def _read_rate(rates: GpuRates, decodes: bool) -> float:
 
 
 MOST_HEAD_DIM = 256
-"""Widest heads that FlashAttention 2 has kernels for."""
+"""Maximum head width of FlashAttention 2's kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullAttentionCall:
-    """Costs of all layers of a stage that see the whole context, on one tensor-parallel rank."""
+    """Costs of a stage's full-context layers where decodes and prompts share a call, on one tensor-parallel rank.
+
+    Notes
+    -----
+    Sequences that decode in one FlashAttention-2 call with prompts (vLLM's V1 engine) take longer. FlashAttention 2
+    packs the query heads of a KV head, and splits a long cache, only if every sequence of the call has one new token.
+    Otherwise each query head of each sequence is a thread block of its own, which computes a whole tile of 64 rows for
+    its single query and reads the cache of its KV head by itself::
+
+        t = max(arithmetic of the tiles, cache read * rereads, the packed call)
+        rereads = 1 while the cache of a KV head of all sequences fits into L2; beyond it, query heads of a KV head
+                  over those of them that run at the same time
+
+    A block walks a context alone, so that few blocks leave the GPU idle. The longest prompt chunk sets the number of
+    tiles launched for every sequence; all but one of a decoding sequence's tiles have no work. Drafts are not included:
+    their kernels are unmeasured, and measured gains of drafting contradict such costs.
+
+    References
+    ----------
+    vLLM pull request 58013.
+
+    """
 
     packed_s: float
-    """Per context token where all sequences have one new token [s]."""
+    """Time per context token if all sequences have one new token [s]."""
     read_s: float
-    """Per context token: its cache read once [s]."""
+    """Time per context token to read its cache entry once [s]."""
     tile_s: float
-    """Per context token: the arithmetic of its tiles [s]."""
+    """Time per context token of the arithmetic of its tiles [s]."""
     idle_s: float
-    """Per sequence and tile that has nothing to do [s]."""
+    """Time per sequence and tile without work [s]."""
     blocks: float
     """Thread blocks of a sequence in a layer."""
     group: float
-    """Query heads of a KV head on the rank."""
+    """Query heads per KV head on the rank."""
     rows: float
-    """Queries of a tile."""
+    """Queries per tile."""
     head_bytes: float
-    """That a token has in the cache of a KV head."""
+    """Size of one token in the cache of a KV head [bytes]."""
     processors: float
     """Thread blocks that the GPU runs at the same time."""
     l2_bytes: float
 
     @classmethod
     def of(cls, rates: GpuRates, whole: LayerAttention, layers: float) -> "FullAttentionCall | None":
-        """Where *whole* are the *layers* that see the whole context; None: decodes have a call of their own."""
+        """Return the costs of *layers* full-context layers whose summed costs are *whole*.
+
+        Return None if decodes have a call of their own.
+        """
         inputs, stated = rates.inputs, one_call(rates.inputs)
         if stated is None:
             return None
@@ -219,7 +226,10 @@ class FullAttentionCall:
         )
 
     def parts(self, batch: Batch, prompts_s: float) -> tuple[float, float]:
-        """(arithmetic, reading) of the decoding sequences, of which one is 0, beside *prompts_s* of the others [s]."""
+        """Return the time (arithmetic, reading) of the decoding sequences; one of the two is 0 [s].
+
+        *prompts_s* is the time of the prompts in the same call.
+        """
         sequences, tokens = batch.decode_seqs, batch.kv_tokens
         idle_s = self.idle_s * sequences * max(longest_chunk(batch) / self.rows - 1.0, 0.0)
         tile_s, read_s = self.tile_s * tokens, self.read_s * tokens * self._rereads(sequences, tokens)
@@ -238,9 +248,10 @@ class FullAttentionCall:
 
 
 def longest_chunk(batch: Batch) -> float:
-    """Tokens of the longest prompt chunk, as far as the batch's sums tell: that of the mean query and key.
+    """Return the length of the longest prompt chunk, estimated from the batch's sums [tokens].
 
-    It is exact where chunks are alike, and never more than the longest is.
+    The estimate is the mean chunk length over queries and keys. It is exact for equal chunks and never above the
+    maximum.
     """
     if not batch.prefill_seqs:
         return 0.0
@@ -250,10 +261,10 @@ def longest_chunk(batch: Batch) -> float:
 
 
 def one_call(inputs: RooflineInputs) -> OneCallAttention | None:
-    """The statement about decodes beside prompts in the engine on that card; None: they have a call of their own.
+    """Return the rule for decodes in one call with prompts in the inputs' engine and GPU; None: separate calls.
 
-    Other kernels run models with latents, chosen tokens or attention sinks, an 8-bit cache, and heads too wide for this
-    one.
+    Models with latents, sparse attention or attention sinks, an 8-bit cache, and heads too wide for FlashAttention 2
+    use other kernels.
     """
     stated, model = inputs.coefficients.attention.one_call, inputs.model
     if not stated.applies(inputs.engine.id, inputs.gpu.architecture) or inputs.kv_8bit:
@@ -266,25 +277,33 @@ def one_call(inputs: RooflineInputs) -> OneCallAttention | None:
 
 
 SCAN_TOKENS = 64
-"""C: tokens that are scanned together, in vLLM, SGLang and TensorRT-LLM (flash-linear-attention's chunks)."""
+"""Tokens scanned together (C), in vLLM, SGLang and TensorRT-LLM (flash-linear-attention's chunks)."""
 MAMBA_SCAN_TOKENS = 128
-"""C of Mamba-2: `chunk_size` of Nemotron 3; efficiencies are stated against it also where a config has 256."""
+"""Tokens scanned together (C) with Mamba-2: `chunk_size` of Nemotron 3. Efficiencies refer to this value, also where a
+config has 256."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateAttention:
-    """Costs of all such layers of a stage on one tensor-parallel rank [s]."""
+    """Costs of all linear attention layers of a stage on one tensor-parallel rank [s].
+
+    Notes
+    -----
+        decode:  state bytes * (read once + written after each token) / rate
+        prompt:  state read and written once per chunk, and the arithmetic of `scan_flop` per token
+
+    """
 
     move_s: float
-    """To read or write the states of one sequence once."""
+    """Time to read or write the states of one sequence once [s]."""
     token_s: float
-    """Arithmetic of a prompt's token."""
+    """Arithmetic of a prompt token [s]."""
     token_peak_s: float
-    """At the dense peak."""
+    """Arithmetic of a prompt token at the dense peak [s]."""
 
     @classmethod
     def of(cls, rates: GpuRates, linear: LinearAttention, layers: float) -> "StateAttention":
-        """Of so many *layers*; heads are split over the ranks."""
+        """Return the costs of *layers* layers; heads are split over the ranks."""
         inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
         share = layers / inputs.tensor_parallel_size
         peak_s = scan_flop(linear) * share / peak_flops(inputs.gpu, "fp16")
@@ -296,14 +315,29 @@ class StateAttention:
         )
 
     def times(self, batch: Batch) -> tuple[float, float]:
-        """(moving states, scanning prompts) in the next step of *batch* [s]."""
+        """Return the time (moving states, scanning prompts) in the next step of *batch* [s]."""
         written = batch.decode_seqs + batch.draft_tokens + batch.prefill_seqs
         moves = batch.decode_seqs + batch.prefill_seqs + written
         return self.move_s * moves, self.token_s * batch.prefill_tokens
 
 
 def scan_flop(linear: LinearAttention) -> float:
-    """Arithmetic of one token of a prompt in one layer, its projections aside [FLOP]."""
+    """Return the arithmetic of one prompt token in one linear attention layer, without its projections [FLOP].
+
+    Notes
+    -----
+        2 (3 K V + C (3 K + 2 V)) per value head                     gated delta rule, KDA
+        2 (2 K V + C V) per value head, and 2 C K per key group      Mamba-2
+
+    with K and V the widths of a key and a value and C the tokens scanned together. The products are with the state
+    (three; two in Mamba-2, which removes nothing from it), and among the C tokens of a block: keys with keys, queries
+    with keys, and the block's values; in Mamba-2 queries with keys once per group, and values.
+
+    References
+    ----------
+    Gated DeltaNet, arXiv 2412.06464; Kimi Delta Attention, arXiv 2510.26692; Mamba-2, arXiv 2405.21060.
+
+    """
     keys, values = linear.key_head_dim, linear.value_head_dim
     if linear.rule == "mamba2":
         in_heads = linear.value_heads * (2 * keys * values + MAMBA_SCAN_TOKENS * values)
@@ -314,21 +348,28 @@ def scan_flop(linear: LinearAttention) -> float:
 
 
 SCORE_BYTES = 4
-"""A score is a 32-bit number."""
+"""Size of a score, a 32-bit number [bytes]."""
 
 
 def indexing(rates: GpuRates, indexer: Indexer) -> LayerAttention:
-    """What one indexer adds, per context token and per query-key pair."""
+    """Return the cost that one indexer adds per context token and per query-key pair [s].
+
+    Notes
+    -----
+        decode: context tokens * (key + score, written and read) / rate
+        prompt: query-key pairs * (2 * heads * width FLOP, and the selection among the scores)
+
+    """
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     model = inputs.model
-    together = indexer.block_tokens * indexer.tokens_per_key
-    scores_bytes = 2 * SCORE_BYTES / together
+    tokens_per_score = indexer.block_tokens * indexer.tokens_per_key
+    scores_bytes = 2 * SCORE_BYTES / tokens_per_score
     read_bytes = index_key_bytes(model) + scores_bytes
     read_s = read_bytes / rates.bytes_per_s * coefficients.index_read_time_factor.value
     ranks = 1 if indexer.of_latents else min(inputs.tensor_parallel_size, indexer.heads)
     peak = peak_flops(inputs.gpu, "fp8" if indexer.key_bits == 8 else "fp16")
     pair_peak_s = FLOP_PER_WEIGHT * indexer.heads * indexer.head_dim / indexer.tokens_per_key / ranks / peak
-    chosen_bytes = coefficients.choice_bytes_per_pair.value / together
+    chosen_bytes = coefficients.choice_bytes_per_pair.value / tokens_per_score
     choosing_s = chosen_bytes / inputs.gpu.memory_bytes_per_s.value
     arithmetic_s = pair_peak_s / coefficients.index_arithmetic_efficiency.value
     return LayerAttention(
@@ -341,8 +382,12 @@ def indexing(rates: GpuRates, indexer: Indexer) -> LayerAttention:
     )
 
 
-def chosen(rates: GpuRates, layer: LayerAttention) -> LayerAttention:
-    """*layer* where each query of a prompt reads tokens of its own."""
+def sparse_attention(rates: GpuRates, layer: LayerAttention) -> LayerAttention:
+    """Return the costs of *layer* if each query of a prompt attends to its own selection of tokens.
+
+    Decodes attend to the best tokens as to a window of that size. In prompts, latent attention is then computed in the
+    latent space, since the queries' tokens differ.
+    """
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     if inputs.model.mla is None and inputs.model.compressed is None:
         return layer
@@ -356,24 +401,38 @@ def chosen(rates: GpuRates, layer: LayerAttention) -> LayerAttention:
 
 @dataclass(frozen=True, slots=True)
 class WindowAttention:
-    """The window and the streams of all layers of a stage on one tensor-parallel rank [s]."""
+    """Costs of the windows and residual streams of a stage with compressed attention, on one tensor-parallel rank [s].
+
+    Notes
+    -----
+    Compressed attention (DeepSeek-V4) reads entries that stand for several tokens, and a window of single tokens::
+
+        decode:  context / 128 entries in coarse layers
+                 keys of context / 4 entries in fine layers, and the best of these entries
+                 window entries in every layer, per token
+        prompt:  the same numbers of query-key pairs, in latents
+        both:    streams of hyper-connections: a time per layer, and passes over the streams of each token
+
+    This class has the windows and the streams.
+
+    """
 
     decode_s: float
-    """The window of a decoding token."""
+    """Time of the window of a decoding token [s]."""
     token_s: float
-    """The window of a prompt's token."""
+    """Time of the window of a prompt token [s]."""
     token_peak_s: float
-    """Its arithmetic at the dense peak."""
+    """Arithmetic of `token_s` at the dense peak [s]."""
     stream_s: float
-    """Streams of any token."""
+    """Time of the residual streams per token [s]."""
     step_s: float
-    """Streams of a step, however many tokens it has."""
+    """Time of the residual streams per step, independent of its tokens [s]."""
 
     @classmethod
     def of(
         cls, rates: GpuRates, compressed: CompressedAttention, entry: LayerAttention, layers: float
     ) -> "WindowAttention":
-        """Of so many *layers* whose window has entries like *entry*."""
+        """Return the costs of *layers* layers whose window has entries like *entry*."""
         inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
         window, streams = compressed.window * layers, compressed.streams if compressed.streams > 1 else 0
         stream_bytes = streams * inputs.model.hidden * ACTIVATION_BYTES * coefficients.hyper_connection_passes.value
@@ -386,7 +445,7 @@ class WindowAttention:
         )
 
     def times(self, batch: Batch) -> tuple[float, float]:
-        """(reading and mixing, arithmetic of prompts) in the next step of *batch* [s]."""
+        """Return the time (reading and mixing, arithmetic of prompts) in the next step of *batch* [s]."""
         decoded = batch.decode_seqs + batch.draft_tokens
         streams_s = self.step_s + self.stream_s * (decoded + batch.prefill_tokens)
         return self.decode_s * decoded + streams_s, self.token_s * batch.prefill_tokens
@@ -394,31 +453,32 @@ class WindowAttention:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Costs on one tensor-parallel rank, summed over the layers of a stage [s]."""
+    """Attention costs on one tensor-parallel rank, summed over the layers of a stage [s]."""
 
     whole: LayerAttention
-    """Of what grows with the context."""
+    """Costs of layers that attend to the whole context."""
     windowed: LayerAttention
-    """Of what grows with the context up to `window`."""
+    """Costs of layers that attend to at most `window` tokens of the context."""
     window: int | None
-    beside: StateAttention | WindowAttention | None
-    """Of what does not grow with the context."""
+    context_free: StateAttention | WindowAttention | None
+    """Costs that do not grow with the context; None: no such layers."""
     peak_per_pair: float
-    """Arithmetic at the dense peak over that which prompts take."""
+    """Fraction of the prompts' attention time that is arithmetic at the dense peak [1]."""
     stream_per_read: float
 
     @classmethod
-    def of(cls, rates: GpuRates, layer: LayerAttention, seeing_all: LayerAttention, layers_share: float) -> "Attention":
-        """Where *layer* is the mean layer with heads, *seeing_all* that of layers without a window, and a stage has
-        *layers_share* of all layers.
+    def of(cls, rates: GpuRates, layer: LayerAttention, full_layer: LayerAttention, layers_share: float) -> "Attention":
+        """Return the costs of a stage with *layers_share* of all layers.
+
+        *layer* is the mean layer with heads, *full_layer* the mean layer without a window.
         """
         model = rates.inputs.model
         if model.compressed is not None and model.indexer is not None:
             return cls._compressed(rates, model.compressed, model.indexer, layer, layers_share)
         windowed_layers = limited_layers(model) * layers_share
-        inside, whole = layer, seeing_all.scaled(whole_layers(model) * layers_share)
+        inside, whole = layer, full_layer.scaled(whole_layers(model) * layers_share)
         if model.indexer is not None:
-            inside = chosen(rates, layer)
+            inside = sparse_attention(rates, layer)
             whole = whole.plus(indexing(rates, model.indexer).scaled(model.indexer.indexing_layers * layers_share))
         states = None
         if model.linear_attention is not None:
@@ -427,7 +487,7 @@ class Attention:
             whole=whole,
             windowed=inside.scaled(windowed_layers),
             window=window_of(model),
-            beside=states,
+            context_free=states,
             peak_per_pair=inside.pair_peak_s / inside.pair_s,
             stream_per_read=layer.stream_s / layer.read_s,
         )
@@ -436,49 +496,52 @@ class Attention:
     def _compressed(
         cls, rates: GpuRates, compressed: CompressedAttention, indexer: Indexer, layer: LayerAttention, share: float
     ) -> "Attention":
-        entry = chosen(rates, layer)
+        entry = sparse_attention(rates, layer)
         coarse = entry.scaled(compressed.coarse_layers / compressed.coarse_ratio * share)
         return cls(
             whole=coarse.plus(indexing(rates, indexer).scaled(indexer.indexing_layers * share)),
             windowed=entry.scaled(compressed.fine_layers / compressed.fine_ratio * share),
             window=indexer.best_tokens,
-            beside=WindowAttention.of(rates, compressed, entry, rates.inputs.model.layers * share),
+            context_free=WindowAttention.of(rates, compressed, entry, rates.inputs.model.layers * share),
             peak_per_pair=entry.pair_peak_s / entry.pair_s,
             stream_per_read=layer.stream_s / layer.read_s,
         )
 
 
 def limited_layers(model: Model) -> int:
-    """Layers with heads that see a part of a long context: a window, or the best tokens."""
+    """Return the number of layers with heads that attend to part of a long context: a window, or the best tokens."""
     return model.indexer.sparse_layers if model.indexer is not None else model.sliding_window_layers
 
 
 def whole_layers(model: Model) -> int:
-    """Layers with heads that see the whole context."""
+    """Return the number of layers with heads that attend to the whole context."""
     return model.cached_layers - limited_layers(model)
 
 
 def window_of(model: Model) -> int | None:
-    """Most tokens that such a layer sees; None where no layer is limited."""
+    """Return the maximum number of tokens that a limited layer attends to; None if no layer is limited."""
     if model.indexer is not None:
         return model.indexer.best_tokens
     return model.sliding_window if model.sliding_window_layers else None
 
 
-def seen_by_query(rates: GpuRates) -> float:
-    """Tokens that a query of a long prompt costs in a layer that sees a part of it: a window's tiles are larger."""
+def window_tokens_per_query(rates: GpuRates) -> float:
+    """Return the number of tokens that a query of a long prompt costs in a limited layer.
+
+    The number is the window plus `window_margin_tokens`, since kernels compute whole tiles.
+    """
     margin = attention_values(rates).get("window_margin_tokens")
     return (window_of(rates.inputs.model) or 0) + (margin.value if margin is not None else 0.0)
 
 
 def least_pairs(rates: GpuRates) -> float:
-    """Query-key pairs that each token of a prompt costs at least in layers that see the best tokens alone."""
+    """Return the minimum number of query-key pairs per prompt token in layers that attend to the best tokens only."""
     places = attention_values(rates).get("sparse_least_places")
     return places.value * (window_of(rates.inputs.model) or 0) if places is not None else 0.0
 
 
 def attention_values(rates: GpuRates) -> dict[str, Value]:
-    """The coefficients that attention other than heads over a cache rests on, by their name in data/attention.yaml."""
+    """Return the coefficients of attention that apply to these inputs, by name in data/attention.yaml."""
     inputs, coefficients = rates.inputs, rates.inputs.coefficients.attention
     values: dict[str, Value] = {}
     linear, indexer = inputs.model.linear_attention, inputs.model.indexer

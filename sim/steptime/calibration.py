@@ -1,4 +1,4 @@
-"""A host and a GPU as somebody measured them: factors on what data/ says, and where they apply."""
+"""Calibration of a user's own server: factors on the figures of data/, and the range of the measured runs."""
 
 from dataclasses import replace
 from math import inf
@@ -16,73 +16,73 @@ from sim.steptime.inputs import RooflineInputs
 STEP_OVERHEADS = ("per_layer_s", "per_step_s")
 SEQUENCE_OVERHEADS = ("per_sequence_s", "per_sequence_in_process_s", "per_prompt_token_s")
 TABLES = ("allreduce_tables", "nccl_tables", "exchange_tables", "socket_tables")
-"""Of a link: what was measured of each collective."""
+"""Fields of a link that hold measured collectives."""
 
 
 class Factor(Spec):
-    """What a figure in data/ is multiplied by, with the interval that holds it in 95 of 100 cases."""
+    """Factor on a figure of data/, with its 95 % interval."""
 
     factor: Positive = 1.0
     low: Positive = 1.0
     high: Positive = 1.0
     determined: bool = False
-    """Whether the runs say more than what was known before; if not, the factor is 1."""
+    """True if the runs determine the factor beyond prior knowledge; if not, the factor is 1."""
 
 
 class HostFactors(Spec):
-    """Host time under one engine."""
+    """Factors on an engine's host times."""
 
     step_overhead: Factor = Factor()
-    """Per layer and per step."""
+    """Factor on the host time per layer and per step."""
     sequence_overhead: Factor = Factor()
-    """Per sequence in a step, and per token of a prompt."""
+    """Factor on the host time per sequence in a step and per prompt token."""
     request_overhead: Factor = Factor()
-    """Before a request's first token."""
+    """Factor on the time before a request's first token."""
 
 
 class LinkFactors(Spec):
-    """Time of collectives over one link."""
+    """Factors on the time of collectives over one link."""
 
     latency: Factor = Factor()
-    """Of the smallest messages."""
+    """Factor on the time of the smallest messages."""
     time_per_byte: Factor = Factor()
 
 
 class Errors(Spec):
-    """Median |error| of one metric over the runs."""
+    """Median absolute error of one metric over the runs, before and after calibration [1]."""
 
     rows: Count
     before: NonNegative
     after: NonNegative
 
 
-class OwnRuns(Spec):
-    """Runs of one model in one layout, and the loads that they were measured at."""
+class CalibrationRuns(Spec):
+    """Calibration runs of one model in one layout, with the range of loads measured."""
 
     model: str
     quantization: str
     engine: str
-    """Ids in data/."""
+    """Id of the engine; model, quantization and engine are ids in data/."""
     tensor_parallel_size: Count = 1
     pipeline_parallel_size: Count = 1
     data_parallel_size: Count = 1
     runs: Count
     sequences: tuple[Positive, Positive] | None = None
-    """The fewest and the most in flight; None: not known."""
+    """Minimum and maximum number of sequences in flight; None: unknown."""
     prompt: tuple[Positive, Positive]
-    """The shortest and the longest mean prompt [tokens]."""
+    """Minimum and maximum mean prompt length [tokens]."""
 
 
 class Calibration(Spec):
-    """What `gpufleet calibrate` writes. It applies to pools of its GPU, host times by engine, links by id."""
+    """Output of `gpufleet calibrate`: factors for pools with its GPU, host times by engine, links by id."""
 
     gpu: str
-    """Id in data/gpus."""
+    """Id of the GPU, in data/gpus."""
     table: str = ""
-    """The runs that it was fitted to."""
+    """Name of the table of runs used in the fit."""
     rows: Count = 1
-    measured: tuple[OwnRuns, ...] = ()
-    """What ran in them."""
+    measured: tuple[CalibrationRuns, ...] = ()
+    """Runs used in the fit, by model and layout."""
     compute_efficiency: Factor = Factor()
     memory_efficiency: Factor = Factor()
     engines: dict[str, HostFactors] = Field(default={})
@@ -90,7 +90,7 @@ class Calibration(Spec):
     errors: dict[str, Errors] = Field(default={})
 
     def engine(self, engine: Engine) -> Engine:
-        """*engine* with the host's own times."""
+        """Return *engine* with calibrated host times."""
         host, overheads = self.engines.get(engine.id), engine.overheads
         if host is None or overheads is None:
             return engine
@@ -102,7 +102,7 @@ class Calibration(Spec):
         return engine.model_copy(update={"overheads": overheads.model_copy(update=scaled)})
 
     def link(self, link: Link) -> Link:
-        """*link* with the host's own collectives."""
+        """Return *link* with calibrated collective times."""
         own = self.links.get(link.id)
         if own is None:
             return link
@@ -129,7 +129,7 @@ class Calibration(Spec):
         )
 
     def coefficients(self, coefficients: StepTimeCoefficients, gpu: Gpu) -> StepTimeCoefficients:
-        """*coefficients* with the card's own efficiencies, which stay at most 1."""
+        """Return *coefficients* with the card's calibrated efficiencies, which are at most 1."""
         usual = coefficients.efficiency(gpu)
         own = Efficiency(
             compute=self._scaled(usual.compute, self.compute_efficiency, 1.0),
@@ -138,7 +138,7 @@ class Calibration(Spec):
         return coefficients.model_copy(update={"gpus": {**coefficients.gpus, gpu.id: own}})
 
     def inputs(self, inputs: RooflineInputs) -> RooflineInputs:
-        """All of it at once."""
+        """Return *inputs* with calibrated engine, link and coefficients."""
         return replace(
             inputs,
             engine=self.engine(inputs.engine),
@@ -161,5 +161,8 @@ class Calibration(Spec):
 
 
 def _collective_s(time_s: float, smallest_s: float, latency: float, per_byte: Factor) -> float:
-    """A time of a measured table: what the smallest message takes is latency, all above grows with the bytes."""
+    """Return the calibrated time of a table point [s].
+
+    The time of the smallest message counts as latency, the time above it as proportional to the bytes.
+    """
     return smallest_s * latency + (time_s - smallest_s) * per_byte.factor

@@ -1,4 +1,4 @@
-"""How far real kernels are from the datasheet: data/steptime.yaml, and for attention data/attention.yaml."""
+"""Coefficients of real kernels relative to the datasheet: data/steptime.yaml, and for attention data/attention.yaml."""
 
 from pathlib import Path
 from typing import Self
@@ -14,98 +14,99 @@ from sim.yamlio import read
 
 
 class KernelRule(Spec):
-    """A statement about the kernels of some engines on some cards."""
+    """Rule about the kernels of some engines on some GPU architectures."""
 
     engines: tuple[str, ...] = ()
-    """First letters of the ids of engines; empty: any."""
+    """Prefixes of engine ids; empty: any engine."""
     architectures: tuple[str, ...] = ()
-    """First words of `Gpu.architecture`; empty: any."""
+    """Prefixes of `Gpu.architecture`; empty: any architecture."""
 
     def holds(self, engine: str, architecture: str) -> bool:
-        """Whether it speaks of that *engine* on cards of the *architecture*."""
+        """Return whether the rule applies to *engine* on cards of *architecture*."""
         return (not self.engines or engine.startswith(self.engines)) and (
             not self.architectures or architecture.startswith(self.architectures)
         )
 
 
 class ScanEfficiency(KernelRule):
-    """What the scan of a prompt through linear attention reaches of the dense 16-bit peak, where the rule applies."""
+    """Efficiency of a prompt's scan through linear attention, as a fraction of the dense 16-bit peak."""
 
     rules: tuple[str, ...] = ()
-    """Of `LinearAttention`; empty: any."""
+    """Update rules of `LinearAttention`; empty: any rule."""
     share: Value
 
     def applies(self, rule: str, engine: str, architecture: str) -> bool:
-        """Whether it speaks of the *rule* in that *engine* on cards of the *architecture*."""
+        """Return whether the rule applies to update rule *rule* in *engine* on cards of *architecture*."""
         return (not self.rules or rule in self.rules) and self.holds(engine, architecture)
 
 
 class OneCallAttention(Spec):
-    """Where decodes and prompts of a batch go through one call of FlashAttention 2."""
+    """Cost of decodes and prompts that share one call of FlashAttention 2."""
 
     engines: tuple[str, ...]
-    """Ids of engines."""
+    """Ids of engines with the shared call."""
     architectures: tuple[str, ...]
-    """First words of `Gpu.architecture`."""
+    """Prefixes of `Gpu.architecture` with the shared call."""
     tile_rows: Value
-    """Queries that a thread block computes, whether a sequence has so many or not."""
+    """Queries that a thread block computes, even if the sequence has fewer."""
     idle_block_s: Value
-    """Time of a thread block that finds no query on one of the GPU's multiprocessors [s]."""
+    """Time that a thread block without queries occupies a multiprocessor [s]."""
 
     def applies(self, engine: str, architecture: str) -> bool:
-        """Whether it speaks of that *engine* on cards of the *architecture*."""
+        """Return whether *engine* uses the shared call on cards of *architecture*."""
         return engine in self.engines and architecture.startswith(self.architectures)
 
 
 class CacheReading(KernelRule):
-    """How fast decodes read a 16-bit cache of keys and values, where the rule applies."""
+    """Rate at which decodes read a 16-bit KV cache, where the rule applies."""
 
     gpus: tuple[str, ...] = ()
-    """First letters of the ids of GPUs; empty: any."""
+    """Prefixes of GPU ids; empty: any GPU."""
     factor: Value
-    """Time for a byte against the engine's usual one."""
+    """Time per byte relative to the engine's usual time."""
 
     def applies(self, engine: str, gpu: Gpu) -> bool:
-        """Whether it speaks of that *engine* on the *gpu*."""
+        """Return whether the rule applies to *engine* on *gpu*."""
         return (not self.gpus or gpu.id.startswith(self.gpus)) and self.holds(engine, gpu.architecture)
 
 
 class AttentionCoefficients(Spec):
-    """Measured constants of kernels that are neither matrix products nor attention over a whole cache."""
+    """Measured constants of attention kernels."""
 
     one_call: OneCallAttention
-    """Of decodes in a step with prompts."""
+    """Rule for decodes that share a call with prompts."""
     cache_reading: tuple[CacheReading, ...] = ()
-    """The first rule that applies counts; elsewhere a byte takes the engine's usual time."""
+    """Rules for reading the KV cache; the first that applies counts, others read at the engine's usual rate."""
     small_heads: dict[str, Value] = Field(default_factory=dict)
-    """Time of a prompt's query-key pair with heads of at most 64 numbers against its arithmetic, by first words of a
-    card's architecture, the first that fits; others: 1."""
+    """Time of a prompt's query-key pair with heads of at most 64 numbers relative to its arithmetic, by prefix of the
+    card's architecture (first match); others: 1."""
     window_margin_tokens: Value
-    """Tokens beside those of a sliding window that each query of a prompt costs."""
+    """Additional tokens, besides the sliding window, that each query of a prompt costs."""
     state_time_factor: Value
-    """Time to move states against their bytes at the rate at which the card reads weights."""
+    """Time to move linear-attention states relative to their bytes at the rate at which the card reads weights."""
     scan_efficiencies: tuple[ScanEfficiency, ...]
-    """The first rule that applies counts; the last one applies to everything."""
+    """Rules for prompt scans; the first that applies counts, and the last applies to everything."""
     index_read_time_factor: Value
-    """Time of an indexer while decoding against its bytes at the rate of weights."""
+    """Time of an indexer while decoding relative to its bytes at the rate at which the card reads weights."""
     index_arithmetic_efficiency: Value
-    """Share of the dense peak that an indexer reaches in prompts."""
+    """Efficiency of an indexer's arithmetic in prompts, as a fraction of the dense peak."""
     choice_bytes_per_pair: Value
-    """Memory traffic at the card's bandwidth that takes as long as choosing the best tokens of a prompt's query, for
-    each token that it chooses from [bytes]."""
+    """Memory traffic equivalent to selecting the best tokens for a prompt's query, per token selected from, at the
+    card's bandwidth [bytes]."""
     sparse_arithmetic_efficiency: Value
-    """Share of the dense 16-bit peak that attention in latents reaches in prompts, each query with tokens of its own.
-    """
+    """Efficiency of latent attention in prompts where each query attends to its own tokens, as a fraction of the dense
+    16-bit peak."""
     sparse_kernel_heads: dict[str, Value]
-    """Least heads that such a kernel computes on a GPU, by the first words of its architecture; others: its own."""
+    """Minimum number of heads that a sparse kernel computes on a GPU, by prefix of its architecture; others: the
+    model's heads."""
     sparse_least_places: dict[str, Value] = Field(default_factory=dict)
-    """Least share of the best tokens' places that such a kernel works through for each token of a prompt, by the id of
-    the engine; others: as many as there are tokens before it."""
+    """Minimum fraction of the best-token slots that a sparse kernel processes per prompt token, by engine id; others:
+    as many as there are preceding tokens."""
     hyper_connection_passes: Value
-    """Times that hyper-connections read or write the streams of a token around the blocks of a layer, at the card's
+    """Number of times that hyper-connections read or write a token's residual streams per layer, at the card's
     bandwidth."""
     hyper_connection_s: Value
-    """Time of hyper-connections around the blocks of a layer for few tokens [s]."""
+    """Time of hyper-connections per layer for few tokens [s]."""
 
     @model_validator(mode="after")
     def _last_rule_is_general(self) -> Self:
@@ -115,19 +116,19 @@ class AttentionCoefficients(Spec):
         return self
 
     def cache_reading_factor(self, engine: str, gpu: Gpu) -> Value | None:
-        """The statement about decodes of that *engine* on the *gpu*; None: as usual."""
+        """Return the factor on reading a KV cache byte in decodes of *engine* on *gpu*; None: 1."""
         return next((one.factor for one in self.cache_reading if one.applies(engine, gpu)), None)
 
     def scan_efficiency(self, rule: str, engine: str, architecture: str) -> Value:
-        """The nearest statement about prompts through that *rule*."""
+        """Return the efficiency of prompt scans with update rule *rule*: the first rule that applies."""
         return next(one.share for one in self.scan_efficiencies if one.applies(rule, engine, architecture))
 
     def kernel_heads(self, architecture: str) -> Value | None:
-        """The statement about sparse kernels on cards of that *architecture*."""
+        """Return the minimum number of heads of sparse kernels on cards of *architecture*; None: no minimum."""
         return _of(self.sparse_kernel_heads, architecture)
 
     def small_heads_factor(self, architecture: str) -> Value | None:
-        """The statement about small heads in prompts on cards of that *architecture*."""
+        """Return the factor on prompts with small heads on cards of *architecture*; None: 1."""
         return _of(self.small_heads, architecture)
 
 
@@ -136,70 +137,73 @@ def _of(stated: dict[str, Value], architecture: str) -> Value | None:
 
 
 class Efficiency(Spec):
-    """What large matrix products reach of a GPU's dense peak, and reading large weights of its bandwidth."""
+    """Efficiencies of large kernels: arithmetic over the dense peak, reading weights over the memory bandwidth."""
 
     compute: Value
     memory: Value
 
 
 class AllReduceFactor(Spec):
-    """All-reduce time inside a serving engine against the link's measured curve, where the rule applies."""
+    """All-reduce time inside a serving engine relative to the link's measured curve, where the rule applies."""
 
     links: tuple[str, ...] = ()
-    """Ids of links; empty: any."""
+    """Ids of links; empty: any link."""
     gpus: tuple[str, ...] = ()
-    """Ids of GPUs, for what is usual in the hosts of a card; empty: any."""
+    """Ids of GPUs, for effects of their usual hosts; empty: any GPU."""
     factor: Value
 
     def applies(self, gpu: Gpu, link: Link) -> bool:
-        """Whether it speaks of *gpu* cards over *link*."""
+        """Return whether the rule applies to *gpu* cards over *link*."""
         return (not self.links or link.id in self.links) and (not self.gpus or gpu.id in self.gpus)
 
 
 class StepTimeCoefficients(Spec):
-    """The constants of the roofline step time, all of them measured or fitted."""
+    """Coefficients of the roofline step time, all measured or fitted."""
 
     gpus: dict[str, Efficiency]
-    """By GPU id: cards with kernel measurements."""
+    """Efficiencies of cards with kernel measurements, by GPU id."""
     architectures: dict[str, Efficiency]
-    """By `Gpu.architecture`: cards without."""
+    """Efficiencies of cards without kernel measurements, by `Gpu.architecture`."""
     geforce: dict[str, Efficiency]
-    """By `Gpu.architecture`: consumer cards without, whose halved tensor rate is easier to reach."""
+    """Efficiencies of consumer cards without kernel measurements, by `Gpu.architecture`; their halved tensor rate is
+    easier to reach."""
     other: Efficiency
-    """Everything else."""
+    """Efficiencies of all other cards."""
     gemm_exponent: Value
-    """p in (C^p + M^p)^(1/p): 1 adds compute and memory time, infinity takes the larger."""
+    """Exponent p in (C^p + M^p)^(1/p): 1 adds compute and memory time, infinity takes the larger."""
     serving_compute_time_factor: Value
-    """Compute time inside a server against the same kernels alone."""
+    """Compute time inside a server relative to the kernels in isolation."""
     prefill_attention_efficiency: Value
-    """Share of the matrix products' rate that prefill attention reaches."""
+    """Rate of prefill attention's arithmetic relative to that of matrix products."""
     allreduce_time_factors: tuple[AllReduceFactor, ...]
-    """The first rule that applies counts; the last one applies to everything."""
+    """Rules for all-reduce time; the first that applies counts, and the last applies to everything."""
     pipeline_time_factor_per_doubling: Value
-    """Stage time against an even split, for each doubling of pipeline_parallel_size."""
+    """Stage time relative to an even split, per doubling of pipeline_parallel_size."""
     experts_time_factors: dict[str, Value] = Field(default_factory=dict)
-    """By the first words of `Gpu.architecture`: arithmetic of grouped products over experts against the usual card."""
+    """Arithmetic time of grouped products over experts relative to the usual card, by prefix of `Gpu.architecture`."""
     models_experts_time_factors: dict[str, Value] = Field(default_factory=dict)
-    """By `Model.family`: arithmetic of grouped products over a model's experts against that of the usual mixture."""
+    """Arithmetic time of grouped products over a model's experts relative to the usual mixture, by `Model.family`."""
     models_routing_diversity: dict[str, Value] = Field(default_factory=dict)
-    """By `Model.family`, where tokens of a batch choose like experts: each after the first touches as many new ones as
-    this part of a token that is routed at random."""
+    """Routing diversity by `Model.family`: each token of a batch after the first selects as many new experts as this
+    fraction of a randomly routed token."""
     expert_parallel_time_factor_per_doubling: Value | None = None
-    """Arithmetic of grouped products where whole experts are spread, for each doubling of the ranks: the step waits for
-    the one with most tokens."""
+    """Arithmetic time of grouped products where whole experts are spread over ranks, per doubling of the ranks; the
+    step waits for the rank with the most tokens."""
     exposed_share: Value
-    """Where a step is formed while one runs: part of the shorter of host's and GPU's time that adds to the longer."""
+    """Fraction of the shorter of host and GPU time that adds to the longer, where a step is formed while one runs."""
     one_process_host_time_factor: Value | None = None
-    """Host time per step and per sequence where the API server shares the engine's process, against one of its own."""
+    """Host time per step and per sequence where the API server shares the engine's process, relative to separate
+    processes."""
     launch_layer_s: Value | None = None
-    """Host time to launch the kernels of a dense layer in a step without prompts, where no graph holds them."""
+    """Host time to launch the kernels of a dense layer in a step without prompts, if no CUDA graph contains them [s].
+    """
     sorting_bytes_per_logit: Value | None = None
-    """Traffic of sampling with top-p where all logits are sorted for it, of which there is one for each token of the
-    vocabulary and sequence."""
+    """Memory traffic per logit of top-p sampling that sorts all logits [bytes]; there is a logit per sequence and
+    vocabulary entry."""
     attention: AttentionCoefficients
-    """Of states and indexers."""
+    """Coefficients of attention kernels (data/attention.yaml)."""
     host_time_spread: Value | None = None
-    """Standard deviation of the logarithm of one host's time per step, sequence and request against another's."""
+    """Standard deviation between hosts of the logarithm of host time per step, sequence and request."""
 
     @model_validator(mode="after")
     def _last_rule_is_general(self) -> Self:
@@ -212,31 +216,34 @@ class StepTimeCoefficients(Spec):
         return self
 
     def contention(self, one_process: bool) -> float:
-        """Factor on host time per step and per sequence where API server and engine are *one_process*."""
+        """Return the factor on host time per step and per sequence where API server and engine are *one_process*."""
         factor = self.one_process_host_time_factor if one_process else None
         return factor.value if factor is not None else 1.0
 
     def efficiency(self, gpu: Gpu) -> Efficiency:
-        """The nearest statement about *gpu*: its own, its architecture's, or everybody's."""
+        """Return the efficiencies of *gpu*: its own, its architecture's, or the general ones."""
         family = self.geforce if gpu.geforce else self.architectures
         return self.gpus.get(gpu.id) or family.get(gpu.architecture) or self.other
 
     def experts_factor(self, gpu: Gpu) -> Value | None:
-        """The statement about grouped products on *gpu*: the longest beginning of its architecture that is listed."""
+        """Return the factor on grouped products on *gpu*, by the longest listed architecture prefix; None: 1."""
         known = [name for name in self.experts_time_factors if gpu.architecture.startswith(name)]
         return self.experts_time_factors[max(known, key=len)] if known else None
 
     def model_experts_factor(self, model: Model) -> Value | None:
-        """The statement about grouped products over the experts of *model*, if its family was measured."""
+        """Return the factor on grouped products over the experts of *model*; None if its family was not measured."""
         return self.models_experts_time_factors.get(model.family or model.id)
 
     def routing_diversity(self, model: Model) -> float:
-        """Part of a token routed at random that one after the first of a batch is, in experts of *model* it touches."""
+        """Return the routing diversity of *model*: see `models_routing_diversity`; 1 if its family was not measured."""
         known = self.models_routing_diversity.get(model.family or model.id)
         return 1.0 if known is None else known.value
 
     def experts_values(self, gpu: Gpu, model: Model, spread: bool) -> dict[str, Value]:
-        """What grouped products over the experts of *model* rest on, by name; *spread*: whole experts on a GPU."""
+        """Return the coefficients of grouped products over the experts of *model*, by name.
+
+        *spread*: each GPU holds whole experts.
+        """
         ranks = self.expert_parallel_time_factor_per_doubling if spread else None
         values = {
             "experts_time_factor": self.experts_factor(gpu),
@@ -247,14 +254,14 @@ class StepTimeCoefficients(Spec):
         return {name: value for name, value in values.items() if value is not None}
 
     def allreduce_factor(self, gpu: Gpu, link: Link) -> Value:
-        """The nearest statement about all-reduces between *gpu* cards over *link*."""
+        """Return the factor on all-reduces between *gpu* cards over *link*: the first rule that applies."""
         return next(rule.factor for rule in self.allreduce_time_factors if rule.applies(gpu, link))
 
 
 def load_coefficients(path: Path) -> StepTimeCoefficients:
-    """Read data/steptime.yaml, at *path*, and data/attention.yaml beside it.
+    """Return the coefficients in data/steptime.yaml, at *path*, and in data/attention.yaml in the same folder.
 
-    Raises pydantic.ValidationError or sim.yamlio.YamlError if a file is not what it should be.
+    Raises pydantic.ValidationError or sim.yamlio.YamlError if a file is invalid.
     """
     return StepTimeCoefficients.model_validate(
         {**read(path).data, "attention": read(path.with_name("attention.yaml")).data}

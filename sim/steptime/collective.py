@@ -1,10 +1,4 @@
-"""Time that GPUs spend in collectives: all-reduces, sends and exchanges, inside a server and between servers.
-
-An all-reduce among GPUs in several servers goes in three parts: each server sums its own, the servers exchange the
-sums over their adapters, each server hands them to its GPUs. The first and the last together take what an all-reduce
-inside a server takes. Of the message a server sends 2(s-1)/s to the others, evenly over its adapters (NCCL:
-reduce-scatter inside, rings of one GPU of each server, all-gather inside).
-"""
+"""Time of collectives between GPUs: all-reduces, sends and exchanges, inside a server and between servers."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -22,40 +16,50 @@ Entry = TypeVar("Entry")
 
 
 def nearest_entry(by_gpus: dict[int, Entry], ranks: int) -> Entry:
-    """The entry for *ranks* GPUs, else for the next larger number, else for the largest."""
+    """Return the entry for *ranks* GPUs, else for the next larger number, else for the largest."""
     return by_gpus[min((n for n in by_gpus if n >= ranks), default=max(by_gpus))]
 
 
 def table_for(measured: tuple[AllReduceTable, ...], ranks: int) -> AllReduceTable | None:
-    """The table that speaks for *ranks* GPUs."""
+    """Return the table that applies to *ranks* GPUs; None without tables."""
     return nearest_entry({table.gpus: table for table in measured}, ranks) if measured else None
 
 
 def exchange_table(link: Link, ranks: int) -> AllReduceTable | None:
-    """That of a gather and a scatter between *ranks* GPUs; None where fewer were measured than of all-reduces."""
+    """Return the table of a gather and a scatter between *ranks* GPUs; None if not measured for enough GPUs."""
     table = table_for(link.exchange_tables, ranks)
     return table if table is not None and table.gpus >= min(ranks, max(link.allreduce_latency_s)) else None
 
 
 def ring_traffic(ranks: int) -> float:
-    """Bytes over the bus per byte of message in a ring all-reduce: 2(n-1)/n (NCCL tests, PERFORMANCE.md)."""
+    """Return the bytes over the bus per byte of message in a ring all-reduce.
+
+    Notes
+    -----
+    2 (n-1) / n for n ranks.
+
+    References
+    ----------
+    NCCL tests, PERFORMANCE.md.
+
+    """
     return 2 * (ranks - 1) / ranks
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCurve:
-    """A measured curve: log-log between its points, flat before the first, proportional to bytes after the last."""
+    """Measured times: log-log between points, constant before the first, proportional to bytes after the last."""
 
     log_bytes: tuple[float, ...]
     log_s: tuple[float, ...]
 
     @classmethod
     def of(cls, message_bytes: tuple[float, ...], time_s: tuple[float, ...]) -> "CollectiveCurve":
-        """From points in rising order of bytes. Noise in them never makes a larger message faster."""
+        """Return the curve through points in ascending order of bytes, smoothed so that times never decrease."""
         return cls(tuple(map(log, message_bytes)), tuple(map(log, accumulate(time_s, max))))
 
     def time_s(self, message_bytes: float) -> float:
-        """Seconds for one message of *message_bytes* per GPU."""
+        """Return the time of one message of *message_bytes* per GPU [s]."""
         x, xs, ys = log(message_bytes), self.log_bytes, self.log_s
         right = bisect_right(xs, x)
         if right == 0:
@@ -68,12 +72,18 @@ class CollectiveCurve:
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """All-reduce between *ranks* GPUs over one link, or a gather and a scatter that move as much.
+    """All-reduce between *ranks* GPUs over one link, or a gather and a scatter of the same traffic.
 
-    Without a table the time is latency + 2(n-1)/n * bytes / bus bandwidth. A number of GPUs that was not measured
-    takes the figures of the next larger one, or of the largest. On lanes of a part of the link's rate a message takes
-    what one that is larger by as much takes at the full rate. The factor stretches both where ranks wait for one
-    another; without peer-to-peer it stretches the bytes alone: a crowded host makes every byte slower, not the call.
+    Notes
+    -----
+        t = call + factor * (curve(stretch * bytes) - call)                                          with a table
+        t = call + factor * (latency - call + 2 (n-1)/n * stretch * bytes / bus bandwidth)           without
+
+    A number of GPUs without measurements uses the figures of the next larger number, or of the largest. On PCIe lanes
+    with a part of the link's rate, a message takes the time of a message larger by `stretch` at the full rate. The
+    factor covers ranks that wait for each other. Without peer-to-peer, `call` is the latency, which the factor does not
+    stretch: a busy host slows every byte, but not the call.
+
     """
 
     ranks: int
@@ -82,23 +92,36 @@ class AllReduce:
     latency_s: float
     seconds_per_byte: float
     stretch: float = 1.0
-    """The link's rate over that of the narrowest lanes; at least 1."""
+    """Link's rate over that of the narrowest lanes; at least 1."""
     call_s: float = 0.0
-    """Part of the latency that no factor stretches."""
+    """Part of the latency that the factor does not stretch [s]."""
 
     @classmethod
     def over(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0, own_bytes: float = inf) -> "AllReduce":
-        """*factor* multiplies the link's figures, *stretch* the bytes; one rank costs nothing.
+        """Return the all-reduce between *ranks* GPUs over *link*.
 
-        Up to *own_bytes* the engine's own kernels may do it, NCCL alone does larger messages.
+        Parameters
+        ----------
+        link
+            Link with measured tables, or latency and bus bandwidth.
+        ranks
+            Number of GPUs; one rank costs nothing.
+        factor
+            Factor on the link's times.
+        stretch
+            Factor on the bytes.
+        own_bytes
+            Maximum message size for the engine's own kernels [bytes]; NCCL alone runs larger messages.
+
         """
         return cls._over(link, _with_own(link, ranks, own_bytes), ranks, factor, stretch, calls=1)
 
     @classmethod
     def exchange(cls, link: Link, ranks: int, factor: float, stretch: float = 1.0) -> "AllReduce":
-        """All ranks gather what each has and scatter the sums, in two calls; the message is that of all together.
+        """Return the gather of every rank's data followed by a scatter of the sums, in two calls.
 
-        Where all-reduces were measured between more of them, it takes the law of latency and bandwidth.
+        The message is that of all ranks together. If the tables cover fewer GPUs than were measured for all-reduces,
+        the time follows from latency and bandwidth.
         """
         return cls._over(link, exchange_table(link, ranks), ranks, factor, stretch, calls=2)
 
@@ -121,7 +144,7 @@ class AllReduce:
         )
 
     def time_s(self, message_bytes: float) -> float:
-        """Seconds for one all-reduce of *message_bytes* per GPU."""
+        """Return the time of one all-reduce of *message_bytes* per GPU [s]."""
         message_bytes *= self.stretch
         if self.curve is not None:
             return self.call_s + self.factor * (self.curve.time_s(message_bytes) - self.call_s)
@@ -129,7 +152,7 @@ class AllReduce:
 
 
 def _with_own(link: Link, ranks: int, own_bytes: float) -> AllReduceTable | None:
-    """The table for *ranks*: its points up to *own_bytes*, those of NCCL alone after."""
+    """Return the table for *ranks* GPUs: up to *own_bytes* the faster of both libraries, above it NCCL alone."""
     nccl, least = table_for(link.nccl_tables, ranks), table_for(link.allreduce_tables, ranks)
     if nccl is None or least is None or nccl.gpus < ranks or own_bytes == inf:
         return least
@@ -148,57 +171,60 @@ class Send:
 
     @classmethod
     def over(cls, link: Link, stretch: float = 1.0, host_s: float = 0.0) -> "Send":
-        """Measured rate where there is one, over *stretch*; the latency is that of a small all-reduce between two, and
-        the host's.
+        """Return the transfer over *link*.
+
+        The rate is the measured one if known, divided by *stretch*. The latency is that of a small all-reduce between
+        two GPUs plus *host_s*.
         """
         rate: Value = link.measured_bytes_per_s or link.theoretical_bytes_per_s
         return cls(nearest_entry(link.allreduce_latency_s, 2).value + host_s, rate.value / stretch)
 
     def time_s(self, message_bytes: float) -> float:
-        """Seconds for *message_bytes*."""
+        """Return the time of a transfer of *message_bytes* [s]."""
         return self.latency_s + message_bytes / self.bytes_per_s
 
 
 class NetworkSpec(Spec):
-    """The network between the servers of a replica."""
+    """Network between the servers of a replica."""
 
     link: str
-    """Id in data/links, of one adapter."""
+    """Id of the link of one network adapter, in data/links."""
     adapters: Count | None = None
-    """Of each server, for all its GPUs; left out: the server's `nics`, else 1."""
+    """Number of adapters per server, for all its GPUs; default: the server's `nics`, else 1."""
     oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    """Rate of a server's adapters over what the network between the servers gives it."""
+    """Rate of a server's adapters divided by the rate that the network between the servers provides."""
     gpudirect: bool | None = None
-    """Adapters read the GPUs' memory; false: all goes through host memory. Left out: as the link's kind does it."""
+    """True if adapters read GPU memory directly (GPUDirect RDMA); if false, all traffic passes through host memory.
+    Default: the value of the link type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaNetwork:
-    """Adapters between servers that a replica fills."""
+    """Network between the servers of one replica."""
 
     link: Link
     gpus_per_server: int
     adapters: int
     oversubscription: float = 1.0
     lanes_stretch: float = 1.0
-    """Rate of the adapters over that of the lanes between them and the GPUs; at least 1."""
+    """Rate of the adapters over that of the PCIe lanes between them and the GPUs; at least 1."""
 
     @property
     def bytes_per_s(self) -> float:
-        """What a server sends to others, each way."""
+        """Rate at which a server sends to others, per direction [B/s]."""
         return self.adapters * self.link.bulk_bytes_per_s.value / self.stretch
 
     @property
     def stretch(self) -> float:
-        """How much longer everything takes than adapters alone would need."""
+        """Slowdown relative to the adapters' rate; at least 1."""
         return self.oversubscription * self.lanes_stretch
 
     def servers(self, ranks: int) -> int:
-        """Servers that *ranks* GPUs fill."""
+        """Return the number of servers filled by *ranks* GPUs."""
         return -(-ranks // self.gpus_per_server)
 
     def all_reduce(self, inside: AllReduce, ranks: int) -> "AllReduce | AcrossServers":
-        """Of *ranks* GPUs; *inside* is that of one server."""
+        """Return the all-reduce of *ranks* GPUs; *inside* is that within one server."""
         servers = self.servers(ranks)
         if servers == 1:
             return inside
@@ -208,14 +234,14 @@ class ReplicaNetwork:
         return AcrossServers(inside, AllReduce.over(self.link, 2, 1.0), part, max(0.0, longer_s))
 
     def exchange(self, inside: AllReduce, ranks: int) -> "AllReduce | AcrossServers":
-        """Gather and scatter of *ranks* GPUs: both together move what an all-reduce moves, each has its own latency."""
+        """Return the gather and scatter of *ranks* GPUs: the bytes of an all-reduce with twice the latency."""
         both = self.all_reduce(inside, ranks)
         if isinstance(both, AllReduce):
             return both
         return replace(both, longer_s=2 * both.longer_s + both.pair.latency_s)
 
     def send_s(self, message_bytes: float, ranks: int) -> float:
-        """To a server from another: *message_bytes* by each of *ranks* GPUs of one stage at once [s].
+        """Return the time to send *message_bytes* from each of *ranks* GPUs of one stage to another server [s].
 
         The GPUs of a stage have their part of the server's adapters.
         """
@@ -226,16 +252,27 @@ class ReplicaNetwork:
 
 @dataclass(frozen=True, slots=True)
 class AcrossServers:
-    """All-reduce inside each server and between them."""
+    """All-reduce inside each server and between the servers.
+
+    Notes
+    -----
+    Each server sums its own values, the servers exchange the sums over their adapters, and each server distributes them
+    to its GPUs. The first and the last part together take the time of an all-reduce inside a server. For a message of m
+    bytes, each of s servers sends 2 (s-1)/s * m, spread evenly over its adapters (NCCL: reduce-scatter inside, rings of
+    one GPU per server, all-gather inside)::
+
+        t = t_inside(m) + t_longer + t_pair(stretch * 2 (s-1)/s * m / adapters)
+
+    """
 
     inside: AllReduce
     pair: AllReduce
-    """Between one adapter of a server and one of another."""
+    """All-reduce between one adapter of a server and one of another."""
     part: float
-    """What an adapter sends for each byte of the message, as if it were alone at its rate."""
+    """Bytes sent by an adapter per byte of the message, including the network's slowdown."""
     longer_s: float
-    """Latency of more than two servers against that of two."""
+    """Additional latency of the given number of servers over that of two [s]."""
 
     def time_s(self, message_bytes: float) -> float:
-        """Seconds for one all-reduce of *message_bytes* per GPU."""
+        """Return the time of one all-reduce of *message_bytes* per GPU [s]."""
         return self.inside.time_s(message_bytes) + self.longer_s + self.pair.time_s(self.part * message_bytes)

@@ -1,5 +1,6 @@
-"""The time of steps that compute something beside the model: drafts, of one more layer of the model (EAGLE heads,
-multi-token prediction) or of another model; LoRA adapters.
+"""Step times with additional computation: speculative drafts and LoRA adapters.
+
+Drafts come from one more layer of the model (EAGLE heads, multi-token prediction) or from another model.
 """
 
 from dataclasses import dataclass, replace
@@ -10,8 +11,8 @@ from sim.steptime.inputs import SIXTEEN_BIT_BYTES, GpuRates, peak_flops
 from sim.steptime.roofline import RooflineStepTime
 
 
-class Drafting:
-    """A roofline whose decode steps also draft *tokens* for each sequence, one pass after the other."""
+class DraftHeadStepTime:
+    """Roofline whose decode steps also draft *tokens* tokens per sequence with one more layer, in sequential passes."""
 
     def __init__(self, target: RooflineStepTime, tokens: int) -> None:
         self._target, self._tokens = target, tokens
@@ -21,7 +22,7 @@ class Drafting:
         self.exchanges = target.exchanges
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*."""
+        """Return the durations of the next steps of *batch*."""
         leap = self._target.leap(batch)
         if batch.draft_tokens:
             once = self._target.draft_pass(batch)
@@ -30,17 +31,17 @@ class Drafting:
         return leap
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause; drafting counts as memory, which it reads."""
+        """Return the duration of the first step by cause [s]; drafting counts as memory, which bounds it."""
         parts = self._target.breakdown(batch)
         if batch.draft_tokens:
             parts["memory"] += self._tokens * self._target.draft_pass(batch).first_s
         return parts
 
 
-class DraftModel:
-    """A roofline beside which another model drafts *tokens* for each sequence, one pass after the other.
+class DraftModelStepTime:
+    """Roofline with a separate model that drafts *tokens* tokens per sequence, in sequential passes.
 
-    The first pass also computes what the target has just computed: prompts, and the drafts of the step before.
+    The first pass also processes the tokens that the target has just computed: prompts, and the previous step's drafts.
     """
 
     def __init__(self, target: RooflineStepTime, drafter: RooflineStepTime, tokens: int) -> None:
@@ -51,20 +52,20 @@ class DraftModel:
         self.exchanges = target.exchanges
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*."""
+        """Return the durations of the next steps of *batch*."""
         leap, drafts = self._target.leap(batch), self._drafts(batch)
         leap.first_s += drafts.first_s
         leap.growth_s += drafts.growth_s
         return leap
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause; drafting counts as memory, which it reads."""
+        """Return the duration of the first step by cause [s]; drafting counts as memory, which bounds it."""
         parts = self._target.breakdown(batch)
         parts["memory"] += self._drafts(batch).first_s
         return parts
 
     def _drafts(self, batch: Batch) -> Leap:
-        """All passes of the drafting model in a step."""
+        """Return the time of all passes of the draft model in a step."""
         first = replace(batch, draft_tokens=0, prefill_tokens=batch.prefill_tokens + batch.draft_tokens)
         again = Batch(
             decode_seqs=batch.sampled_seqs,
@@ -83,28 +84,34 @@ class DraftModel:
 
 @dataclass(frozen=True, slots=True)
 class AdapterWork:
-    """What LoRA adapters have a GPU do."""
+    """Work of LoRA adapters on one GPU."""
 
     projections: int
-    """Adapted matrices, of all layers."""
+    """Number of adapted matrices in all layers."""
     parameters: float
-    """Of one adapter, on one GPU: a token multiplies by all of them, a step reads those of each adapter once."""
+    """Parameters of one adapter on one GPU; each token multiplies by all of them, and a step reads those of each
+    adapter once."""
     activations: float
-    """Read and written per token, on one GPU: inputs, intermediate products, and outputs that are added to."""
+    """Numbers read and written per token on one GPU: inputs, intermediate products, and outputs that are added to."""
     projection_s: Value
-    """What each adapted matrix adds to a step, whatever is in it."""
+    """Time that each adapted matrix adds to a step, independent of its tokens [s]."""
 
 
-class Adapted:
-    """A roofline, with its drafts, beside which the batch's LoRA adapters are computed (Punica's SGMV, its followers).
+class AdapterStepTime:
+    """Step-time model with the batch's LoRA adapters computed in addition (Punica's SGMV and its successors).
 
-    Tokens that are verified ask for the adapter of their sequence; who drafts them asks for none.
+    Tokens that are verified use the adapter of their sequence; tokens are drafted without adapters.
 
-    t = adapted matrices * their time + (adapters * parameters + tokens * activations) * 2 bytes / bandwidth
-      + 2 * tokens * parameters / rate                  where tokens are those of sequences that ask for an adapter
+    Notes
+    -----
+        t = adapted matrices * t_projection + (adapters * parameters + tokens * activations) * 2 bytes / bandwidth
+          + 2 * tokens * parameters / FLOP rate
+
+    where tokens are the new tokens of sequences with an adapter.
+
     """
 
-    def __init__(self, target: RooflineStepTime | Drafting | DraftModel, work: AdapterWork) -> None:
+    def __init__(self, target: RooflineStepTime | DraftHeadStepTime | DraftModelStepTime, work: AdapterWork) -> None:
         self._target = target
         self.window = target.window
         self.inputs = target.inputs
@@ -117,14 +124,14 @@ class Adapted:
         self._token_s += 2 * work.parameters / (peak_flops(target.inputs.gpu, "fp16") * rates.compute_efficiency)
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*."""
+        """Return the durations of the next steps of *batch*."""
         leap = self._target.leap(batch)
         if batch.adapters:
             leap.first_s += self._beside_s(batch)
         return leap
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause; adapters count as memory, which they read."""
+        """Return the duration of the first step by cause [s]; adapters count as memory, which bounds them."""
         parts = self._target.breakdown(batch)
         if batch.adapters:
             parts["memory"] += self._beside_s(batch)
@@ -134,5 +141,5 @@ class Adapted:
         return self._fixed_s + self._adapter_s * batch.adapters + self._token_s * batch.adapted_tokens
 
 
-ComputedStepTime = RooflineStepTime | Drafting | DraftModel | Adapted
-"""Step-time models worked out from the hardware; they know what GPUs send one another."""
+ComputedStepTime = RooflineStepTime | DraftHeadStepTime | DraftModelStepTime | AdapterStepTime
+"""Step-time models computed from the hardware, which also report the messages between GPUs."""

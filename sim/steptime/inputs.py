@@ -1,7 +1,6 @@
-"""What the roofline is built from, and the rates that follow from it: those of the GPU, the links and the host.
+"""Inputs of the roofline, and the rates of the GPU, the links and the host that follow from them.
 
-`HostOffload` has the rates of the host's memory, of its processors and of its link to the GPU, for weights that lie
-there.
+`HostOffload` has the rates of the host's memory, processors and link to the GPU, for weights in host memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,26 +28,26 @@ from sim.steptime.collective import ReplicaNetwork
 from sim.units import BITS_PER_BYTE
 
 FLOP_PER_WEIGHT = 2
-"""One multiply and one add."""
+"""Operations per weight and token: one multiplication and one addition."""
 
 
 ACTIVATION_BYTES = 2
-"""Activations stay at 16 bit."""
+"""Bytes of an activation; activations stay at 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostOffload:
-    """Which weights lie in host memory, how the engine works with them, and how fast the host is."""
+    """Weights in host memory, the engine's way of using them, and the rates of the host."""
 
     weights: HostWeights
     use: EngineOffload
     memory_bytes_per_s: Value | None = None
-    """Of all its memory channels together."""
+    """Rate of all memory channels together [B/s]."""
     flops: Value | None = None
     link_bytes_per_s: Value | None = None
-    """Between GPU and host, per direction, as the standard has it."""
+    """Nominal rate between GPU and host, per direction [B/s]."""
     replicas: int = 1
-    """That share its memory and processors evenly."""
+    """Number of replicas that share the host's memory and processors evenly."""
 
     @property
     def link_rate(self) -> float:
@@ -56,32 +55,32 @@ class HostOffload:
         return _known(self.link_bytes_per_s) * _known(self.use.link_efficiency)
 
     def memory_rate(self, expert: bool = False) -> float:
-        """Rate at which the replica's part of the host reads weights, routed experts or others [B/s]."""
+        """Return the rate at which the replica's part of the host reads weights, of routed experts or others [B/s]."""
         efficiency = self.use.expert_memory_efficiency if expert else self.use.memory_efficiency
         return _known(self.memory_bytes_per_s) * _known(efficiency) / self.replicas
 
     @property
     def flop_rate(self) -> float:
-        """Arithmetic of the replica's part of the host [FLOP/s]."""
+        """Arithmetic rate of the replica's part of the host [FLOP/s]."""
         return _known(self.flops) / self.replicas
 
     @property
     def streams_some(self) -> bool:
-        """Whether any step brings weights to the GPU."""
+        """True if any step transfers weights to the GPU."""
         return self.use.streaming != "none"
 
     @property
     def computes_some(self) -> bool:
-        """Whether the CPU multiplies in any step."""
+        """True if the CPU multiplies in any step."""
         return not self.streams_some or self.use.stream_from_tokens is not None
 
     def streams(self, tokens: int) -> bool:
-        """Whether a step of *tokens* new tokens brings weights to the GPU; if not, the CPU multiplies."""
+        """Return whether a step of *tokens* new tokens transfers weights to the GPU; if not, the CPU multiplies."""
         first = self.use.stream_from_tokens
         return self.streams_some and (first is None or tokens >= first.value)
 
     def values(self) -> Iterator[tuple[str, Value]]:
-        """The engine's figures that count here, by name."""
+        """Return the engine's offloading figures that apply, by name."""
         streaming = ["link_efficiency", "micro_batch_tokens", "stream_from_tokens"] if self.streams_some else []
         computing = ["memory_efficiency", "expert_memory_efficiency"] if self.computes_some else []
         for name in streaming + computing:
@@ -99,10 +98,10 @@ SIXTEEN_BIT_BYTES = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RooflineInputs:
-    """One model on one kind of GPU, split over tensor, pipeline and data-parallel ranks.
+    """Inputs of the roofline: one model on one type of GPU, split over tensor, pipeline and data-parallel ranks.
 
-    `quantization` is the format that the weights really have: a model's own format looked up, its padding applied to
-    `model`.
+    `quantization` is the format in which the weights are stored, with a published checkpoint's own format resolved;
+    `model` includes the format's padding.
     """
 
     gpu: Gpu
@@ -118,57 +117,57 @@ class RooflineInputs:
     enable_expert_parallel: bool = False
     kv_bytes_per_element: float = 2.0
     serial_stages: bool = False
-    """Pipeline stages work one after the other on a single batch: none waits for another's longer step."""
+    """True if pipeline stages take turns on a single batch, so that no stage waits for another's longer step."""
     speed: float = 1.0
-    """Rate at which the card computes and reads under its power cap over that without."""
+    """Rate at which the card computes and reads under its power cap, relative to no cap."""
     load: Callable[[float, float, float, float, float], float] | None = None
-    """Share of the way from idle power to the limit, from a step's shares of time at the tensor cores' dense peak and
-    of reading memory, its tokens a second, and the shares in which the GPU does not wait for the host, and in which it
-    waits for other GPUs; None: busy GPUs draw their limit."""
+    """Power model: fraction of the range from idle power to the limit, from five arguments. These are a step's
+    fractions of time at the tensor cores' dense peak and of reading memory, its tokens per second, and the fractions in
+    which the GPU does not wait for the host, and in which it waits for other GPUs. None: busy GPUs draw their limit."""
 
     host: HostOffload | None = None
-    """Where some weights lie in host memory."""
+    """Offloading of weights to host memory; None: all weights lie on the GPUs."""
     forms_ahead: bool = False
-    """The engine forms a step while one runs, so that the host works beside the GPU."""
+    """True if the engine forms a step while one runs, so that host and GPU work in parallel."""
     lanes_stretch: float = 1.0
-    """Rate of the link over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
+    """Link's rate over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
     network: ReplicaNetwork | None = None
-    """Between the servers that a replica fills; None: `link` joins all of its GPUs."""
+    """Network between the servers of a replica; None: `link` connects all of its GPUs."""
 
     @property
     def kv_8bit(self) -> bool:
-        """The cache is stored in 8 bits an element."""
+        """True if the KV cache is stored in 8 bits per element."""
         return self.kv_bytes_per_element < SIXTEEN_BIT_BYTES
 
     @property
     def server_blackwell(self) -> bool:
-        """B200, B300 and their kin, with HBM and the tensor cores that graphics cards of the family lack."""
+        """True for B200, B300 and related cards, with HBM and tensor cores that the family's graphics cards lack."""
         return self.gpu.blackwell and not self.graphics_blackwell
 
     @property
     def graphics_blackwell(self) -> bool:
-        """RTX 50 and RTX PRO cards."""
+        """True for RTX 50 and RTX PRO cards."""
         return "GB20x" in self.gpu.architecture
 
     @property
     def tile_tokens(self) -> float:
-        """Tokens of the smallest tile of a dense matrix product in the engine's kernels; 0: a tile costs nothing."""
+        """Tokens of the smallest tile of a dense matrix product in the engine's kernels; 0: no rounding to tiles."""
         return self.hopper_tile.value if self.hopper_tile else 0.0
 
     @property
     def hopper_tile(self) -> Value | None:
-        """The same with its source; None: a tile costs nothing."""
+        """Sourced value of `tile_tokens`; None: no rounding to tiles."""
         return default_limit(self.engine, self.gpu, "hopper_tile_tokens") if self.gpu.hopper else None
 
     @property
     def kernel_compute(self) -> Value:
-        """Arithmetic time of the weights' kernel on the card's generation."""
+        """Factor on arithmetic time of the weight format's kernel on the card's generation."""
         graphics = self.kernel.graphics_compute_time_factor if self.graphics_blackwell else None
         return graphics or self.kernel.compute_time_factor
 
     @property
     def kernel_values(self) -> dict[str, Value]:
-        """What the engine's kernels for this format do on the card, by name."""
+        """Factors of the engine's kernels for this weight format on this card, by name."""
         found = {"slow_weights": self.slow_weights, "slow_products": self.slow_products}
         found |= {"hopper_tile_tokens": self.hopper_tile}
         if self.model.moe is not None:
@@ -178,17 +177,17 @@ class RooflineInputs:
 
     @property
     def slow_weights(self) -> Value | None:
-        """What the engine's kernels for this format do to reading dense weights on the card; None: nothing."""
+        """Factor of the engine's kernels on reading dense weights of this format on this card; None: 1."""
         return self._for_format(known_overheads(self.engine).slow_weights) if self.graphics_blackwell else None
 
     @property
     def slow_products(self) -> Value | None:
-        """What the engine's kernels for this format do to dense arithmetic on the card; None: nothing."""
+        """Factor of the engine's kernels on dense arithmetic in this format on this card; None: 1."""
         return self._for_format(known_overheads(self.engine).slow_products) if self.server_blackwell else None
 
     @property
     def fast_experts(self) -> Value | None:
-        """What the engine's faster kernels for experts of this format do on the card; None: it has no faster ones."""
+        """Factor of the engine's faster expert kernels for this format on this card; None: no faster kernels."""
         return self._for_format(known_overheads(self.engine).fast_experts) if self.server_blackwell else None
 
     def _for_format(self, known: Iterable[SlowWeights | SlowProducts | FastExperts]) -> Value | None:
@@ -196,12 +195,12 @@ class RooflineInputs:
 
     @property
     def experts_kernel(self) -> Value | None:
-        """What arithmetic over experts of this format takes in the engine's kernels; None: as much as in others."""
+        """Factor of the engine's kernels on expert arithmetic in this format; None: 1."""
         return known_overheads(self.engine).experts_by_kernel.get(self.kernel.id)
 
     @property
     def default_tiles(self) -> Value | None:
-        """What the engine's default tiles do to arithmetic over experts; None: those of this shape are tuned."""
+        """Factor of the engine's default tiles on expert arithmetic; None: tiles for this shape are tuned."""
         tiles, moe = known_overheads(self.engine).default_tiles, self.model.moe
         if tiles is None or moe is None or tiles.kernel != self.kernel.id:
             return None
@@ -213,58 +212,61 @@ class RooflineInputs:
 
     @property
     def recent_host(self) -> bool:
-        """Servers of these cards have processors of 2022 or later, those of older cards often have not."""
+        """True if the card's servers usually have processors of 2022 or later; servers of older cards often do not."""
         return self.gpu.hopper or self.gpu.blackwell
 
     @property
     def stage_ranks(self) -> int:
-        """GPUs of all pipeline stages."""
+        """Number of GPUs in all pipeline stages."""
         return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
     def spreads_experts(self) -> bool:
-        """Each of several GPUs holds whole experts, not a part of every one."""
+        """True if each of several GPUs holds whole experts, rather than a part of every expert."""
         return self.enable_expert_parallel and self.expert_ranks > 1
 
     def own_all_reduce_bytes(self, ranks: int) -> float:
-        """Largest message that the engine's own kernels sum between *ranks* GPUs; 0: none, as across servers."""
+        """Return the maximum message that the engine's own kernels sum between *ranks* GPUs [bytes].
+
+        The result is 0 if NCCL runs all messages, as between servers.
+        """
         own = self.engine.own_all_reduce
         if own is None or (self.network is not None and self.network.servers(ranks) > 1):
             return 0.0
         return own.largest(ranks, self.link.over_pcie)
 
-    def way(self, ranks: int) -> tuple[str, ...]:
-        """Names of what lies between *ranks* GPUs: the link, and the network where they stand in several servers."""
+    def link_names(self, ranks: int) -> tuple[str, ...]:
+        """Return the names of the links between *ranks* GPUs: the link, and the network between servers if used."""
         if self.network is None or self.network.servers(ranks) == 1:
             return (self.link.name,)
         return self.link.name, self.network.link.name
 
     @property
     def boundary_s(self) -> float:
-        """Host time to pass a step to the next stage: there is one send less than stages [s]."""
+        """Mean host time per stage to pass a step to the next stage; there is one send less than stages [s]."""
         boundary, stages = known_overheads(self.engine).per_boundary_s, self.pipeline_parallel_size
         return boundary.value * (stages - 1) / stages if boundary is not None else 0.0
 
     @property
     def expert_ranks(self) -> int:
-        """GPUs that the routed experts of a layer are spread over."""
+        """Number of GPUs over which the routed experts of a layer are spread."""
         return self.tensor_parallel_size * (self.data_parallel_size if self.enable_expert_parallel else 1)
 
 
 def known_overheads(engine: Engine) -> Overheads:
-    """The engine's host times. Raises ValueError if there are no measurements of them."""
+    """Return the engine's host times. Raises ValueError if they were not measured."""
     if engine.overheads is None:
         raise ValueError(f"there are no measurements of the step overheads of engine {engine.id!r}")
     return engine.overheads
 
 
 def peak_flops(gpu: Gpu, compute: ComputeType) -> float:
-    """Dense rate in that arithmetic, or at 16 bit where the tensor cores do not have it [FLOP/s]."""
+    """Return the dense rate in arithmetic *compute*, or at 16 bits if the tensor cores do not support it [FLOP/s]."""
     return (_rate(gpu, compute) or gpu.fp16_flops).value
 
 
 def has_rate(gpu: Gpu, compute: ComputeType) -> bool:
-    """Whether the tensor cores have that arithmetic."""
+    """Return whether the tensor cores support arithmetic *compute*."""
     return _rate(gpu, compute) is not None
 
 
@@ -275,18 +277,25 @@ def _rate(gpu: Gpu, compute: ComputeType) -> Value | None:
 
 @dataclass(frozen=True, slots=True)
 class GpuRates:
-    """What one GPU reaches, and what quantised kernels and grouped products do to it."""
+    """Rates that one GPU reaches, including the effects of quantised kernels and grouped products.
+
+    Notes
+    -----
+        FLOP rate  = dense peak * speed * compute efficiency / serving_compute_time_factor
+        byte rate  = memory bandwidth * speed * memory efficiency
+
+    """
 
     inputs: RooflineInputs
     overheads: Overheads
     compute_efficiency: float
-    """Share of the dense peak that matrix products reach inside a server."""
+    """Fraction of the dense peak that matrix products reach inside a server."""
     bytes_per_s: float
-    """Rate at which weights are read."""
+    """Rate at which weights are read [B/s]."""
 
     @classmethod
     def of(cls, inputs: RooflineInputs) -> "GpuRates":
-        """Of the GPU, inside the engine. Raises ValueError if the engine's overheads are unknown."""
+        """Return the rates of the GPU inside the engine. Raises ValueError if the engine's overheads are unknown."""
         efficiency = inputs.coefficients.efficiency(inputs.gpu)
         return cls(
             inputs,
@@ -296,11 +305,11 @@ class GpuRates:
         )
 
     def peak_flops(self, matrix: Matrix) -> float:
-        """Dense peak in the arithmetic that *matrix* runs in [FLOP/s]."""
+        """Return the dense peak in the arithmetic of *matrix* [FLOP/s]."""
         return peak_flops(self.inputs.gpu, arithmetic(self.inputs.quantization, matrix))
 
     def compute_time_factor(self, matrix: Matrix) -> float:
-        """Arithmetic time of *matrix* against FLOP / (peak * efficiency)."""
+        """Return the arithmetic time of *matrix* relative to FLOP / (peak * efficiency)."""
         kernel = self.inputs.kernel
         covered = covers(self.inputs.quantization, matrix)
         factor = self.inputs.kernel_compute.value if covered else 1.0
@@ -310,9 +319,9 @@ class GpuRates:
         return factor * prod(one.value for one in (older, self.inputs.slow_products) if one and covered)
 
     def weight_time_factor(self, matrix: Matrix) -> float:
-        """Time to read *matrix* against stored bytes / reachable bandwidth.
+        """Return the time to read *matrix* relative to stored bytes / reachable bandwidth.
 
-        A matrix is never read faster than the memory delivers.
+        A matrix is never read faster than the memory's full bandwidth.
         """
         kernel, slow = self.inputs.kernel, self.overheads.slow_cards
         factor = kernel.weight_time_factor.value if covers(self.inputs.quantization, matrix) else 1.0
@@ -325,19 +334,19 @@ class GpuRates:
 
     @property
     def fastest_read(self) -> float:
-        """`weight_time_factor` where the memory delivers its full bandwidth."""
+        """Minimum of `weight_time_factor`, at the memory's full bandwidth."""
         return self.bytes_per_s / self.inputs.gpu.memory_bytes_per_s.value
 
     def _experts(self) -> float:
-        """Arithmetic of grouped products over experts: by engine, format and generation of cards."""
+        """Return the factor on grouped products over experts by engine, format and generation of cards."""
         generation = self.inputs.coefficients.experts_factor(self.inputs.gpu)
         kernels = self.inputs.fast_experts, self.inputs.experts_kernel, self.inputs.default_tiles
         return self.overheads.moe_gemm_time_factor.value * prod(one.value for one in (generation, *kernels) if one)
 
     def _grouped(self) -> float:
-        """Arithmetic of grouped products over experts: by family of models, and where spread.
+        """Return the factor on grouped products over experts by family of models, and by spreading over ranks.
 
-        The rank with most tokens computes longest; none reads its experts more than once.
+        The rank with the most tokens computes longest; no rank reads its experts more than once.
         """
         coefficients = self.inputs.coefficients
         family = coefficients.model_experts_factor(self.inputs.model)
@@ -346,6 +355,6 @@ class GpuRates:
         return factor * spread.value ** log2(self.inputs.expert_ranks) if spread else factor
 
     def weight_bytes(self, matrix: Matrix) -> float:
-        """Stored bytes of a single one of *matrix*, before any split."""
+        """Return the stored bytes of a single copy of *matrix*, before any split."""
         stored_bits = bits(self.inputs.quantization, matrix, self.inputs.model.tie_embeddings)
         return matrix.inputs * matrix.outputs * stored_bits / BITS_PER_BYTE

@@ -1,6 +1,6 @@
-"""The parallel parts of one replica: what its ranks, experts and stages exchange, and what each stage works on.
+"""Messages between the GPUs of one replica in a step, and the share of the work of each pipeline stage.
 
-Links join tensor-parallel ranks, the ranks that share the experts, and pipeline stages. A stage has its share of the
+Links connect tensor-parallel ranks, the ranks that share the experts, and pipeline stages. A stage has its share of the
 model's layers, of the LM head and of the host's work.
 """
 
@@ -13,27 +13,28 @@ from sim.steptime.inputs import ACTIVATION_BYTES, RooflineInputs
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Equal messages between the GPUs of a replica in one step; with pipeline parallelism, of the mean stage."""
+    """Equal messages between the GPUs of a replica in one step; with pipeline parallelism, those of the mean stage."""
 
     what: str
-    """all-reduce: of partial sums; experts: tokens to the experts of other ranks and back; stage: to the next one."""
+    """Kind of message. all-reduce: partial sums; experts: tokens to the experts of other ranks and back; stage:
+    activations to the next stage."""
     own: bool
-    """The engine's own kernel does it, not the library (NCCL)."""
+    """True if the engine's own kernel runs the message, not the library (NCCL)."""
     calls: float
     message_bytes: float
-    """Of each GPU; for experts, of all that exchange."""
+    """Bytes per GPU; for experts, bytes of all GPUs that exchange."""
     each_s: float
     over: tuple[str, ...]
-    """Names of the link, and of the network where the GPUs stand in several servers."""
+    """Names of the link, and of the network if the GPUs are in several servers."""
 
 
 Links = tuple[AllReduce | AcrossServers, AllReduce | AcrossServers, Send]
 
 
 def links_of(inputs: RooflineInputs) -> Links:
-    """What ranks exchange: (tensor-parallel ranks; those that share the experts; one stage with the next).
+    """Return the links of (tensor-parallel ranks, ranks that share the experts, a stage to the next stage).
 
-    Data-parallel ranks gather their tokens before the experts and scatter the sums after.
+    Data-parallel ranks gather their tokens before the experts and scatter the sums after them.
     """
     factor, network = inputs.coefficients.allreduce_factor(inputs.gpu, inputs.link).value, inputs.network
 
@@ -60,8 +61,9 @@ def links_of(inputs: RooflineInputs) -> Links:
 def exchanges_of(
     inputs: RooflineInputs, links: Links, layers_share: float, tokens: int, replica_tokens: int
 ) -> tuple[Exchange, ...]:
-    """What goes over *links* in a step of *tokens* new tokens, on a stage with *layers_share* of the layers; see
-    `Batch.replica_tokens`.
+    """Return the messages over *links* in a step of *tokens* new tokens, on a stage with *layers_share* of the layers.
+
+    *replica_tokens*: see `Batch.replica_tokens`.
     """
     model, ranks, expert_ranks = inputs.model, inputs.tensor_parallel_size, inputs.expert_ranks
     all_reduce, exchange, send = links
@@ -71,16 +73,21 @@ def exchanges_of(
     own, apart = message <= inputs.own_all_reduce_bytes(ranks), expert_ranks > ranks
     sums_s, experts_s, sent = all_reduce.time_s(message), exchange.time_s(gathered), message / ranks
     after = ("experts", False) if apart else ("all-reduce", own)
-    there, stages = inputs.way(expert_ranks), inputs.pipeline_parallel_size
+    there, stages = inputs.link_names(expert_ranks), inputs.pipeline_parallel_size
     return (
-        Exchange("all-reduce", own, blocks * layers_share, message, sums_s, inputs.way(ranks)),
+        Exchange("all-reduce", own, blocks * layers_share, message, sums_s, inputs.link_names(ranks)),
         Exchange(*after, model.expert_layers * layers_share, gathered, experts_s, there),
-        Exchange("stage", False, int(stages > 1), sent, _send_s(inputs, send, sent), inputs.way(inputs.stage_ranks)),
+        Exchange(
+            "stage", False, int(stages > 1), sent, _send_s(inputs, send, sent), inputs.link_names(inputs.stage_ranks)
+        ),
     )
 
 
 def _send_s(inputs: RooflineInputs, send: Send, message: float) -> float:
-    """*message* of every rank of a stage to the next one; to another server where any stage sends there [s]."""
+    """Return the time to send *message* bytes from every rank of a stage to the next stage [s].
+
+    The slowest transfer counts: if any stage sends to another server, the network's.
+    """
     if inputs.pipeline_parallel_size == 1:
         return 0.0
     if inputs.network is None or inputs.network.servers(inputs.stage_ranks) == 1:
@@ -89,10 +96,10 @@ def _send_s(inputs: RooflineInputs, send: Send, message: float) -> float:
 
 
 def stage_shares(inputs: RooflineInputs) -> tuple[float, float, int]:
-    """(share of the layers that the fullest stage has; share of all else, in the mean of the stages; stages).
+    """Return (fullest stage's share of the layers, mean share of all else, number of stages that wait).
 
-    The head, the sampling and the host's work lie on one stage alone, and the others wait for it. The number of stages
-    is 0 where they do not: one stage, or only one batch on its way through all of them.
+    The LM head, the sampling and the host's work lie on one stage alone, and the others wait for it. No stage waits,
+    and the number is 0, with one stage, or with a single batch in flight through all stages.
     """
     stages, layers = inputs.pipeline_parallel_size, inputs.model.layers
     factor = 1.0 if inputs.serial_stages else inputs.coefficients.pipeline_time_factor_per_doubling.value
@@ -101,10 +108,10 @@ def stage_shares(inputs: RooflineInputs) -> tuple[float, float, int]:
     return -(-layers // stages) / layers * slowdown, slowdown / stages, waiting
 
 
-def others_turns_load(inputs: RooflineInputs) -> float:
-    """Load of waiting for the other stages, where one works after the other, per stage's time of work.
+def other_stages_load(inputs: RooflineInputs) -> float:
+    """Return the power load of waiting for the other stages, per unit of the stage's own time, where stages take turns.
 
-    Pieces of a prompt keep all stages at work.
+    Stages take turns if only one batch is in flight; pieces of a prompt keep all stages busy.
     """
     if inputs.load is None or not inputs.serial_stages:
         return 0.0

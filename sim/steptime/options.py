@@ -1,4 +1,4 @@
-"""Keys of the roofline step-time model: what the server does that makes steps or requests longer."""
+"""Scenario keys of the roofline step-time model: server options that make steps or requests longer."""
 
 from typing import Literal
 
@@ -12,28 +12,30 @@ from sim.steptime.inputs import known_overheads
 
 
 class Roofline(Spec):
-    """Computed from the model, the GPU, the engine and the link between the GPUs."""
+    """Roofline step-time model: computed from the model, the GPU, the engine and the link between the GPUs."""
 
     model: Literal["roofline"] = "roofline"
     host_factor: Positive = 1.0
-    """Host time per step, sequence, prompt token and request against the usual server's; hosts differ threefold."""
+    """Host time per step, sequence, prompt token and request relative to the usual server's; servers differ by up to a
+    factor of 3."""
     in_process: bool = False
-    """The engine is called as a library: no API server streams the tokens."""
+    """True if the engine is called as a library, without an API server that streams the tokens."""
     one_process: bool = False
-    """The API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
+    """True if the API server shares the engine's process: vLLM's V0 engine with --disable-frontend-multiprocessing."""
     sorts_logits: bool = False
-    """Requests ask for top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
+    """True if requests use top-p, for which the engine sorts all logits: vLLM's sampler before 0.16."""
 
     chat_template: bool = False
-    """Requests are chats, for which the API server fills in the model's template."""
+    """True if requests are chats, for which the API server applies the model's chat template."""
     cuda_graphs: bool = True
-    """False: the host launches every kernel of a step by itself, as with vLLM's --enforce-eager."""
+    """True if steps run from CUDA graphs; if false, the host launches every kernel of a step, as with vLLM's
+    --enforce-eager."""
     stream_interval: Count = 1
-    """Tokens of a sequence that the engine hands to its API server at once, after the first: SGLang's and vLLM's
+    """Tokens of a sequence that the engine passes to its API server at once, after the first: SGLang's and vLLM's
     --stream-interval, TensorRT-LLM's stream_interval."""
 
     def values(self, coefficients: StepTimeCoefficients) -> dict[str, Value]:
-        """What the options that are chosen rest on, by name in data/steptime.yaml."""
+        """Return the coefficients that the selected options use, by name in data/steptime.yaml."""
         chosen = {
             "one_process_host_time_factor": self.one_process and not self.in_process,
             "sorting_bytes_per_logit": self.sorts_logits,
@@ -43,7 +45,7 @@ class Roofline(Spec):
         return {name: value for name, value in known.items() if value is not None}
 
     def request_overhead_s(self, engine: Engine, model: Model, tensor_parallel_size: int, gpu: Gpu) -> float:
-        """API-server time before a request's first token; it does not hold the engine [s]."""
+        """Return the API-server time before a request's first token, which does not block the engine [s]."""
         if self.in_process:
             return 0.0
         overheads = known_overheads(engine)
@@ -55,13 +57,13 @@ class Roofline(Spec):
         return overheads.per_request_s.value * factor * self.host_factor
 
     def intake_s(self, engine: Engine) -> float:
-        """API-server time that each request holds up all others with before the engine gets it [s]."""
+        """Return the API-server time per request before the engine gets it, while other requests wait [s]."""
         reading = known_overheads(engine).chat_template_s
         if self.in_process or not self.chat_template or reading is None:
             return 0.0
         return reading.value * self.host_factor
 
     def turn_s(self, engine: Engine) -> float:
-        """API-server time by which requests that come together reach the engine apart [s]."""
+        """Return the API-server time between the arrivals at the engine of requests that arrive together [s]."""
         turn = known_overheads(engine).request_turn_s
         return 0.0 if self.in_process or turn is None else turn.value * self.host_factor

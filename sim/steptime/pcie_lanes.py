@@ -1,8 +1,8 @@
-"""PCIe inside a server: which lanes the traffic of its GPUs shares, and what is left of them for each.
+"""PCIe lanes inside a server: their sharing between GPUs, and the rate left for each GPU.
 
-A ring of GPUs that reach one another directly sends once each way over every set of lanes that it crosses. Without
+A ring of GPUs with peer-to-peer access sends once per direction over every set of lanes that it crosses. Without
 peer-to-peer each of its GPUs writes to host memory and reads from it, so a switch's lanes carry the traffic of all GPUs
-below it. Rings of several replicas are taken to run at the same time: no lane ever carries more than its rate.
+below it. Rings of several replicas are assumed to run at the same time: no lane ever exceeds its rate.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,22 +12,22 @@ from math import inf
 from sim.catalogue.server import PcieSlots, Server
 
 Ring = frozenset[int]
-"""Slots whose GPUs exchange with one another."""
+"""Slots whose GPUs exchange data in a ring."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneGroup:
-    """Lanes, or the link of a CPU to the others."""
+    """Group of PCIe lanes, or the link of a CPU to the other CPUs."""
 
     bytes_per_s: float
-    """Each way."""
+    """Rate per direction [B/s]."""
     below: frozenset[int]
-    """Slots that reach host memory, or the other CPUs, over it."""
+    """Slots that reach host memory, or the other CPUs, over these lanes."""
     to_host: bool = True
-    """Whether it lies between its slots and host memory."""
+    """True if the lanes lie between the slots and host memory."""
 
     def flows(self, ring: Ring, staged: bool) -> int:
-        """Streams of *ring* that it carries each way; *staged*: through host memory."""
+        """Return the number of streams of *ring* per direction over these lanes; *staged*: through host memory."""
         here = len(ring & self.below)
         if len(ring) == 1 or not here:
             return 0
@@ -38,17 +38,17 @@ class LaneGroup:
 
 @dataclass(frozen=True, slots=True)
 class PcieLanes:
-    """The edges of a server whose slots are known."""
+    """PCIe topology of a server with known slots."""
 
     edges: tuple[LaneGroup, ...]
 
     @classmethod
     def of(cls, server: Server, x16_bytes_per_s: Callable[[int], float]) -> "PcieLanes":
-        """*x16_bytes_per_s* gives the rate of sixteen lanes of a generation, each way."""
+        """Return the lanes of *server*; *x16_bytes_per_s* maps a generation to the rate of 16 lanes per direction."""
         return cls(tuple(_edges(server, x16_bytes_per_s)))
 
     def ring_bytes_per_s(self, rings: Sequence[Ring], staged: bool) -> float:
-        """What every one of *rings* gets at its narrowest edge while all of them send; inf where nothing is shared."""
+        """Return the rate of each of *rings* at its narrowest lanes while all send [B/s]; inf if nothing is shared."""
         shares = [
             edge.bytes_per_s / flows
             for edge in self.edges
@@ -57,7 +57,7 @@ class PcieLanes:
         return min(shares, default=inf)
 
     def host_bytes_per_s(self, slots: frozenset[int]) -> float:
-        """What each GPU in *slots* gets from host memory, or sends to it, while all of them do; the least of them."""
+        """Return the minimum rate between host memory and each GPU in *slots* while all of them transfer [B/s]."""
         used = [(edge, len(slots & edge.below)) for edge in self.edges if edge.to_host]
         return min((edge.bytes_per_s / here for edge, here in used if here), default=inf)
 

@@ -1,34 +1,8 @@
-"""Step time from a model's dimensions and a GPU's rates, and the host's part of it.
+"""Roofline step-time model: step time from a model's dimensions, a GPU's rates and the host's overheads.
 
-    t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step; p = 1 for experts
-      + attention                                              contexts, query-key pairs, states
-      + all-reduces, one a block                               tokens in the step
-      + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt  host
-
-The host's time adds to the GPU's, but where the engine forms a step while one runs (vLLM 0.14 and later, SGLang,
-TensorRT-LLM 1.x): there the longer of both counts, and a fifth of the shorter. Launching the kernels of prompts one by
-one hides behind the GPU's work everywhere, or the reverse (`Launches`). With pipeline parallelism the time is that of
-the mean stage: the layers of the fullest one, an even share of the LM head and of the host's time, and the send to
-the next stage. The head, the sampling and the host's work for each batch lie on one stage alone, which the others
-wait for while several batches are in flight.
-
-`used_values` lists the sourced values that a step time rests on, for reports of sources and sensitivity.
-
-The host's part: the kernels that it launches, and products of weights it holds.
-Where no CUDA graph covers the kernels of a step with prompts, the host launches them one by one:
-
-    t = max(GPU, layers * t_launch) + host's time per step and per sequence
-
-The host runs ahead of the GPU: launching is hidden where the GPU takes longer, and is all that counts where it is
-done first. Steps without prompts run from graphs, unless the server was told to do without any.
-
-Matrix products whose weights lie in the host's memory:
-
-    CPU:      t = (C^p + M^p)^(1/p)     C arithmetic of the CPU, M weights read from the host's memory
-    copied:   t = weights / link + the GPU's own time
-    in place: t = (C^p + M^p)^(1/p)     C arithmetic of the GPU, M weights read over the link
-
-CPU, link and GPU take turns: no engine here overlaps them.
+`RooflineStepTime` has the equation. `Launches` has the host's kernel launches, `HostProduct` the products of weights
+that lie in host memory. `used_values` lists the sourced values that a step time uses, for reports of sources and
+sensitivity.
 """
 
 from dataclasses import dataclass, replace
@@ -47,32 +21,46 @@ from sim.steptime.attention import (
     attention_values,
     cache_bytes,
     least_pairs,
-    seen_by_query,
     whole_layers,
     window_of,
+    window_tokens_per_query,
 )
-from sim.steptime.gemm import GemmTimes, MatrixProduct, TokenStepCost, product_of, together, total
+from sim.steptime.gemm import GemmTimes, MatrixProduct, TokenStepCost, p_norm_s, product_of, total
 from sim.steptime.inputs import GpuRates, HostOffload, RooflineInputs, known_overheads
-from sim.steptime.links import Exchange, exchanges_of, links_of, others_turns_load, stage_shares
+from sim.steptime.links import Exchange, exchanges_of, links_of, other_stages_load, stage_shares
 from sim.steptime.options import Roofline
 
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Of the layers of one stage [s]; all parts are 0 where launching never holds the GPU up."""
+    """Host time to launch the kernels of one stage's layers [s]; all parts are 0 if launching never delays the GPU.
+
+    Notes
+    -----
+    Where no CUDA graph covers the kernels of a step with prompts, the host launches them one by one::
+
+        t = max(GPU, layers * t_launch) + host's time per step and per sequence
+
+    The host runs ahead of the GPU: launching is hidden if the GPU takes longer, and determines the time if the GPU is
+    faster. Steps without prompts run from CUDA graphs, unless the server is configured without them.
+
+    """
 
     heads_s: float = 0.0
-    """Layers with heads over a cache, in a step with prompts."""
+    """Launch time of layers with heads over a cache, in a step with prompts [s]."""
     linear_s: float = 0.0
-    """Layers with linear attention, in a step with prompts."""
+    """Launch time of layers with linear attention, in a step with prompts [s]."""
     graph_tokens: int = 0
-    """Steps with prompts of at most so many tokens run from graphs."""
+    """Maximum tokens of a step with prompts that runs from CUDA graphs."""
     decode_s: float = 0.0
-    """All layers of a step without prompts; 0: it runs from a graph."""
+    """Launch time of all layers in a step without prompts [s]; 0: the step runs from a CUDA graph."""
 
     @classmethod
     def of(cls, inputs: RooflineInputs, host_factor: float, layers_share: float, graphs: bool) -> Self:
-        """Of the engine on a host that takes *host_factor* of the usual time; *graphs*: with those that are usual."""
+        """Return the launch times in the inputs' engine on a host with *host_factor* times the usual host times.
+
+        *graphs*: the server uses CUDA graphs as usual.
+        """
         prompts, one = cls._prompts(inputs, host_factor, layers_share), inputs.coefficients.launch_layer_s
         if graphs or one is None:
             return prompts
@@ -96,14 +84,16 @@ class Launches:
         )
 
     def wait_s(self, tokens: int, prompt_tokens: int, gpu_s: float) -> float:
-        """What the GPU waits for the host in a step of *tokens* new ones, which takes it *gpu_s*."""
+        """Return the time that the GPU, busy for *gpu_s*, waits for launches in a step of *tokens* new tokens [s]."""
         prompts = prompt_tokens and tokens > self.graph_tokens
         return max(0.0, self.decode_s - gpu_s, self.heads_s + self.linear_s - gpu_s if prompts else 0.0)
 
 
 def graph_tokens(inputs: RooflineInputs) -> int:
-    """Tokens of the largest step with prompts that runs from graphs; SGLang makes none for stages and for ranks that
-    step together (server_args.py, _handle_piecewise_cuda_graph).
+    """Return the maximum tokens of a step with prompts that runs from CUDA graphs.
+
+    SGLang has no such graphs with pipeline stages or with ranks that step together (server_args.py,
+    _handle_piecewise_cuda_graph).
     """
     most = default_limit(inputs.engine, inputs.gpu, "graph_tokens")
     alone = inputs.pipeline_parallel_size == 1 and inputs.data_parallel_size == 1
@@ -111,25 +101,31 @@ def graph_tokens(inputs: RooflineInputs) -> int:
 
 
 def kernel_layers(inputs: RooflineInputs) -> float:
-    """Dense layers without latent attention that have as many kernels as those of the model [1]."""
+    """Return the number of dense layers without latent attention that have as many kernels as the model [1]."""
     linear = inputs.model.linear_attention_layers
     return _block_kernels(inputs) * (linear + (inputs.model.layers - linear) * _latent_kernels(inputs))
 
 
 def _block_kernels(inputs: RooflineInputs) -> float:
-    """Kernels of the mean layer over those of a dense one [1]."""
+    """Return the kernels of the mean layer relative to those of a dense layer [1]."""
     model, overheads = inputs.model, known_overheads(inputs.engine)
     experts = model.expert_layers / model.layers
     return 1.0 - experts + experts * overheads.moe_layer_factor.value
 
 
 def _latent_kernels(inputs: RooflineInputs) -> float:
-    """Kernels of a layer with heads over those of one whose heads are plain [1]: more where they attend in latents."""
+    """Return the kernels of a layer with heads relative to those without latent attention [1]."""
     return known_overheads(inputs.engine).mla_layer_factor.value if inputs.model.mla is not None else 1.0
 
 
 def layer_overheads_s(inputs: RooflineInputs) -> float:
-    """Launches and small kernels of all layers [s]."""
+    """Return the time of launches and small kernels of all layers [s].
+
+    Notes
+    -----
+    layers * per_layer_s, with the layer factors of the card's family, of experts and of latent attention.
+
+    """
     gpu, overheads, layers = inputs.gpu, known_overheads(inputs.engine), kernel_layers(inputs)
     if gpu.blackwell:
         layers *= overheads.blackwell_layer_factor.value
@@ -144,17 +140,27 @@ def layer_overheads_s(inputs: RooflineInputs) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HostProduct:
-    """The copies of one kind of matrix that lie in host memory."""
+    """Copies of one matrix that lie in host memory, and their products.
+
+    Notes
+    -----
+        CPU:      t = (C^p + M^p)^(1/p)     C arithmetic of the CPU, M weights read from host memory
+        copied:   t = weights / link + the GPU's own time
+        in place: t = (C^p + M^p)^(1/p)     C arithmetic of the GPU, M weights read over the link
+
+    CPU, link and GPU take turns: no supported engine overlaps them.
+
+    """
 
     host: HostOffload
     on_gpu: MatrixProduct
-    """As the GPU multiplies them once it has them."""
+    """Product on the GPU once the weights are there."""
     on_cpu: MatrixProduct
     over_link: MatrixProduct
-    """With the link's time in place of the memory's; copied weights meet no arithmetic there."""
+    """Product with the link's time in place of the memory's; copied weights have no arithmetic in it."""
 
     def times(self, tokens: int) -> tuple[GemmTimes, float]:
-        """(what the GPU does, what it waits for host and link [s]) in a step of *tokens* new tokens."""
+        """Return (the GPU's work, the GPU's wait for host and link [s]) in a step of *tokens* new tokens."""
         if not self.host.streams(tokens):
             cpu = self.on_cpu.times(tokens)
             return GemmTimes(), cpu.compute_s + cpu.memory_s
@@ -169,23 +175,23 @@ class HostProduct:
 def products_of(
     inputs: RooflineInputs,
 ) -> tuple[list[MatrixProduct], MatrixProduct, list[HostProduct], list[HostProduct]]:
-    """(products of the layers, the LM head; of both, what lies in host memory).
+    """Return the products (of the layers, of the LM head, of layers in host memory, of the LM head in host memory).
 
-    The embedding is looked up, not multiplied, unless it is also the head.
+    The embedding is a look-up, not a product, unless it is tied to the LM head.
     """
     rates = GpuRates.of(inputs)
     weights = [matrix for matrix in matrices(inputs.model) if matrix.role != "vector"]
     head_name = "embed_tokens" if inputs.model.tie_embeddings else "lm_head"
     head = next(matrix for matrix in weights if matrix.name == head_name)
     layers = [matrix for matrix in weights if matrix.role not in ("embedding", "lm_head")]
-    products = [placed(product_of(matrix, rates), matrix, rates) for matrix in layers]
-    head_here, head_there = placed(product_of(head, rates), head, rates)
+    products = [split_copies(product_of(matrix, rates), matrix, rates) for matrix in layers]
+    head_here, head_there = split_copies(product_of(head, rates), head, rates)
     in_host = [there for _, there in products if there]
     return [here for here, _ in products], head_here, in_host, [head_there] if head_there else []
 
 
-def placed(product: MatrixProduct, matrix: Matrix, rates: GpuRates) -> tuple[MatrixProduct, HostProduct | None]:
-    """The copies of *matrix* on the GPU, and those in host memory; *product* is the work of all on the GPU."""
+def split_copies(product: MatrixProduct, matrix: Matrix, rates: GpuRates) -> tuple[MatrixProduct, HostProduct | None]:
+    """Return the copies of *matrix* on the GPU and in host memory; *product* is the work of all on the GPU."""
     host = rates.inputs.host
     share = host.weights.share(matrix, rates.inputs.model) if host is not None else 0.0
     if host is None or share == 0.0:
@@ -205,22 +211,22 @@ def placed(product: MatrixProduct, matrix: Matrix, rates: GpuRates) -> tuple[Mat
 
 
 def all_times(products: list[HostProduct], tokens: int) -> tuple[GemmTimes, float]:
-    """(what the GPU does, what it waits [s]) for all of *products*."""
+    """Return (the GPU's work, the GPU's wait [s]) for all of *products*."""
     parts = [product.times(tokens) for product in products]
     return sum((gpu for gpu, _ in parts), GemmTimes()), sum(waits_s for _, waits_s in parts)
 
 
 def host_attention(host: HostOffload, rates: GpuRates, whole: bool = False) -> LayerAttention:
-    """Attention of one layer that the CPU computes, its KV cache in the host's memory.
+    """Return the attention of one layer computed by the CPU, with its KV cache in host memory.
 
-    The CPU works on all query-key pairs, also on those that a causal mask drops: twice the arithmetic.
+    The CPU computes all query-key pairs, including those that a causal mask drops: twice the arithmetic.
     """
     inputs = rates.inputs
     decode_flop, pair_flop = attention_flop(inputs.model, whole)
     read_s = cache_bytes(inputs.model, 1, inputs.kv_bytes_per_element, whole) / host.memory_rate()
     exponent = inputs.coefficients.gemm_exponent.value
     return LayerAttention(
-        decode_s=together(decode_flop / host.flop_rate, read_s, exponent),
+        decode_s=p_norm_s(decode_flop / host.flop_rate, read_s, exponent),
         decode_peak_s=0.0,
         read_s=read_s,
         pair_s=2 * pair_flop / host.flop_rate,
@@ -230,7 +236,7 @@ def host_attention(host: HostOffload, rates: GpuRates, whole: bool = False) -> L
 
 
 def mean_layer(rates: GpuRates, whole: bool = False) -> LayerAttention:
-    """Attention of a layer, averaged over those of the GPU and those of the CPU."""
+    """Return the attention of a layer, averaged over the layers on the GPU and those on the CPU."""
     layer, host = LayerAttention.of(rates, whole), rates.inputs.host
     if host is None or host.weights.layers == 0:
         return layer
@@ -238,7 +244,7 @@ def mean_layer(rates: GpuRates, whole: bool = False) -> LayerAttention:
 
 
 def used_values(inputs: RooflineInputs) -> dict[str, Value]:
-    """The coefficients that this step time rests on, by their name in data/steptime.yaml."""
+    """Return the coefficients that the step time uses, by name in data/steptime.yaml."""
     coefficients = inputs.coefficients
     efficiency = coefficients.efficiency(inputs.gpu)
     values = {
@@ -262,13 +268,32 @@ def used_values(inputs: RooflineInputs) -> dict[str, Value]:
 
 
 class RooflineStepTime:
-    """The running model. Costs by number of tokens are worked out once each and remembered."""
+    """Roofline step-time model of one pool; costs by number of tokens are computed once and cached.
+
+    Notes
+    -----
+        t = sum over matrix products of (C^p + M^p)^(1/p)          tokens in the step; p = 1 for experts
+          + attention                                              contexts, query-key pairs, states
+          + all-reduces, one per block                             tokens in the step
+          + layers * t_layer + t_step + sampled sequences * t_seq + prompt tokens * t_prompt      host
+
+    C is arithmetic time, M memory time (`gemm.MatrixProduct`).
+
+    The host's time adds to the GPU's, except where the engine forms a step while one runs (vLLM 0.14 and later, SGLang,
+    TensorRT-LLM 1.x): there the longer of both counts, plus the fraction `exposed_share` of the shorter. Launching the
+    kernels of prompts one by one is hidden behind the GPU's work in every engine, or the reverse (`Launches`).
+
+    With pipeline parallelism the time is that of the mean stage: the layers of the fullest stage, an even share of the
+    LM head and of the host's time, and the send to the next stage. The LM head, the sampling and the host's work for
+    each batch lie on one stage alone, for which the others wait while several batches are in flight.
+
+    """
 
     def __init__(self, spec: Roofline, inputs: RooflineInputs) -> None:
         self.spec, self.inputs = spec, inputs
         self.values = used_values(inputs)
         self.window = window_of(inputs.model)
-        self._load, self._others_turns_load = inputs.load, others_turns_load(inputs)
+        self._load, self._other_stages_load = inputs.load, other_stages_load(inputs)
         self._overheads = known_overheads(inputs.engine)
         self._contention = inputs.coefficients.contention(spec.one_process and not spec.in_process)
         self._products, self._head, self._in_host, self._head_in_host = products_of(inputs)
@@ -284,7 +309,7 @@ class RooflineStepTime:
         self._standing_s = self._host_s(self._overheads.per_sequence_in_process_s) * self._even_share
         self._hidden_share = 1 - inputs.coefficients.exposed_share.value if inputs.forms_ahead else 0.0
         self._sort_s = inputs.model.vocab * sorting.value / rates.bytes_per_s if sorting is not None else 0.0
-        self._least_pairs, self._seen_tokens = least_pairs(rates), seen_by_query(rates)
+        self._least_pairs, self._seen_tokens = least_pairs(rates), window_tokens_per_query(rates)
         attention = Attention.of(rates, mean_layer(rates), mean_layer(rates, whole=True), self._layers_share)
         self._one_call = FullAttentionCall.of(rates, attention.whole, whole_layers(inputs.model) * self._layers_share)
         self._set_attention(attention)
@@ -297,12 +322,13 @@ class RooflineStepTime:
         self._stream_s, self._window_stream_s = whole.stream_s, windowed.stream_s
         self._pair_s, self._window_pair_s = whole.pair_s, windowed.pair_s
         self._peak_per_pair, self._stream_per_read = attention.peak_per_pair, attention.stream_per_read
-        self._beside = attention.beside
+        self._context_free = attention.context_free
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage.
+        """Return the durations of the next steps of *batch*; with pipeline parallelism, those of one stage.
 
-        The part of windowed layers grows with `windowed_growing_seqs`, until the first of them fills its window.
+        The time of windowed layers grows with `windowed_growing_seqs`, until the first of these sequences fills its
+        window.
         """
         prompt_tokens, kv_tokens = batch.prefill_tokens, batch.kv_tokens
         tokens = batch.decode_seqs + batch.draft_tokens + prompt_tokens
@@ -312,7 +338,7 @@ class RooflineStepTime:
         first_s = step.total_s + head.total_s + standing_s + self._decode_s * kv_tokens
         peak_s = step.peak_s + head.peak_s + self._decode_peak_s * kv_tokens
         stream_s = step.stream_s + head.stream_s + self._stream_s * kv_tokens
-        host_s, reading_s = step.still_s + head.still_s + standing_s, 0.0
+        host_s, reading_s = step.gpu_waits_s + head.gpu_waits_s + standing_s, 0.0
         growth_s, valid_steps = self._decode_s * batch.decode_seqs, inf
         if self.window is not None:
             first_s += self._window_decode_s * batch.windowed_kv_tokens
@@ -326,30 +352,31 @@ class RooflineStepTime:
             peak_s += prompts_peak_s
             stream_s += prompts_stream_s
             host_s += reading_s
-        if self._beside is not None:
-            moved_s, scanned_s = self._beside.times(batch)
+        if self._context_free is not None:
+            moved_s, scanned_s = self._context_free.times(batch)
             first_s += moved_s + scanned_s
-            peak_s += self._beside.token_peak_s * prompt_tokens
+            peak_s += self._context_free.token_peak_s * prompt_tokens
             stream_s += moved_s
-        last_s = self._alone_stages * (head.total_s + step.still_s + standing_s + reading_s)
-        still_s = host_s
+        last_s = self._alone_stages * (head.total_s + step.gpu_waits_s + standing_s + reading_s)
+        gpu_waits_s = host_s
         if prompt_tokens or self._launches.decode_s:
             waits_s = self._launches.wait_s(tokens, prompt_tokens, first_s - host_s)
             if waits_s:
-                first_s, still_s, valid_steps = first_s + waits_s, still_s + waits_s, 1.0
+                first_s, gpu_waits_s, valid_steps = first_s + waits_s, gpu_waits_s + waits_s, 1.0
         if self._hidden_share:
             hidden_s, growth_s, valid_steps = self._overlap(first_s - host_s, host_s, growth_s, valid_steps)
-            first_s, still_s = first_s - hidden_s, still_s - hidden_s
+            first_s, gpu_waits_s = first_s - hidden_s, gpu_waits_s - hidden_s
         if self._load is None:
             return Leap(first_s, growth_s, valid_steps, 1.0, last_s)
-        busy = 1.0 - still_s / first_s
+        busy = 1.0 - gpu_waits_s / first_s
         load = self._load(peak_s / first_s, stream_s / first_s, tokens / first_s, busy, step.link_s / first_s)
-        turns_load = self._others_turns_load if batch.decode_seqs else 0.0
+        turns_load = self._other_stages_load if batch.decode_seqs else 0.0
         return Leap(first_s, growth_s, valid_steps, load + turns_load, last_s)
 
     def _prompts(self, batch: Batch, reading_s: float) -> tuple[float, float, float]:
-        """What prompts make a step longer, which the host takes *reading_s* to read; of that at the tensor cores' peak,
-        and reading memory [s].
+        """Return the time that prompts add to a step, with its parts at the tensor peak and of reading memory [s].
+
+        *reading_s* is the host's time to process the prompts' tokens.
         """
         read_s, pairs_s = self._prefill(batch)
         whole_s = read_s + pairs_s + reading_s
@@ -358,8 +385,10 @@ class RooflineStepTime:
         return whole_s, pairs_s * self._peak_per_pair, read_s * self._stream_per_read
 
     def _overlap(self, gpu_s: float, host_s: float, growth_s: float, valid_steps: float) -> tuple[float, float, float]:
-        """Of a step of *gpu_s* beside *host_s*: what the shorter of both does not add to the longer [s]; how steps then
-        grow, and how many do.
+        """Return the overlapped time of a step, the growth of steps, and the number of valid steps.
+
+        *gpu_s* and *host_s* run in parallel; the overlapped time is the part of the shorter that does not add to the
+        longer [s].
         """
         if gpu_s >= host_s:
             return self._hidden_share * host_s, growth_s, valid_steps
@@ -368,17 +397,17 @@ class RooflineStepTime:
         return self._hidden_share * gpu_s, growth_s * (1 - self._hidden_share), valid_steps
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
+        """Return the duration of the first step by cause [s]: compute, memory, attention, link, overhead."""
         tokens = batch.decode_seqs + batch.draft_tokens + batch.prefill_tokens
         step, head = self._layers(tokens, batch.replica_tokens), self._sampling(batch)
         prompts_s = sum(self._prefill(batch))
         attention_s = self._decode_s * batch.kv_tokens + prompts_s + self._unpacked_s(batch, prompts_s)
         if self.window is not None:
             attention_s += self._window_decode_s * batch.windowed_kv_tokens
-        if self._beside is not None:
-            attention_s += sum(self._beside.times(batch))
-        still_s = step.still_s + head.still_s
-        gpu_s = step.total_s + head.total_s + attention_s - still_s
+        if self._context_free is not None:
+            attention_s += sum(self._context_free.times(batch))
+        gpu_waits_s = step.gpu_waits_s + head.gpu_waits_s
+        gpu_s = step.total_s + head.total_s + attention_s - gpu_waits_s
         waits_s = self._launches.wait_s(tokens, batch.prefill_tokens, gpu_s)
         reading_s = self._prompt_token_s * batch.prefill_tokens + self._standing_s * batch.standing_seqs
         parts = {
@@ -388,17 +417,20 @@ class RooflineStepTime:
             "link": step.link_s + head.link_s,
             "overhead": step.overhead_s + head.overhead_s + reading_s + waits_s,
         } | ({"host": step.host_s + head.host_s} if self.inputs.host else {})
-        return self._exposed(parts, gpu_s + waits_s, still_s + reading_s) if self._hidden_share else parts
+        return self._exposed(parts, gpu_s + waits_s, gpu_waits_s + reading_s) if self._hidden_share else parts
 
     def _exposed(self, parts: dict[str, float], gpu_s: float, host_s: float) -> dict[str, float]:
-        """*parts* as far as they make the step longer, *host_s* of the overhead beside *gpu_s* of all else."""
+        """Return *parts* reduced to the time that they add to the step.
+
+        *host_s* of the overhead runs in parallel with *gpu_s* of everything else.
+        """
         if host_s > gpu_s:
             parts = {cause: seconds * (1 - self._hidden_share) for cause, seconds in parts.items()}
         parts["overhead"] += self._hidden_share * (host_s if host_s > gpu_s else -host_s)
         return parts
 
     def draft_pass(self, batch: Batch) -> Leap:
-        """One drafted token for each sequence that decodes: a layer like the model's, and its LM head."""
+        """Return the time to draft one token per decoding sequence: one layer like the model's, and its LM head."""
         layers, sequences = self.inputs.model.layers, batch.decode_seqs
         step, head = self._layers(sequences, batch.replica_tokens), self._head.times(sequences)
         host_s = self._host_s(self._overheads.per_step_s)
@@ -407,9 +439,9 @@ class RooflineStepTime:
         return Leap(first_s, self._decode_s / layers * sequences)
 
     def pass_inside(self, batch: Batch) -> Leap:
-        """The model's pass inside of another one's step: without the host's work per step and per sequence.
+        """Return the time of the model's pass within another model's step, without host work per step and per sequence.
 
-        Where the engine launches its kernels one by one (`draft_layer_s`), the GPU waits for the host or the reverse.
+        Where the engine launches kernels one by one (`draft_layer_s`), the longer of GPU and launch time counts.
         """
         leap, launch = self.leap(batch), self._overheads.draft_layer_s
         step_s = self._host_s(self._overheads.per_step_s)
@@ -422,9 +454,9 @@ class RooflineStepTime:
         return leap
 
     def _prefill(self, batch: Batch) -> tuple[float, float]:
-        """(reading earlier tokens, arithmetic) of the prompt chunks' attention [s].
+        """Return the attention time of the prompt chunks (reading earlier tokens, arithmetic) [s].
 
-        Windowed layers see at most a window of earlier tokens per query: an upper bound, as early queries see fewer.
+        Windowed layers read at most a window of earlier tokens per query: an upper bound, as early queries read fewer.
         """
         earlier, pairs = batch.prefill_context_tokens, batch.prefill_attention_pairs
         read_s, pairs_s = self._read_s * earlier, self._pair_s * pairs
@@ -435,29 +467,31 @@ class RooflineStepTime:
         return read_s, pairs_s
 
     def _unpacked_s(self, batch: Batch, prompts_s: float) -> float:
-        """What decodes take more in one call with prompts of *prompts_s* than by themselves [s]."""
+        """Return the additional time of decodes in one call with prompts, over separate calls [s]."""
         if self._one_call is None or not batch.prefill_tokens or not batch.kv_tokens:
             return 0.0
         return sum(self._one_call.parts(batch, prompts_s)) - self._decode_s * batch.kv_tokens
 
     def _layers(self, tokens: int, replica_tokens: int) -> TokenStepCost:
-        """What follows from the tokens in the step: layers, all-reduces, the send, the host's time per step."""
+        """Return the costs by number of tokens: layers, all-reduces, the send, the host's time per step."""
         known = self._by_tokens.get((tokens, replica_tokens))
         if known is not None:
             return known
         products = total(self._products, tokens, replica_tokens).scaled(self._layers_share)
         host_s = self._host_s(self._overheads.per_step_s)
-        still_s = host_s * self._even_share
-        overhead_s = self._layer_overheads_s() * self._layers_share + still_s
+        gpu_waits_s = host_s * self._even_share
+        overhead_s = self._layer_overheads_s() * self._layers_share + gpu_waits_s
         link_s, host_s = self._link_s(tokens, replica_tokens), 0.0
         if self.inputs.host is not None:
             there, host_s = all_times(self._in_host, tokens)
             products += there
-        step = self._by_tokens[tokens, replica_tokens] = TokenStepCost.of(products, link_s, overhead_s, host_s, still_s)
+        step = self._by_tokens[tokens, replica_tokens] = TokenStepCost.of(
+            products, link_s, overhead_s, host_s, gpu_waits_s
+        )
         return step
 
     def _sampling(self, batch: Batch) -> TokenStepCost:
-        """The LM head for all tokens that may be kept, and the host's work for the sequences that yield one."""
+        """Return the costs of sampling: the LM head for all candidate tokens, and the host's work per sequence."""
         sequences, rows = batch.sampled_seqs, batch.sampled_seqs + batch.draft_tokens
         known = self._by_samples.get((sequences, batch.draft_tokens))
         if known is not None:
@@ -466,13 +500,16 @@ class RooflineStepTime:
         there, waits_s = all_times(self._head_in_host, rows) if rows else (GemmTimes(), 0.0)
         host_s = sum(self.sequence_parts_s)
         head += GemmTimes(memory_s=sequences * self._sort_s * self._even_share)
-        still_s = sequences * host_s * self._even_share
-        step = TokenStepCost.of(head + there, 0.0, still_s, waits_s, still_s)
+        gpu_waits_s = sequences * host_s * self._even_share
+        step = TokenStepCost.of(head + there, 0.0, gpu_waits_s, waits_s, gpu_waits_s)
         self._by_samples[sequences, batch.draft_tokens] = step
         return step
 
     def exchanges(self, tokens: int, replica_tokens: int = 0) -> tuple[Exchange, ...]:
-        """What the GPUs of a replica send one another in a step of *tokens* new tokens; see `Batch.replica_tokens`."""
+        """Return the messages between the GPUs of a replica in a step of *tokens* new tokens.
+
+        *replica_tokens*: see `Batch.replica_tokens`.
+        """
         links = self._allreduce, self._exchange, self._send
         return exchanges_of(self.inputs, links, self._layers_share, tokens, replica_tokens)
 
@@ -481,7 +518,7 @@ class RooflineStepTime:
 
     @property
     def sequence_parts_s(self) -> tuple[float, float]:
-        """Host time of a sequence that yields a token: (where its API server gets it at once, where it waits) [s]."""
+        """Host time per sampled sequence: (sent to the API server at once, kept for the stream interval) [s]."""
         served_s = self._host_s(self._overheads.per_sequence_s)
         kept_s, interval = self._host_s(self._overheads.per_sequence_in_process_s), self.spec.stream_interval
         return (0.0, kept_s) if self.spec.in_process else (served_s / interval, kept_s * (1 - 1 / interval))
@@ -491,5 +528,4 @@ class RooflineStepTime:
         return seconds * self._overheads.recent_host_factor.value if self.inputs.recent_host else seconds
 
     def _layer_overheads_s(self) -> float:
-        """Launches and small kernels of all layers [s]."""
         return layer_overheads_s(self.inputs)

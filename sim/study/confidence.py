@@ -43,7 +43,7 @@ from sim.scenario.resolving.hardware import network_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sweep import at_point, cases
 from sim.spec import Count, NonNegative, Positive, Spec
-from sim.steptime.calibration import OwnRuns
+from sim.steptime.calibration import CalibrationRuns
 from sim.steptime.options import Roofline
 from sim.study.metrics.expected_load import mean_tokens
 from sim.study.metrics.statistics import normal_quantile
@@ -122,7 +122,7 @@ NEAR_SEQUENCES, NEAR_PROMPT = 4.0, 2.0
 class Calibrated:
     """Runs of a pool's own server that its calibration was fitted to."""
 
-    runs: OwnRuns
+    runs: CalibrationRuns
 
     def near(self, sequences: float | None, prompt: float | None) -> bool:
         """Return whether the runs cover this load: *sequences* in flight, mean *prompt* [tokens]; None: unknown."""

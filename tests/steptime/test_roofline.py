@@ -20,7 +20,7 @@ from sim.catalogue.engine import (
 from sim.catalogue.model import matrices, params_active, params_total
 from sim.catalogue.value import Value
 from sim.records import Batch
-from sim.steptime.gemm import most_of
+from sim.steptime.gemm import expected_maximum
 from sim.steptime.inputs import GpuRates
 from sim.steptime.options import Roofline
 from sim.steptime.roofline import RooflineStepTime
@@ -158,7 +158,7 @@ def test_experts_touched_are_those_of_random_routing_and_fewer_where_tokens_choo
 @pytest.mark.parametrize(("local", "ranks"), [(4, 4), (16, 8), (32, 8), (64, 2)])
 def test_ranks_with_whole_experts_wait_for_the_one_that_reads_most(build, local, ranks):
     product = next(one for one in build("mixtral-8x7b", "h200-141gb-sxm")._products if one.expert)
-    product = replace(product, fullest_rank=most_of(ranks) / local**0.5)
+    product = replace(product, fullest_rank=expected_maximum(ranks) / local**0.5)
     for share in (0.1, 0.25, 0.5, 0.75, 0.9):
         chances = [comb(local, k) * share**k * (1 - share) ** (local - k) for k in range(local)]
         largest = sum(1 - below**ranks for below in np.cumsum(chances)) / local

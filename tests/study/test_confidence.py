@@ -8,7 +8,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.schema import Scenario
-from sim.steptime.calibration import OwnRuns
+from sim.steptime.calibration import CalibrationRuns
 from sim.study.confidence import (
     MARKS,
     Calibrated,
@@ -83,7 +83,7 @@ def test_the_users_own_calibration_stands_for_a_measured_gpu() -> None:
     assert [mark_of(replace(unmeasured, calibrated=own), INDEX)[0] for own in (False, True)] == [BETWEEN, NEAR]
 
 
-OWN = OwnRuns(model="m", quantization="q", engine="e", runs=3, sequences=(4, 16), prompt=(500, 500))
+OWN = CalibrationRuns(model="m", quantization="q", engine="e", runs=3, sequences=(4, 16), prompt=(500, 500))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ OWN = OwnRuns(model="m", quantization="q", engine="e", runs=3, sequences=(4, 16)
     ],
     ids=str,
 )
-def test_whoever_measured_the_server_needs_no_others(changed: dict[str, object], runs: OwnRuns, mark: str) -> None:
+def test_whoever_measured_the_server_needs_no_others(
+    changed: dict[str, object], runs: CalibrationRuns, mark: str
+) -> None:
     strange = replace(SETTING, kernel="int3", calibrated=True, own=Calibrated(runs))
     asked = replace(strange, **changed)  # type: ignore[arg-type]
     assert mark_of(asked, INDEX)[0] == mark

@@ -44,7 +44,7 @@ from sim.scenario.resolving.resolved import AdapterPlan, FailurePlan, PoolPlan, 
 from sim.scenario.resolving.scheduler import AHEAD
 from sim.spec import Spec
 from sim.steptime.collective import ReplicaNetwork
-from sim.steptime.drafting import Adapted, AdapterWork, Drafting, DraftModel
+from sim.steptime.drafting import AdapterStepTime, AdapterWork, DraftHeadStepTime, DraftModelStepTime
 from sim.steptime.pcie_lanes import PcieLanes, Ring
 from sim.steptime.roofline import RooflineStepTime
 from sim.units import GB, SECONDS_PER_HOUR
@@ -406,7 +406,9 @@ def adapters_of(pool: BoundPool, catalog: Catalog) -> AdapterPlan | None:
     return AdapterPlan(lora.max_loras, lora.in_host, swap_s, fetch_s)
 
 
-def adapted(built: RooflineStepTime | Drafting | DraftModel, lora: LoraAdapters, catalog: Catalog) -> Adapted:
+def adapted(
+    built: RooflineStepTime | DraftHeadStepTime | DraftModelStepTime, lora: LoraAdapters, catalog: Catalog
+) -> AdapterStepTime:
     """*built* with the adapters of *lora* beside it."""
     model, ranks = built.inputs.model, built.inputs.tensor_parallel_size
     rank = lora.max_lora_rank
@@ -417,7 +419,7 @@ def adapted(built: RooflineStepTime | Drafting | DraftModel, lora: LoraAdapters,
         activations=sum(layers * (inputs + 2 * outputs + 2 * rank) for layers, inputs, outputs in pairs) / ranks,
         projection_s=adapter_figures(catalog).projection_s,
     )
-    return Adapted(built, work)
+    return AdapterStepTime(built, work)
 
 
 def models_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> list[BoundPool]:

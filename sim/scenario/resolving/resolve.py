@@ -85,7 +85,7 @@ from sim.steptime.affine import RegisteredStepTime
 from sim.steptime.attention import one_call
 from sim.steptime.coefficients import StepTimeCoefficients, load_coefficients
 from sim.steptime.collective import exchange_table, nearest_entry, table_for
-from sim.steptime.drafting import Drafting, DraftModel
+from sim.steptime.drafting import DraftHeadStepTime, DraftModelStepTime
 from sim.steptime.inputs import SIXTEEN_BIT_BYTES, HostOffload, RooflineInputs
 from sim.steptime.options import Roofline
 from sim.steptime.roofline import RooflineStepTime, used_values
@@ -693,15 +693,15 @@ def _steptime(pool: BoundPool, catalog: Catalog) -> StepTime:
 
 def _with_drafts(
     pool: BoundPool, roofline: Roofline, built: RooflineStepTime, catalog: Catalog
-) -> RooflineStepTime | Drafting | DraftModel:
+) -> RooflineStepTime | DraftHeadStepTime | DraftModelStepTime:
     """Return *built* with the passes that draft tokens; *built* itself without a draft model."""
     drafts = pool.batching.speculative if isinstance(pool.batching, Vllm) else None
     if drafts is None or drafts.method == "ngram":
         return built
     if pool.drafter is None:
-        return Drafting(built, drafts.num_speculative_tokens)
+        return DraftHeadStepTime(built, drafts.num_speculative_tokens)
     drafting = RooflineStepTime(roofline, pool.drafter.inputs(roofline_inputs(pool, catalog)))
-    return DraftModel(built, drafting, drafts.num_speculative_tokens)
+    return DraftModelStepTime(built, drafting, drafts.num_speculative_tokens)
 
 
 def _sized(pool: BoundPool, memory: MemoryFit | None) -> Scheduler:
