@@ -8,7 +8,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.jobs.load import load_job
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import has_job, load_for_size
 from sim.yamlio import parse
 
@@ -51,11 +51,11 @@ def whole(block: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_is_a_scenario(block: str) -> None:
-    scenario = given(whole(parse(block)))
+    scenario = as_document(whole(parse(block)))
     read = load_job if has_job(scenario) else load_for_size
     read(scenario, catalog=CATALOG)
 
 
 def test_a_wrong_key_of_a_block_is_found() -> None:
     with pytest.raises(ValueError, match="tensor_paralel_size: unknown key; did you mean tensor_parallel_size"):
-        load_for_size(given(whole({"pools": [{"gpu": "l40s", "tensor_paralel_size": 2}]})), catalog=CATALOG)
+        load_for_size(as_document(whole({"pools": [{"gpu": "l40s", "tensor_paralel_size": 2}]})), catalog=CATALOG)

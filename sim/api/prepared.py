@@ -18,7 +18,7 @@ from sim.api.errors import in_python
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.checks.hardware import hostless_notes
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.scenario.reading.layers import given, options
+from sim.scenario.reading.layers import as_document, options
 from sim.scenario.reading.load import load
 from sim.scenario.reading.shipped import scenario_file
 from sim.scenario.schema import Scenario
@@ -34,7 +34,7 @@ Values = Mapping[str, Any]
 
 def as_read(scenario: Given) -> Path | Document:
     """The file of *scenario*, or its data."""
-    return scenario_file(Path(scenario)) if isinstance(scenario, str | Path) else given(scenario)
+    return scenario_file(Path(scenario)) if isinstance(scenario, str | Path) else as_document(scenario)
 
 
 class Folder:

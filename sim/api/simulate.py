@@ -15,7 +15,7 @@ from sim.case import CaseResult
 from sim.catalogue.catalog import load_catalog
 from sim.fleet.fleet import RunningFleet
 from sim.scenario.reading.errors import InputError, ScenarioErrors
-from sim.scenario.reading.layers import given, plain
+from sim.scenario.reading.layers import as_document, plain
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
@@ -151,7 +151,7 @@ def _plan(table: RequestTable, fleet: Mapping[str, Any] | Spec, seed: int) -> An
     scenario = {"fleets": [{"name": "fleet"} | data], "workload": workload, "meter_interval_s": ONE_READING_S}
     catalog = load_catalog()
     try:
-        loaded = load(given(scenario | {"seed": seed}), catalog=catalog)
+        loaded = load(as_document(scenario | {"seed": seed}), catalog=catalog)
     except ScenarioErrors as error:
         raise ScenarioErrors([_of_requests(one) or _inside(one, inside) for one in error.errors]) from None
     plan = resolve(loaded, cases(loaded)[0], catalog)

@@ -28,13 +28,13 @@ from sim.scenario.reading.layers import (
     with_values,
 )
 from sim.scenario.reading.load import (
-    ask_with_what_is_set,
+    candidate_axes,
     command_line_options,
     default_names,
+    extend_question,
     refuse_outside,
-    suspects_of,
+    reported_at_sweep,
     swept_values,
-    told_at_sweep,
 )
 from sim.scenario.schema import Pool, Scenario
 from sim.scenario.sweep import points, sweep_issues
@@ -77,10 +77,10 @@ def load_job(
     """
     options = command_line_options(sets, seed, replications)
     layers = read_layers(path, options)
-    layers.tell_renamed()
+    layers.log_renamed()
     default_names(layers, None if isinstance(path, Document) else Path(path))
     if not layers.faults:
-        ask_with_what_is_set(layers, [text for _, text in options])
+        extend_question(layers, [text for _, text in options])
     kind = KINDS["jobs" if "jobs" in layers.data else "job"]
     for place in kind.files(layers.data):
         _absolute(layers, place)
@@ -146,10 +146,10 @@ def _issues_at_points(data: dict[str, Any], kind: "_Kind", catalog: Catalog) -> 
             if isinstance(one, InputError):
                 messages[one] = None
                 continue
-            suspects = suspects_of(one, at, one in standing)
+            suspects = candidate_axes(one, at, one in standing)
             if not suspects and one not in standing:
                 suspects = list(point)[-1:]
-            swept = suspects and told_at_sweep(one, data["sweep"], index, point, suspects[-1], one in always)
+            swept = suspects and reported_at_sweep(one, data["sweep"], index, point, suspects[-1], one in always)
             messages[swept or one] = None
     return list(messages)
 

@@ -12,7 +12,7 @@ from sim.fleet.pool import rank_limits
 from sim.memory.fit import fit
 from sim.memory.kv_cache import KvLayout, StateCache
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan, PoolPlan
@@ -36,7 +36,7 @@ def pool(model: str, further: dict[str, object] | None = None, **batching: objec
             {"name": "one", "pools": [{"gpu": "rtx-4090", "batching": {"policy": "vllm"} | batching} | (further or {})]}
         ],
     }
-    loaded = load(given(scenario), catalog=CATALOG)
+    loaded = load(as_document(scenario), catalog=CATALOG)
     return resolve(loaded, cases(loaded)[0], CATALOG).pools[0]
 
 
@@ -152,7 +152,7 @@ def plan(
         },
         "fleets": [{"name": "one", "pools": [pool]}],
     }
-    loaded = load(given(scenario), catalog=CATALOG)
+    loaded = load(as_document(scenario), catalog=CATALOG)
     return resolve(loaded, cases(loaded)[0], CATALOG)
 
 

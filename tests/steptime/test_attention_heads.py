@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sim.catalogue.catalog import load_catalog
 from sim.records import Batch
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
@@ -46,7 +46,7 @@ def steptime(model: str, gpu: str, engine: str, **pool: str | int) -> RooflineSt
         "workload": {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths},
         "fleets": [{"name": "one", "pools": [{"gpu": gpu, "engine": engine, "batching": {"policy": "vllm"}, **pool}]}],
     }
-    loaded = load(given(scenario), catalog=CATALOG)
+    loaded = load(as_document(scenario), catalog=CATALOG)
     plan = resolve(loaded, cases(loaded)[0], CATALOG)
     assert not plan.infeasible
     return plan.pools[0].steptime

@@ -6,7 +6,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.records import Batch
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import PoolPlan
@@ -30,7 +30,7 @@ def pool(model: str, gpu: str, drafts: dict[str, Any] | None) -> PoolPlan:
         "fleets": [{"name": "one", "pools": [{"gpu": gpu, "batching": batching}]}],
     }
     scenario |= {"power": {"cap_w": 220}} if gpu == "rtx-3090" else {}
-    loaded = load(given(scenario), catalog=CATALOG)
+    loaded = load(as_document(scenario), catalog=CATALOG)
     plan = resolve(loaded, cases(loaded)[0], CATALOG)
     assert not plan.infeasible
     return plan.pools[0]

@@ -1,9 +1,9 @@
-"""From a YAML file to a `Scenario`, or to all its mistakes at once.
+"""Reading of scenarios: from a YAML file to a `Scenario`, or to all validation issues at once.
 
-load            the entry: read, override, check, build
-layers          raw data before it has types, and places in it
-errors          mistakes in plain words: where, what is wrong, what was probably meant
-distribution    distributions that may stand in place of a number
-uncertain       such distributions taken out of the raw data
+load            entry point: read, override, check, build
+layers          raw data before it is typed, and places in it
+errors          validation issues in plain words: place, mistake, and the key or value that was probably meant
+distribution    distributions that may replace a number
+uncertain       extraction of distributions from the raw data
 shipped         scenarios that come with the program
 """

@@ -1,8 +1,9 @@
-"""What may stand in place of a number in a scenario: a distribution, drawn from by its inverse.
+"""Probability distributions that may replace a number in a scenario, sampled by inversion.
 
 Every family has bounded support, so that each value that can be drawn is checked before anything runs: normal and
-lognormal are cut at CUT standard deviations (one draw in 16,000 would lie beyond), or closer where `low` or `high` say
-so. The numbers drawn are u -> F^-1(u) of one uniform number a draw: the same u gives the same quantile of any family.
+lognormal distributions are truncated at CUT standard deviations (one draw in 16,000 would lie beyond), or closer where
+`low` or `high` say so. Each draw maps one uniform number u to F^-1(u): the same u gives the same quantile of any
+family.
 
 Source of the inverses: A. M. Law, "Simulation Modeling and Analysis", 5th ed., section 8.3.
 """
@@ -22,7 +23,7 @@ Numbers = NDArray[np.float64]
 
 
 class TriangularSpread(Spec):
-    """A least, a most likely and a highest value."""
+    """Triangular distribution: lowest, most likely and highest value."""
 
     low: Number
     mode: Number
@@ -43,16 +44,16 @@ class TriangularSpread(Spec):
 
     @property
     def central(self) -> float:
-        """The mode."""
+        """Central value: the mode."""
         return self.mode
 
     @property
     def support(self) -> tuple[float, float]:
-        """Least and highest value."""
+        """Lowest and highest value."""
         return self.low, self.high
 
     def quantile(self, u: Numbers) -> Numbers:
-        """Values with the probabilities *u* (0 to 1) below them."""
+        """Return the quantiles at the probabilities *u* (0 to 1)."""
         a, c, b = self.low, self.mode, self.high
         if a == b:
             return np.full_like(u, a)
@@ -62,7 +63,7 @@ class TriangularSpread(Spec):
 
 
 class UniformSpread(Spec):
-    """Any value between two, each as likely as the other."""
+    """Uniform distribution between two values."""
 
     low: Number
     high: Number
@@ -75,29 +76,29 @@ class UniformSpread(Spec):
 
     @property
     def central(self) -> float:
-        """The middle."""
+        """Central value: the midpoint."""
         return self.low + 0.5 * (self.high - self.low)
 
     @property
     def support(self) -> tuple[float, float]:
-        """Least and highest value."""
+        """Lowest and highest value."""
         return self.low, self.high
 
     def quantile(self, u: Numbers) -> Numbers:
-        """Values with the probabilities *u* (0 to 1) below them."""
+        """Return the quantiles at the probabilities *u* (0 to 1)."""
         return np.asarray(self.low + u * (self.high - self.low))
 
 
 class NormalSpread(Spec):
-    """Gauss's bell, cut."""
+    """Truncated normal distribution."""
 
     mean: Number
     sd: NonNegative
-    """Standard deviation before the cut."""
+    """Standard deviation before truncation."""
     low: Number | None = None
-    """Nothing is drawn below; left out: mean - 4 sd."""
+    """Lower truncation point. Default: mean - 4 sd."""
     high: Number | None = None
-    """Nothing is drawn above; left out: mean + 4 sd."""
+    """Upper truncation point. Default: mean + 4 sd."""
 
     @model_validator(mode="after")
     def _mean_inside(self) -> Self:
@@ -106,12 +107,12 @@ class NormalSpread(Spec):
 
     @property
     def central(self) -> float:
-        """The mean before the cut, which is the mode."""
+        """Central value: the mean before truncation, which is the mode."""
         return self.mean
 
     @property
     def support(self) -> tuple[float, float]:
-        """Where it is cut."""
+        """Lowest and highest value, the truncation points."""
         low, high = self.mean - CUT * self.sd, self.mean + CUT * self.sd
         return (
             low if self.low is None else max(low, self.low),
@@ -119,24 +120,24 @@ class NormalSpread(Spec):
         )
 
     def quantile(self, u: Numbers) -> Numbers:
-        """Values with the probabilities *u* (0 to 1) below them."""
+        """Return the quantiles at the probabilities *u* (0 to 1)."""
         if self.sd == 0:
             return np.full_like(u, self.mean)
         low, high = self.support
-        return _cut_normal(u, self.mean, self.sd, low, high)
+        return _truncated_normal(u, self.mean, self.sd, low, high)
 
 
 class LognormalSpread(Spec):
-    """A value whose logarithm is normal: never below zero, with a long tail above."""
+    """Truncated lognormal distribution: positive values with a long upper tail."""
 
     mean: Positive
-    """Before the cut."""
+    """Mean before truncation."""
     cv: NonNegative
-    """Standard deviation over mean, before the cut."""
+    """Coefficient of variation before truncation."""
     low: Positive | None = None
-    """Nothing is drawn below; left out: 4 standard deviations of the logarithm below its mean."""
+    """Lower truncation point. Default: 4 standard deviations of the logarithm below its mean."""
     high: Positive | None = None
-    """Nothing is drawn above, likewise."""
+    """Upper truncation point. Default: 4 standard deviations of the logarithm above its mean."""
 
     @model_validator(mode="after")
     def _mean_inside(self) -> Self:
@@ -145,23 +146,23 @@ class LognormalSpread(Spec):
 
     @property
     def central(self) -> float:
-        """The mean before the cut."""
+        """Central value: the mean before truncation."""
         return self.mean
 
     @property
     def support(self) -> tuple[float, float]:
-        """Where it is cut."""
+        """Lowest and highest value, the truncation points."""
         mu, sigma = self._of_logarithm
         low, high = exp(mu - CUT * sigma), exp(mu + CUT * sigma)
         return max(low, self.low or low), min(high, self.high or high)
 
     def quantile(self, u: Numbers) -> Numbers:
-        """Values with the probabilities *u* (0 to 1) below them."""
+        """Return the quantiles at the probabilities *u* (0 to 1)."""
         if self.cv == 0:
             return np.full_like(u, self.mean)
         mu, sigma = self._of_logarithm
         low, high = self.support
-        return np.clip(np.exp(_cut_normal(u, mu, sigma, log(low), log(high))), low, high)
+        return np.clip(np.exp(_truncated_normal(u, mu, sigma, log(low), log(high))), low, high)
 
     @property
     def _of_logarithm(self) -> tuple[float, float]:
@@ -175,16 +176,19 @@ def _check_mean(mean: float, low: float | None, high: float | None) -> None:
         raise ValueError(Message("the mean {mean:g} must lie between low and high", mean))
 
 
-def _cut_normal(u: Numbers, mean: float, sd: float, low: float, high: float) -> Numbers:
-    """Quantiles of a normal distribution that is cut at *low* and *high*: F^-1(F(low) + u (F(high) - F(low)))."""
+def _truncated_normal(u: Numbers, mean: float, sd: float, low: float, high: float) -> Numbers:
+    """Return the quantiles at *u* of a normal distribution truncated to *low* and *high*.
+
+    The equation is F^-1(F(low) + u (F(high) - F(low))).
+    """
     from scipy.special import ndtr, ndtri  # slow to import; a scenario is also read without being run
 
     below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
     return np.clip(mean + sd * ndtri(below + u * (above - below)), low, high)
 
 
-def _named(*names: str) -> BeforeValidator:
-    """Takes a list of numbers for a mapping from *names*."""
+def _from_list(*names: str) -> BeforeValidator:
+    """Return a validator that converts a list of numbers to a mapping with the keys *names*."""
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
@@ -198,20 +202,20 @@ def _named(*names: str) -> BeforeValidator:
 
 
 class Uncertain(Spec):
-    """A distribution in a scenario: exactly one family, and why it is as it is."""
+    """Distribution in a scenario: exactly one family, with a note on its source."""
 
-    triangular: Annotated[TriangularSpread, _named("low", "mode", "high")] | None = None
-    """[low, mode, high]."""
-    uniform: Annotated[UniformSpread, _named("low", "high")] | None = None
-    """[low, high]."""
-    normal: Annotated[NormalSpread, _named("mean", "sd")] | None = None
-    """[mean, sd]."""
-    lognormal: Annotated[LognormalSpread, _named("mean", "cv")] | None = None
-    """[mean, cv]: cv is the standard deviation over the mean."""
+    triangular: Annotated[TriangularSpread, _from_list("low", "mode", "high")] | None = None
+    """Triangular distribution: [low, mode, high]."""
+    uniform: Annotated[UniformSpread, _from_list("low", "high")] | None = None
+    """Uniform distribution: [low, high]."""
+    normal: Annotated[NormalSpread, _from_list("mean", "sd")] | None = None
+    """Truncated normal distribution: [mean, sd]."""
+    lognormal: Annotated[LognormalSpread, _from_list("mean", "cv")] | None = None
+    """Truncated lognormal distribution: [mean, cv], where cv is standard deviation / mean."""
     note: str = ""
-    """Source or reason, for the report."""
+    """Source or reason of the distribution, for the report."""
     stated: str = ""
-    """File and line, filled in when the scenario is read."""
+    """File and line of the distribution, filled in when the scenario is read."""
 
     @model_validator(mode="after")
     def _one_family(self) -> Self:
@@ -224,30 +228,30 @@ class Uncertain(Spec):
 
     @property
     def distribution(self) -> TriangularSpread | UniformSpread | NormalSpread | LognormalSpread:
-        """The one that is given."""
+        """Distribution of the family that is given."""
         found: TriangularSpread | UniformSpread | NormalSpread | LognormalSpread = getattr(self, self.family)
         return found
 
     @property
     def family(self) -> str:
-        """Its name."""
+        """Name of the family that is given."""
         return next(name for name in FAMILIES if getattr(self, name) is not None)
 
     def quantiles(self, *shares: float) -> list[float]:
-        """Values with the probabilities *shares* (0 to 1) below them."""
+        """Return the quantiles at the probabilities *shares* (0 to 1)."""
         return [float(value) for value in self.distribution.quantile(np.array(shares))]
 
 
 FAMILIES = ("triangular", "uniform", "normal", "lognormal")
 CENTRAL = {"triangular": "mode", "uniform": "middle", "normal": "mean", "lognormal": "mean"}
-"""Which value everything but the futures sees."""
+"""Name of each family's central value, which all results except the Monte Carlo draws use."""
 
 
 class MonteCarloDraws(Spec):
-    """Draws of all that is uncertain."""
+    """Monte Carlo draws of all uncertain inputs."""
 
     draws: Annotated[Count, Field(ge=100, le=200_000)] = 2000
-    """Futures that are drawn: each has one value of every uncertain input."""
+    """Number of draws; each has one value of every uncertain input."""
     inputs: dict[str, Uncertain] = Field(default_factory=dict)
-    """Dotted path -> distribution. Filled in from those that stand in place of numbers when the scenario is read; the
-    numbers themselves are then the central values."""
+    """Distributions of uncertain inputs, keyed by dotted path. Filled in when the scenario is read, from the
+    distributions that replace numbers; the numbers themselves are then the central values."""

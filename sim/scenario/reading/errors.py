@@ -1,4 +1,4 @@
-"""Mistakes in the input, in plain words: where, what is wrong, and what was probably meant."""
+"""Validation issues of scenarios in plain words: place, mistake, and the key or value that was probably meant."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,19 +17,22 @@ from sim.registry import Registered, Registry
 Place = tuple[str | int, ...]
 
 MOST_SHOWN = 600
-"""Characters of a message."""
+"""Longest message [characters]."""
 ALMOST = 0.85
-"""How alike a mistyped key is to the one that was meant."""
+"""Similarity above which an unknown key counts as a misspelling of a known one."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputError:
-    """One mistake. `path` is the file, or the option that gave the value; `line` counts from 1, 0: none to blame."""
+    """Mistake in the input, with its file or option and its line.
+
+    `path` is the file, or the option that gave the value; `line` counts from 1, and is 0 where no line applies.
+    """
 
     path: str
     line: int
     where: str
-    """Dotted path of the value, empty if the whole file is meant."""
+    """Dotted path of the value; empty if the whole file is meant."""
     message: str
 
     def __str__(self) -> str:
@@ -38,12 +41,12 @@ class InputError:
 
 
 def _cut(text: str) -> str:
-    """Without the middle of a text that nobody would read."""
+    """Shorten *text* to MOST_SHOWN characters by leaving out its middle."""
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 60]} ... {text[-50:]}"
 
 
 class ScenarioErrors(ValueError):
-    """All mistakes of one scenario; its text has one line an error."""
+    """All mistakes of one scenario; the text has one line per error."""
 
     def __init__(self, errors: Iterable[InputError]) -> None:
         self.errors = list(dict.fromkeys(errors))
@@ -55,29 +58,29 @@ class ScenarioErrors(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ValidationIssue:
-    """A mistake at a place of the data, before anyone looked up its file and line."""
+    """Mistake at a place of the data, before its file and line are known."""
 
     place: Place
     message: str
     lacks: tuple[str, ...] = ()
-    """Keys beside it, or within it, one of which would put it right; with a dot the path from the top, or from a
-    service: `workload.tenants`."""
+    """Keys whose presence would resolve the issue, beside or within the place; a dotted key is a path from the top of
+    the scenario or of a service (`workload.tenants`)."""
 
 
 def dotted(place: Place) -> str:
-    """`("fleets", 0, "name")` as `fleets.0.name`."""
+    """Return `("fleets", 0, "name")` as `fleets.0.name`."""
     return ".".join(map(str, place))
 
 
 def nearest(wrong: object, known: Iterable[str]) -> str:
-    """The name that *wrong* may stand for; empty if none is near."""
+    """Return the known name most similar to *wrong*; empty if none is similar."""
     by_lower = {name.lower(): name for name in known}
     near = get_close_matches(str(wrong).lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[near[0]] if near else ""
 
 
 def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
-    """`; did you mean X`, else the names there are, if they are few enough to help."""
+    """Compose `; did you mean X?`, or the list of known names if at most *listed* are known."""
     names = list(known)
     if near := nearest(wrong, names):
         return Message("; did you mean {near}?", near)
@@ -85,21 +88,21 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
 
 
 def validation_issues(error: ValidationError, spec: type[BaseModel], data: Any) -> list[ValidationIssue]:
-    """pydantic's findings on *data* as plain sentences at places that exist in the file."""
+    """Translate pydantic's errors on *data* into plain sentences at places that exist in the file."""
     found = []
     # of a list or one of some words, text is one of the words
     for detail in sorted(error.errors(include_url=False), key=_text_instead_of_a_list):
         place, kinds = _locate(spec, detail["loc"], data)
         found.append(_translate(spec, place, kinds, detail))
-    return _of_the_matching_member(found)
+    return _deepest_per_value(found)
 
 
 def _text_instead_of_a_list(detail: ErrorDetails) -> bool:
     return detail["type"] in ("list_type", "tuple_type") and isinstance(detail["input"], str)
 
 
-def _of_the_matching_member(found: list[ValidationIssue]) -> list[ValidationIssue]:
-    """A value that fits no member of a plain union is reported once, by the member that got furthest into it."""
+def _deepest_per_value(found: list[ValidationIssue]) -> list[ValidationIssue]:
+    """Keep one issue per value that fits no member of a plain union: that of the member matched deepest."""
     first: dict[Place, ValidationIssue] = {}
     for issue in found:
         first.setdefault(issue.place, issue)
@@ -139,8 +142,10 @@ def _translate(spec: type[BaseModel], place: Place, kinds: list[Any], detail: Er
 
 
 def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
-    """The key that was meant: here one of the same letters, words or beginning, or spelt almost so; the same one
-    elsewhere; here one that is alike.
+    """Compose the hint for an unknown key.
+
+    Suggested is a key of the same mapping with the same letters, words or beginning, or almost the same spelling; else
+    such a key elsewhere in the scenario; else a similar key of the same mapping.
     """
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)
     wrong = str(place[-1])
@@ -152,7 +157,7 @@ def _meant_key(spec: type[BaseModel], place: Place, kinds: list[Any]) -> str:
         known = _places_by_key(spec)
         elsewhere = known.get(next(iter(get_close_matches(wrong, known, n=1, cutoff=ALMOST)), ""), ())
         if elsewhere and tuple(0 if isinstance(step, int) else step for step in place) not in elsewhere:
-            near = sorted(elsewhere, key=lambda path: (-_together(path, place), _depth(path), dotted(path)))
+            near = sorted(elsewhere, key=lambda path: (-_common_length(path, place), _depth(path), dotted(path)))
             return Message("; did you mean {dotted}?", " or ".join(dotted(path) for path in near[:2]))
     return did_you_mean(wrong, here, listed=16)
 
@@ -161,14 +166,14 @@ def _depth(path: Place) -> int:
     return sum(isinstance(step, str) for step in path)
 
 
-def _together(one: Place, other: Place) -> int:
-    """Steps from the top that both have."""
+def _common_length(one: Place, other: Place) -> int:
+    """Return the length of the common prefix of two places."""
     return next((depth for depth, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
 
 
 @cache
 def _places_by_key(spec: type[BaseModel]) -> dict[str, tuple[Place, ...]]:
-    """Every key of *spec* -> where it may stand, in the first item of each list."""
+    """Return the places at which each key of *spec* may stand, with index 0 for list items."""
     found: dict[str, list[Place]] = {}
     for place in _places(spec, (), frozenset()):
         found.setdefault(str(place[-1]), []).append(place)
@@ -248,14 +253,14 @@ def _show(value: Any) -> str:
 
 
 def _locate(spec: type[BaseModel], loc: tuple[int | str, ...], data: Any) -> tuple[Place, list[Any]]:
-    """The place without pydantic's own marks (union tags, class names), and the types that could stand there.
+    """Return the place without pydantic's union tags and class names, and the types that could stand there.
 
-    For an unknown key these are the types of the mapping that holds it.
+    For an unknown key, the types are those of the mapping that contains it.
     """
     place: list[str | int] = []
     kinds: list[Any] = [spec]
     for step in loc:
-        kinds = _named(_members(kinds), data)
+        kinds = _registered_kind(_members(kinds), data)
         inside = _children(kinds, step)
         chosen = [kind for kind in _specs(kinds) if _is_mark(kind, step)]
         held = isinstance(data, dict) and step in data
@@ -293,12 +298,12 @@ def _flatten(kind: Any) -> Iterator[Any]:
 
 
 def _registered(marks: Iterable[Any]) -> list[Any]:
-    """The policies from outside the package that a union with these *marks* is open to."""
+    """Return the registered policies that a union annotated with *marks* accepts."""
     return [spec for mark in marks if isinstance(mark, Registry) for spec in mark.members()]
 
 
-def _named(kinds: list[Any], data: Any) -> list[Any]:
-    """The policy from outside the package that *data* names, whose errors bear no mark; else all *kinds*."""
+def _registered_kind(kinds: list[Any], data: Any) -> list[Any]:
+    """Return the registered policy that *data* names, whose errors have no union tag; else all *kinds*."""
     named = [kind for kind in _specs(kinds) if issubclass(kind, Registered) and kind.is_named_by(data)]
     return named or kinds
 
@@ -308,7 +313,7 @@ def _specs(kinds: list[Any]) -> list[type[BaseModel]]:
 
 
 def _children(kinds: list[Any], step: str | int) -> list[Any]:
-    """Types of what stands under key or index *step*."""
+    """Return the types of the value under key or index *step*."""
     found = []
     for kind in kinds:
         origin, arguments = get_origin(kind), get_args(kind)
@@ -322,13 +327,16 @@ def _children(kinds: list[Any], step: str | int) -> list[Any]:
 
 
 def _is_mark(spec: type[BaseModel], step: str | int) -> bool:
-    """Whether pydantic writes *step* into a path to say that it tried *spec*."""
+    """Return True if pydantic adds *step* to a path to denote that it tried *spec*."""
     literals = [field.annotation for field in spec.model_fields.values() if get_origin(field.annotation) is Literal]
     return step == spec.__name__ or any(step in get_args(literal) for literal in literals)
 
 
 def known_keys(spec: type[BaseModel], place: Place) -> list[str] | None:
-    """Keys that a mapping at *place* of a *spec* may have, none where only a plain value may stand; None: any key."""
+    """Return the keys allowed in a mapping at *place* of *spec*, or None if any key is allowed.
+
+    The list is empty where only a plain value is allowed.
+    """
     kinds: list[Any] = [spec]
     for step in place:
         kinds = _children(_members(kinds), step)

@@ -1,8 +1,8 @@
-"""The raw data of a scenario, before it has types: where it comes from, and what is found or put at a place.
+"""Raw data of a scenario before it is typed: its layers, and functions that read and set values at a place.
 
-It comes in layers: the bases of a file, the file itself, and the values set on the command line; or it comes from
-Python, as the same data with the current directory as its folder. Ids in it that the catalogue does not know are
-reported from here, as they are found without types.
+The layers are the bases of a file, the file itself, and the values set on the command line; or data from Python, with
+the current directory as its folder. Ids that the catalogue does not know are reported from here, as they are found
+without types.
 """
 
 import errno
@@ -24,36 +24,36 @@ from sim.spec import Spec
 from sim.yamlio import Document, YamlError, dump, dump_line, parse, read, read_text, rename_key
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")
-"""Keys that say what kind of thing a mapping is: another kind replaces the base's mapping as a whole."""
+"""Keys that define the kind of a mapping: a mapping of another kind replaces the base's mapping as a whole."""
 LONGEST_SHOWN = 200
 NOT_INHERITED = ("name", "question", "base")
 RENAMED = {("operations", "tax"): "sales_tax", ("inflation", "rental_unused"): "unused commitment"}
-"""(key of the mapping, its key in earlier versions) -> name now; both are read, also in the paths of values."""
+"""Renamed keys: (key of the mapping, old key) -> new key. Both are read, also in dotted paths."""
 LOG = logging.getLogger("gpufleet")
 
 
 @dataclass(slots=True)
 class Layers:
-    """Merged data, and which layer each value came from."""
+    """Merged data of a scenario, with the layer that each value came from."""
 
     data: dict[str, Any]
     file: Document
     bases: Sequence[Document] = ()
-    """The file's base, that one's base, and so on."""
+    """Chain of base files: the file's base, the base of that file, and so on."""
     options: list[tuple[Place, str]] = field(default_factory=list)
-    """(place, how the command line named it), later ones on top."""
+    """Values set by options: (place, option as typed); later ones override."""
     faults: list[InputError] = field(default_factory=list)
-    """Mistakes of the files' YAML that leave the rest of it readable, and of the options."""
+    """Mistakes in the YAML of the files that leave the rest readable, and mistakes in the options."""
     renamed: list[InputError] = field(default_factory=list)
-    """Keys that had another name in earlier versions, at their lines."""
+    """Old names of renamed keys, at their lines."""
 
-    def tell_renamed(self) -> None:
-        """Log a line for each key under an earlier name."""
+    def log_renamed(self) -> None:
+        """Log a warning for each key with an old name."""
         for one in self.renamed:
             LOG.warning("%s", one)
 
     def error(self, issue: ValidationIssue | InputError) -> InputError:
-        """*issue* at the line, or the option, that gave the value."""
+        """Return *issue* at the line, or the option, that gave the value."""
         if isinstance(issue, InputError):
             return issue
         where = dotted(issue.place)
@@ -61,13 +61,13 @@ class Layers:
             if issue.place[: len(place)] == place:
                 named = option.partition(" ")[2]
                 return InputError(option, 0, "" if where in (named, dotted(place)) else where, issue.message)
-        if (taker := self._taker(issue.place)) is not None:
-            return InputError(taker, 0, where, issue.message)
+        if (cause := self._causing_option(issue.place)) is not None:
+            return InputError(cause, 0, where, issue.message)
         document = self._origin(issue.place)
         return InputError(document.path, document.line(issue.place), where, issue.message)
 
-    def _taker(self, place: Place) -> str | None:
-        """The option that has made *place*, or a mapping above what it set, or has taken away what is missing there."""
+    def _causing_option(self, place: Place) -> str | None:
+        """Return the option that created *place* or a mapping above its value, or deleted what is missing there."""
         documents = (self.file, *self.bases)
         made = all(descend(document.data, place)[0] < len(place) for document in documents)
         for set_place, option in reversed(self.options):
@@ -79,11 +79,11 @@ class Layers:
         return None
 
     def folder(self, place: Place) -> Path:
-        """What a relative path written at *place* is relative to."""
+        """Return the folder to which a relative path at *place* is relative."""
         return Path(self._origin(place).path).parent
 
     def _origin(self, place: Place) -> Document:
-        """The file that holds most of *place*, the topmost of several; a list stands in the place of a base's."""
+        """Return the file with the longest part of *place*, the topmost of several; lists hide those of the bases."""
         held: list[Document] = []
         for document in (self.file, *self.bases):
             held.append(document)
@@ -92,12 +92,12 @@ class Layers:
         return max(held, key=lambda document: descend(document.data, place)[0])
 
     def is_option(self, place: Place) -> bool:
-        """Whether the command line gave the value at *place*."""
+        """Return True if the command line set the value at *place*."""
         return any(place[: len(set_place)] == set_place for set_place, _ in self.options)
 
 
 def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) -> Layers:
-    """Read the file and its bases, and lay *sets* over them: (option as typed, its value as YAML text).
+    """Read a file and its bases, and apply *sets*: (option as typed, its value as YAML text).
 
     Raises ScenarioErrors.
     """
@@ -130,7 +130,7 @@ def read_layers(path: Path | str | Document, sets: Sequence[tuple[str, str]]) ->
 
 
 def _old_keys(data: Any, place: Place) -> Iterator[Place]:
-    """Places in *data* of keys that had another name in earlier versions, the inner ones first."""
+    """Yield the places in *data* of keys with an old name, inner ones first."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _old_keys(value, (*place, key))
@@ -147,7 +147,7 @@ def _above(place: Sequence[str | int]) -> str:
 
 
 def _rename(document: Document, place: Place) -> tuple[InputError, bool]:
-    """Give the key at *place* its present name. Return a line on that, and whether the key stands there twice."""
+    """Rename the key at *place*. Return a line about it, and whether the new name is there as well."""
     old = str(place[-1])
     name, line = RENAMED[_above(place[:-1]), old], document.line(place)
     holder = value_at(document.data, place[:-1])
@@ -163,7 +163,7 @@ def _rename(document: Document, place: Place) -> tuple[InputError, bool]:
 
 
 def _set(data: dict[str, Any], place: Place, value: Any) -> None:
-    """Puts *value* at *place*; null takes a key away, as over a base."""
+    """Set *value* at *place*; null deletes the key, as in a file over its base."""
     holder = value_at(data, place[:-1])
     if value is None and isinstance(holder, dict) and place[-1] in holder:
         del holder[place[-1]]
@@ -172,7 +172,7 @@ def _set(data: dict[str, Any], place: Place, value: Any) -> None:
 
 
 def _drop_rivals(data: dict[str, Any], place: Place) -> None:
-    """A trace set on the command line takes the place of arrivals and lengths, and the reverse, as over a base."""
+    """Delete arrivals and lengths after a trace was set, and the reverse, as in a file over its base."""
     workload = data.get("workload")
     if len(place) < 2 or place[0] != "workload" or not isinstance(workload, dict):
         return
@@ -186,7 +186,7 @@ def _read_mapping(path: Path | str) -> Document:
     try:
         document = read(path, patient=True)
     except YamlError as error:
-        hint = "" if is_there(Path(path)) else _meant(Path(path))
+        hint = "" if is_there(Path(path)) else _suggestion(Path(path))
         raise ScenarioErrors([replace(_as_input(error), message=error.message + hint)]) from None
     if not isinstance(document.data, dict):
         message = "is empty" if document.data is None else "a mapping (key: value) is needed"
@@ -195,15 +195,18 @@ def _read_mapping(path: Path | str) -> Document:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file or folder."""
+    """Return True if *path* is an existing file or folder."""
     try:
         return path.exists()
     except OSError:  # too long for a name, not to be entered
         return False
 
 
-def _meant(path: Path) -> str:
-    """`; did you mean ...?` for a *path* where no file is: one beside it, or a shipped scenario; else nothing."""
+def _suggestion(path: Path) -> str:
+    """Compose a hint on a missing file, `; did you mean ...?`; empty if no name is similar.
+
+    Names are those of the files beside it and of the shipped scenarios.
+    """
     beside = [found.name for found in path.parent.glob("*.yaml")]
     return did_you_mean(path.name, beside, listed=0) or did_you_mean(path.stem, shipped_names(), listed=0)
 
@@ -213,7 +216,7 @@ def _as_input(error: YamlError) -> InputError:
 
 
 def _read_bases(file: Document) -> list[Document]:
-    """The base of *file*, its base, and so on; each path is relative to the file that names it."""
+    """Return the base of *file*, the base of that file, and so on; paths are relative to the file that names them."""
     found: list[Document] = []
     chain = [Path(file.path).resolve()]
     while "base" in file.data:
@@ -242,7 +245,7 @@ def _read_base(file: Document, path: Path, line: int) -> Document:
 
 
 def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
-    """*over* on *base*: mappings merge, lists and scalars replace, null takes the base's key away."""
+    """Merge *over* onto *base*: mappings merge, lists and scalars replace, null deletes the base's key."""
     merged = dict(base)
     for key, value in over.items():
         below = base.get(key)
@@ -256,7 +259,7 @@ def _merged(base: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _other_kind(below: dict[Any, Any], over: dict[Any, Any]) -> bool:
-    """Whether the two say different kinds of thing: another process, distribution, or a trace in place of arrivals."""
+    """Return True if two mappings are of different kinds: process, distribution, or trace versus arrivals."""
     if any(kind in over and over[kind] != below.get(kind, over[kind]) for kind in KINDS):
         return True
     families = [[name for name in FAMILIES if name in data] for data in (below, over)]
@@ -272,10 +275,10 @@ def _copied(data: Any) -> Any:
 
 
 def place_of(data: Any, path: str) -> Place:
-    """The place that a dotted *path* names in *data*.
+    """Return the place that a dotted *path* names in *data*.
 
-    Items of a list go by index or by their `name`; names and keys may hold dots and blanks. Keys that do not exist yet
-    are taken as they stand.
+    Items of a list are named by index or by their `name`; names and keys may contain dots and blanks. Keys that do not
+    exist yet are accepted.
 
     >>> place_of({"fleets": [{"name": "2x A100 v1.5", "pools": [{}]}]}, "fleets.2x A100 v1.5.pools.0.replicas")
     ('fleets', 0, 'pools', 0, 'replicas')
@@ -304,7 +307,10 @@ def place_of(data: Any, path: str) -> Place:
 
 
 def _key(data: dict[Any, Any], rest: str, whole: bool) -> tuple[Any, str]:
-    """The longest key that *rest* starts with, else its first word; *whole*: all of it (axes of a sweep)."""
+    """Split *rest* into the longest key of *data* that it starts with, else its first word, and the remainder.
+
+    With *whole*, an unknown key is all of *rest* (axes of a sweep).
+    """
     fitting = [key for key in data if rest == str(key) or rest.startswith(f"{key}.")]
     if fitting:
         key = max(fitting, key=lambda key: len(str(key)))
@@ -334,7 +340,7 @@ def _index(data: list[Any], rest: str, where: str) -> tuple[int, str]:
 
 
 def put(data: Any, place: Place, value: Any) -> None:
-    """Put *value* at *place*, with the mappings that are missing on the way."""
+    """Set *value* at *place*, creating missing mappings on the way."""
     for step in place[:-1]:
         if isinstance(data, dict) and data.get(step) is None:
             data[step] = {}
@@ -343,7 +349,7 @@ def put(data: Any, place: Place, value: Any) -> None:
 
 
 def descend(data: Any, place: Place) -> tuple[int, Any]:
-    """How many steps of *place* exist in *data*, and what is there."""
+    """Return the number of steps of *place* that exist in *data*, and the value reached."""
     for depth, step in enumerate(place):
         held = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
         if not held:
@@ -353,23 +359,25 @@ def descend(data: Any, place: Place) -> tuple[int, Any]:
 
 
 def value_at(data: Any, place: Place) -> Any:
-    """What stands at *place*, None if nothing does."""
+    """Return the value at *place*, or None if there is none."""
     depth, value = descend(data, place)
     return value if depth == len(place) else None
 
 
 def with_values(data: Any, values: dict[Place, Any]) -> Any:
-    """A copy of *data* with *values* put in."""
+    """Return a copy of *data* with *values* set at their places."""
     copied = _copied(data)
     for place, value in values.items():
         put(copied, place, value)
     return copied
 
 
-def given(data: Mapping[str, Any] | Spec) -> Document:
-    """*data* as `load` takes it: relative paths in it start at the current directory, errors name places, no lines.
+def as_document(data: Mapping[str, Any] | Spec) -> Document:
+    """Convert *data* from Python to a document for `load`.
 
-    Raises ScenarioErrors where a value cannot stand in a scenario, TypeError for what is no mapping.
+    Relative paths in it start at the current directory; errors name places and no lines.
+
+    Raises ScenarioErrors where a value cannot stand in a scenario, TypeError if *data* is no mapping.
     """
     if not isinstance(data, Mapping | Spec):
         kind = type(data).__name__
@@ -383,7 +391,7 @@ def given(data: Mapping[str, Any] | Spec) -> Document:
 
 
 def options(values: Mapping[str, Any]) -> list[str]:
-    """*values* by dotted path, as `load` takes them from the command line.
+    """Convert values by dotted path to options of the command line, as `load` takes them.
 
     >>> options({"workload.arrivals.rate_rps": 0.5, "engine": "vllm", "slo": {"ttft_s": 1}})
     ['workload.arrivals.rate_rps=0.5', 'engine=vllm', 'slo={ttft_s: 1}']
@@ -394,9 +402,9 @@ def options(values: Mapping[str, Any]) -> list[str]:
 
 
 def plain(value: Any, place: Place = ()) -> Any:
-    """*value* in what a YAML file can say: mappings, lists, texts, numbers, true, false and null.
+    """Convert *value* to YAML types: mappings, lists, texts, numbers, true, false and null.
 
-    Arrays, pandas' columns and tuples become lists, numpy's numbers Python's, paths and dates text. Raises
+    Arrays, pandas columns and tuples become lists, numpy numbers Python numbers, paths and dates text. Raises
     ScenarioErrors.
     """
     if isinstance(value, Spec):
@@ -419,13 +427,13 @@ def plain(value: Any, place: Place = ()) -> Any:
 
 
 def entries(data: Any, place: Place) -> list[tuple[Any, Any]]:
-    """Keys and values of the mapping at *place* of raw *data*; none where there is no mapping."""
+    """Return the items of the mapping at *place* of raw *data*; empty if there is none."""
     held = value_at(data, place)
     return list(held.items()) if isinstance(held, dict) else []
 
 
 def mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The mappings in the list *key* of a raw *holder*, each with its position."""
+    """Yield the mappings in the list *key* of a raw *holder*, each with its index."""
     items = holder.get(key) if isinstance(holder, dict) else None
     for i, item in enumerate(items if isinstance(items, list) else []):
         if isinstance(item, dict):
@@ -433,7 +441,7 @@ def mappings(holder: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def unknown_ids(holder: Any, place: Place, lookups: Mapping[str, Callable[[str], object]]) -> Iterator[ValidationIssue]:
-    """Ids in the raw *holder* at *place* that the lookup of their key raises ValueError for."""
+    """Yield an issue for each id in the raw *holder* for which the lookup of its key raises ValueError."""
     for key, lookup in lookups.items() if isinstance(holder, dict) else ():
         if isinstance(name := holder.get(key), str):
             try:
@@ -443,7 +451,7 @@ def unknown_ids(holder: Any, place: Place, lookups: Mapping[str, Callable[[str],
 
 
 def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """The offer of a raw `cost` at *place*, and items of its quotes, that the catalogue does not know."""
+    """Yield issues for the offer and the quoted items of a raw `cost` that are not in the catalogue."""
     if not isinstance(cost, dict):
         return
     yield from unknown_offers(cost.get("price"), (*place, "price"), catalog)
@@ -458,7 +466,7 @@ def unknown_prices(cost: Any, place: Place, catalog: Catalog) -> Iterator[Valida
 
 
 def unknown_offers(name: Any, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
-    """The offer *name*, item/offer, if the catalogue does not know it."""
+    """Yield an issue if the offer *name*, written item/offer, is not in the catalogue."""
     if not isinstance(name, str):
         return
     try:
@@ -475,7 +483,7 @@ FILE_KEYS = ("path", "calibration", "model")
 
 
 def files_of(data: Any) -> Iterator[Path]:
-    """The files that the *data* of a scenario names; of a folder with a model, its config.json."""
+    """Yield the files that the *data* of a scenario names; for the folder of a model, its config.json."""
     if isinstance(data, dict):
         for key, value in data.items():
             last = str(key).rpartition(".")[2]  # an axis of a sweep is a dotted path
@@ -490,7 +498,7 @@ def files_of(data: Any) -> Iterator[Path]:
 
 
 def named_file(key: Any, value: Any) -> Path | None:
-    """The file that the *value* of *key* names; None if it names none."""
+    """Return the file that the *value* of *key* names, or None."""
     if key not in FILE_KEYS or not isinstance(value, str):
         return None
     path = Path(value)
@@ -505,6 +513,6 @@ def named_file(key: Any, value: Any) -> Path | None:
 
 
 def state_of(path: Path) -> tuple[int, ...]:
-    """Return what changes when the content of the file *path* does, without reading it. Raises OSError."""
+    """Return metadata that changes whenever the content of the file *path* does, without reading it. Raises OSError."""
     found = status(path)
     return (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)  # nobody can set the last

@@ -1,7 +1,7 @@
-"""From a scenario file to a Scenario, or to all its mistakes at once.
+"""Loading of scenario files: returns a Scenario or raises all validation issues at once.
 
-A mistake is reported at what is to blame for it: an axis of a sweep rather than the place that the axis sets. What
-only follows from another mistake is not reported.
+An issue is reported at its cause: an axis of a sweep rather than the place that the axis sets. Consequences of other
+issues are not reported.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -36,16 +36,17 @@ from sim.scenario.reading.layers import (
     value_at,
     with_values,
 )
-from sim.scenario.reading.uncertain import futures_issues, take_out
+from sim.scenario.reading.uncertain import extract_distributions, monte_carlo_issues
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import points, repeated, sound_axes, sweep_issues
 from sim.yamlio import Document
 
 
-def suspects_of(one: ValidationIssue, values: dict[str, Place], standing: bool) -> list[str]:
-    """The axes that may be to blame for *one*: the one that sets its place, else those that set one inside or beside.
+def candidate_axes(one: ValidationIssue, values: dict[str, Place], standing: bool) -> list[str]:
+    """Return the axes of a sweep that may cause the issue *one*.
 
-    What is *standing* without the sweep is no axis's doing.
+    These are the axis that sets its place, else the axes that set values inside or beside it. An issue that is
+    *standing* without the sweep is caused by the axis at its own place only.
     """
     own = [axis for axis, place in values.items() if one.place[: len(place)] == place]
     if own or standing:
@@ -55,10 +56,10 @@ def suspects_of(one: ValidationIssue, values: dict[str, Place], standing: bool) 
     ]
 
 
-def told_at_sweep(
+def reported_at_sweep(
     one: ValidationIssue, sweep: Any, index: int, point: dict[str, Any], axis: str, always: bool
 ) -> ValidationIssue:
-    """*one*, reported at the value of the sweep that causes it, or at the axis if it *always* does."""
+    """Return *one* at the value of the sweep that causes it, or at the axis if it *always* occurs."""
     if isinstance(sweep, list):
         place: Place = ("sweep", index, axis)
     elif always and (len(sweep[axis]) > 1 or one.message.startswith("unknown key")):
@@ -69,55 +70,55 @@ def told_at_sweep(
     return ValidationIssue(place, where + one.message)
 
 
-def follows(one: ValidationIssue, mistakes: Sequence[ValidationIssue], data: dict[str, Any]) -> bool:
-    """Whether *one*, of the plan of a scenario without its *mistakes*, is about what they took away.
+def is_consequence(one: ValidationIssue, mistakes: Sequence[ValidationIssue], data: dict[str, Any]) -> bool:
+    """Return True if *one* is a consequence of *mistakes* in *data*.
 
-    *mistakes* are those of the schema, in *data*.
+    *one* is an issue of the plan of a scenario from which the values with *mistakes* against the schema were removed.
     """
     unknown = [mistake.place for mistake in mistakes if mistake.message.startswith("unknown key")]
     wrong = [mistake.place for mistake in mistakes if mistake.place not in unknown]
     broken = {place[:4] for place in wrong} | {place[:3] for place in wrong if place[2:3] != ("pools",)}
     return (
         one.place[:4] in broken
-        or _lacks_what_is_broken(one.place, data, broken)
-        or _rests_on(one, wrong)
-        or _lacks_what_is_misspelt(one, unknown)
+        or _section_is_broken(one.place, data, broken)
+        or _is_invalid(one, wrong)
+        or _is_misspelt(one, unknown)
     )
 
 
-def _lacks_what_is_misspelt(one: ValidationIssue, unknown: Iterable[Place]) -> bool:
-    """Whether what would put *one* right is there under an *unknown* name."""
+def _is_misspelt(one: ValidationIssue, unknown: Iterable[Place]) -> bool:
+    """Return True if a key that would resolve *one* is present under a misspelt, *unknown* name."""
     beside = (one.place, one.place[:-1])
     return any(nearest(place[-1], one.lacks) for place in unknown if place[:-1] in beside)
 
 
-def _rests_on(one: ValidationIssue, wrong: Iterable[Place]) -> bool:
-    """Whether what would put *one* right stands at its path, and is *wrong* in itself."""
+def _is_invalid(one: ValidationIssue, wrong: Iterable[Place]) -> bool:
+    """Return True if a value that would resolve *one* is present, but *wrong* in itself."""
     paths = [tuple(name.split(".")) for name in one.lacks if "." in name]
     found = [place[2:] if place[:1] == ("services",) else place for place in wrong]
     return any(place and path[: len(place)] == place[: len(path)] for path in paths for place in found)
 
 
-def _lacks_what_is_broken(place: Place, data: dict[str, Any], broken: Collection[Place]) -> bool:
-    """Whether a fleet lacks a section that stands at the top for all fleets, and is wrong there."""
+def _section_is_broken(place: Place, data: dict[str, Any], broken: Collection[Place]) -> bool:
+    """Return True if a fleet lacks a section that stands at the top for all fleets and is wrong there."""
     fleet = value_at(data, place[:2]) if place[:1] == ("fleets",) and len(place) > 2 else None
     return isinstance(fleet, dict) and place[2] not in fleet and any(one[:1] == place[2:3] for one in broken)
 
 
 NOT_HARDWARE = ("workload", "seed", "slo", "horizon_s", "warmup_s")
-"""Keys without a say in layouts and prices."""
+"""Keys that do not affect layouts and prices."""
 EFFORT = frozenset(name for name, section in SECTIONS.items() if section.effort)
 SAME_QUESTION = EFFORT | {"name", "question", "seed", "replications", "requests"}
-"""Keys that may be set and leave the scenario's question as it is: they say how exactly it is answered."""
-OF_JOBS = "a job is no service that answers requests: run, check and price take it, this command does not"
+"""Keys that leave the scenario's question unchanged when set: they affect the precision of the answer."""
+JOBS_REFUSED = "a job is no service that answers requests: run, check and price take it, this command does not"
 WORK_KEYS = frozenset({"job", "jobs"})
-"""A scenario with one of them asks for work to be done; sim/jobs reads it."""
+"""Keys that make a scenario a job or a queue of jobs, which sim/jobs reads."""
 UNNAMED = "scenario"
-"""A scenario that comes from Python without a name."""
+"""Name of a scenario from Python without a name."""
 FILE_KEYS: tuple[Place, ...] = (("workload", "trace", "path"),)
-"""Values that are always paths of files."""
+"""Places whose values are always paths of files."""
 FILE_CHOICES = ("model", "calibration")
-"""Keys at top, in fleets and in pools that hold, or may hold, one."""
+"""Keys at top, in fleets and in pools whose value may be the path of a file."""
 
 
 def load(
@@ -129,21 +130,36 @@ def load(
     replications: int | None = None,
     swept: bool = True,
 ) -> Scenario:
-    """Read, merge, override and check a scenario: a file, or what `given` makes of data from Python.
+    """Read, merge, override and check a scenario.
 
-    *sets* are `path=value` with the value in YAML. Relative paths inside the scenario become absolute: they start at
-    the folder of the file they stand in; given on the command line, at the working directory, else at the scenario's.
-    Where a distribution stands in place of a number the scenario has its central value, and the distribution itself in
-    `futures.inputs`. Without *swept* the scenario is for a command that simulates loads of its own choice in place of
-    the sweep's.
+    Relative paths inside the scenario become absolute. They start at the folder of the file that contains them; on the
+    command line at the working directory, else at the scenario's folder. A distribution in place of a number is
+    replaced by its central value and stored in `futures.inputs`.
 
-    Raises ScenarioErrors with every mistake found.
+    Parameters
+    ----------
+    path
+        Scenario file, or the result of `as_document` for data from Python.
+    sets
+        Overrides `path=value`, with the value in YAML.
+    catalog
+        Catalogue of models, hardware and prices that ids are checked against.
+    seed, replications
+        Overrides of the scenario's values.
+    swept
+        False for a command that simulates loads of its own choice in place of the sweep's.
+
+    Raises
+    ------
+    ScenarioErrors
+        With every mistake found.
+
     """
     return _load(path, command_line_options(sets, seed, replications), catalog, True, swept)
 
 
 def has_job(path: Path | str | Document) -> bool:
-    """Whether the scenario says a job, or several. Raises ScenarioErrors where it cannot be read."""
+    """Return True if the scenario has a job or a queue of jobs. Raises ScenarioErrors if it cannot be read."""
     return not WORK_KEYS.isdisjoint(read_layers(path, ()).data)
 
 
@@ -156,7 +172,7 @@ def load_for_size(
     replications: int | None = None,
     swept: bool = True,
 ) -> Scenario:
-    """As `load`; a scenario with a section `size` may have no fleets of its own."""
+    """Load a scenario as `load` does; with a section `size`, it may have no fleets."""
     return _load(path, command_line_options(sets, seed, replications), catalog, False, swept)
 
 
@@ -167,14 +183,14 @@ def _load(
     if file is not None:
         _refuse_unwritable(file)
     layers = read_layers(given, options)
-    layers.tell_renamed()
+    layers.log_renamed()
     default_names(layers, file)
     for key in WORK_KEYS & layers.data.keys():
-        raise ScenarioErrors([layers.error(ValidationIssue((key,), OF_JOBS))])
+        raise ScenarioErrors([layers.error(ValidationIssue((key,), JOBS_REFUSED))])
     if not layers.faults:
-        ask_with_what_is_set(layers, [text for _, text in options])
+        extend_question(layers, [text for _, text in options])
     _absolute_paths(layers)
-    taken = take_out(layers)
+    parsed = extract_distributions(layers)
     found: list[ValidationIssue | InputError] = [*layers.faults]
     if too_many := [*volume_issues(layers.data)]:
         layers.data["sweep"] = None
@@ -182,19 +198,19 @@ def _load(
     elif broken := sweep_issues(layers.data, EFFORT):
         layers.data["sweep"] = sound_axes(layers.data["sweep"], broken)
         found += broken
-    _options_win_over_sweep(layers, taken.inputs)
-    found += [*_at_the_points(layers.data, catalog), *(() if found else _beside_the_sweep(layers.data, swept))]
-    found = [*(one for one in found if isinstance(one, InputError) or not taken.told(one)), *taken.found]
-    found += futures_issues(layers.data, taken, lambda data: _schema_issues(_filled_from_sweep(data))[1])
+    _override_axes(layers, parsed.inputs)
+    found += [*_point_issues(layers.data, catalog), *(() if found else _sweep_section_issues(layers.data, swept))]
+    found = [*(one for one in found if isinstance(one, InputError) or not parsed.is_reported(one)), *parsed.found]
+    found += monte_carlo_issues(layers.data, parsed, lambda data: _schema_issues(_filled_from_sweep(data))[1])
     if "fleets" not in layers.data and (needs_fleets or layers.data.get("size") is None):
-        found.append(ValidationIssue(("fleets",), "is missing" + _does_without(layers.data)))
+        found.append(ValidationIssue(("fleets",), "is missing" + _size_hint(layers.data)))
     if found:
         raise ScenarioErrors(sorted((layers.error(one) for one in found), key=_by_line))
     return with_one_service(Scenario.model_validate(_filled_from_sweep(layers.data)))
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Results name files by their absolute paths, in UTF-8."""
+    """Raise ScenarioErrors for a path that is not UTF-8, as results name files by their absolute paths in UTF-8."""
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
@@ -203,7 +219,7 @@ def _refuse_unwritable(path: Path) -> None:
         raise ScenarioErrors([error]) from None
 
 
-def _does_without(data: dict[str, Any]) -> str:
+def _size_hint(data: dict[str, Any]) -> str:
     return "" if data.get("size") is None else ": only gpufleet size does without"
 
 
@@ -212,7 +228,7 @@ def _by_line(error: InputError) -> tuple[bool, str, int]:
 
 
 def command_line_options(sets: Sequence[str], seed: int | None, replications: int | None) -> list[tuple[str, str]]:
-    """(option as typed, its value as YAML text) of --set, --seed and --replications. Raises ScenarioErrors."""
+    """Return --set, --seed and --replications as (option as typed, value as YAML text). Raises ScenarioErrors."""
     options = []
     for item in sets:
         path, equals, value = item.partition("=")
@@ -224,14 +240,14 @@ def command_line_options(sets: Sequence[str], seed: int | None, replications: in
 
 
 def default_names(layers: Layers, file: Path | None) -> None:
-    """Name and question of a scenario that states none."""
+    """Fill in name and question of a scenario that has none."""
     layers.data.setdefault("name", file.stem if file is not None else UNNAMED)
     if "question" not in layers.data:
         layers.data["question"] = opening_comment(file) if file is not None else ""
 
 
 def opening_comment(path: Path) -> str:
-    """The comment that opens the file, up to its first empty line: by custom the question that the scenario answers."""
+    """Return the comment that opens the file, up to its first empty line: by convention the scenario's question."""
     lines = []
     with opened(path, "r", encoding="utf-8-sig") as file:
         whole = file.read()
@@ -243,10 +259,10 @@ def opening_comment(path: Path) -> str:
     return " ".join(lines)
 
 
-def ask_with_what_is_set(layers: Layers, texts: Sequence[str]) -> None:
-    """The file's question asks about other values than those set by --set: `plan-grow-72b with plan.years=2`.
+def extend_question(layers: Layers, texts: Sequence[str]) -> None:
+    """Append values from --set to the scenario's question: `plan-grow-72b with plan.years=2`.
 
-    A finished run that is billed anew has such a question already, and gets one of both.
+    The question of a finished run that is priced again already has such values; they are merged.
     """
     options = zip(layers.options, texts, strict=True)
     values = {option.partition(" ")[2]: text for (place, option), text in options if place[0] not in SAME_QUESTION}
@@ -267,7 +283,7 @@ def _absolute_paths(layers: Layers) -> None:
 
 
 def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
-    """Where the file *text* is; a model that is an id and not a config stays as it is."""
+    """Return the absolute path of the file *text*; a model id that is no config file is returned unchanged."""
     path = (layers.folder(place) / text).absolute()
     if layers.is_option(place):
         here, beside = Path(text).absolute(), (Path(layers.file.path).parent / text).absolute()
@@ -277,14 +293,14 @@ def _absolute(text: str, layers: Layers, place: Place, is_model: bool) -> str:
 
 
 def refuse_outside(layers: Layers, named: Iterable[tuple[Place, str]]) -> None:
-    """Raise ScenarioErrors with every file among *named*, (place, path), that a confined program does not read."""
+    """Raise ScenarioErrors for every file among *named*, (place, path), that a confined program may not read."""
     paths = ((place, layers.folder(place) / text) for place, text in named)
     if found := [ValidationIssue(place, reason) for place, path in paths if (reason := why_outside(path))]:
         raise ScenarioErrors([*layers.faults, *map(layers.error, found)])
 
 
 def _named_files(data: dict[str, Any]) -> Iterator[tuple[Place, str, bool]]:
-    """(place, text, whether it is a model) of every value that is the path of a file; of a model also an id."""
+    """Yield (place, text, whether it is a model) of every value that is the path of a file, or a model id."""
     places = [(place, place[-1] == "model") for place in _file_places(data)]
     for axis_place, axis, values in swept_values(data.get("sweep")):
         name = tuple(axis.split("."))
@@ -310,7 +326,7 @@ def _file_places(data: dict[str, Any]) -> list[Place]:
 
 
 def swept_values(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any]]]]:
-    """(place of the holder below `sweep`, axis, [(key in the holder, value)]) of a grid or of explicit points."""
+    """Return (place of the holder below `sweep`, axis, [(key in the holder, value)]) of a grid or explicit points."""
     if isinstance(sweep, dict):
         return [((axis,), str(axis), list(enumerate(v))) for axis, v in sweep.items() if isinstance(v, list)]
     if isinstance(sweep, list):
@@ -318,8 +334,8 @@ def swept_values(sweep: Any) -> list[tuple[Place, str, list[tuple[str | int, Any
     return []
 
 
-def _options_win_over_sweep(layers: Layers, drawn: Collection[Place]) -> None:
-    """A value set on the command line holds at every point: its axis shrinks to that value, unless it is *drawn*."""
+def _override_axes(layers: Layers, drawn: Collection[Place]) -> None:
+    """Reduce each axis that the command line sets to the value set, except for axes that are *drawn*."""
     sweep = layers.data.get("sweep")
     for place, _ in layers.options:
         if place in drawn:
@@ -338,14 +354,14 @@ def _options_win_over_sweep(layers: Layers, drawn: Collection[Place]) -> None:
 
 
 def _filled_from_sweep(data: dict[str, Any]) -> Any:
-    """*data* with the values that need not stand elsewhere because every point of the sweep gives them."""
+    """Return *data* with the values that every point of the sweep sets, so that they need not be given elsewhere."""
     found = points(data.get("sweep"))
     first = {place_of(data, axis): value for axis, value in found[0].items() if all(axis in point for point in found)}
     return with_values(data, {place: value for place, value in first.items() if value_at(data, place) is None})
 
 
-def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
-    """What is wrong at the points of the sweep; without a sweep, with the scenario as it stands."""
+def _point_issues(data: dict[str, Any], catalog: Catalog) -> Found:
+    """Return the issues at all points of the sweep; without a sweep, those of the scenario."""
     found = points(data.get("sweep"))
     places = [{axis: place_of(data, axis) for axis in point} for point in found]
     planned: list[tuple[Any, list[ValidationIssue]]] = []
@@ -357,32 +373,35 @@ def _at_the_points(data: dict[str, Any], catalog: Catalog) -> Found:
         wrong.append(_issues(values, catalog, planned))
     always = set(wrong[0]).intersection(*wrong)
     standing = set(_issues(data | {"sweep": None}, catalog, planned)) if data.get("sweep") else always
-    told: dict[ValidationIssue | InputError, None] = {}
+    reported: dict[ValidationIssue | InputError, None] = {}
     for index, point in enumerate(found):
         for one in wrong[index]:
             axis = None
             if isinstance(one, ValidationIssue):
-                suspects = suspects_of(one, places[index], one in standing)
-                axis = _guilty(one, suspects, data, point, places[index], catalog)
+                suspects = candidate_axes(one, places[index], one in standing)
+                axis = _causing_axis(one, suspects, data, point, places[index], catalog)
             if isinstance(one, ValidationIssue) and axis is not None:
-                told[told_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
+                reported[reported_at_sweep(one, data["sweep"], index, point, axis, one in always)] = None
             else:
-                told[one] = None
+                reported[one] = None
     schema = _schema_issues(_filled_from_sweep(data))[1]
-    told.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
-    return list(told)
+    reported.update((one, None) for one in schema if descend(data, one.place)[0] == len(one.place))
+    return list(reported)
 
 
 def _issues(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[ValidationIssue]]]) -> Found:
-    """What is wrong with the data of one point. *planned* remembers what was found for earlier points' hardware."""
+    """Return the issues of the data of one point.
+
+    *planned* caches the issues of the plans of previous points, by hardware.
+    """
     built, schema = _schema_issues(at)
     found: Found = [*schema, *id_issues(at, catalog)]
-    asking = built
+    checked = built
     if built is None and all(one.place and one.place[0] in SECTIONS for one in schema):
-        asking = salvaged(at, schema)
-    if asking is not None:
+        checked = salvaged(at, schema)
+    if checked is not None:
         places = [one.place for one in schema]
-        found += [one for one in scenario_issues(asking) if getattr(one, "place", None) not in places]
+        found += [one for one in scenario_issues(checked) if getattr(one, "place", None) not in places]
     hardware = {key: value for key, value in at.items() if key not in NOT_HARDWARE}
     plans = next((plans for earlier, plans in planned if earlier == hardware), None)
     if plans is None:
@@ -391,12 +410,12 @@ def _issues(at: dict[str, Any], catalog: Catalog, planned: list[tuple[Any, list[
         planned.append((hardware, plans))
     if built is not None and not found and not plans:
         found += [*closed_loop_issues(built, catalog), *transfer_issues(built, catalog)]
-    told = {one.place for one in found if isinstance(one, ValidationIssue)}
-    return found + [one for one in plans if one.place not in told and not follows(one, schema, at)]
+    reported = {one.place for one in found if isinstance(one, ValidationIssue)}
+    return found + [one for one in plans if one.place not in reported and not is_consequence(one, schema, at)]
 
 
-def _beside_the_sweep(data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
-    """Sections that do not fit the sweep; one that is wrong in itself is reported by the schema."""
+def _sweep_section_issues(data: dict[str, Any], swept: bool) -> Iterator[ValidationIssue]:
+    """Yield issues of sections that do not fit the sweep; sections wrong in themselves are reported by the schema."""
     for name, section in SECTIONS.items():
         if section.check_sweep is not None and data.get(name) is not None:
             try:
@@ -414,7 +433,7 @@ def _schema_issues(data: Any) -> tuple[Scenario | None, list[ValidationIssue]]:
         return None, validation_issues(error, Scenario, data)
 
 
-def _guilty(
+def _causing_axis(
     one: ValidationIssue,
     suspects: Sequence[str],
     data: dict[str, Any],
@@ -422,7 +441,7 @@ def _guilty(
     places: dict[str, Place],
     catalog: Catalog,
 ) -> str | None:
-    """The axis, of several *suspects*, without whose value nobody would complain."""
+    """Return the axis among *suspects* without whose value the issue does not occur."""
     for axis in suspects[:-1]:
         others = {places[other]: value for other, value in point.items() if other != axis}
         if one not in _issues(with_values(data, others) | {"sweep": None}, catalog, []):

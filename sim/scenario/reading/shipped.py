@@ -1,10 +1,10 @@
-"""Scenarios that came with the program."""
+"""Scenarios that are shipped with the program."""
 
 from pathlib import Path
 
 
 def scenario_file(path: Path) -> Path:
-    """*path*, or the scenario of that name that came with the program."""
+    """Return *path* if it exists, else the shipped scenario of that name."""
     if path.exists():
         return path
     inside = Path(*path.parts[1:]) if path.parts[:1] == ("scenarios",) else path
@@ -16,12 +16,12 @@ def scenario_file(path: Path) -> Path:
 
 
 def shipped_folder() -> Path:
-    """Where the scenarios lie: inside the installed package, else at the repository root."""
+    """Return the folder of shipped scenarios: inside the installed package, else at the repository root."""
     return next(folder for folder in _folders() if folder.is_dir())
 
 
 def shipped_names() -> list[str]:
-    """What they are called."""
+    """Return the names of all shipped scenarios."""
     return [found.stem for folder in _folders() for found in folder.glob("*.yaml")]
 
 

@@ -7,7 +7,7 @@ import pytest
 from sim.catalogue.catalog import load_catalog
 from sim.catalogue.value import Value
 from sim.records import Batch
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolved import CasePlan
@@ -31,7 +31,7 @@ def plan_of(model: str, gpu: str, engine: str, pool: dict[str, object]) -> CaseP
     workload = {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths}
     pools = [{"gpu": gpu, "engine": engine, **pool}]
     data = {"name": "f", "model": model, "workload": workload, "fleets": [{"name": "one", "pools": pools}]}
-    loaded = load(given(data), catalog=CATALOG)
+    loaded = load(as_document(data), catalog=CATALOG)
     return resolve(loaded, cases(loaded)[0], CATALOG)
 
 

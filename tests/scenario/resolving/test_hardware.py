@@ -7,7 +7,7 @@ import pytest
 
 from sim.catalogue.catalog import Catalog, load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.bind import BoundPool, bind
 from sim.scenario.resolving.case import resolve
@@ -68,7 +68,7 @@ def test_what_somebody_joins_is_not(catalog: Catalog, pool: dict[str, Any]) -> N
 
 
 def bound(catalog: Catalog, **pool: Any) -> BoundPool:
-    experiment = load(given(scenario(**pool)), catalog=catalog)
+    experiment = load(as_document(scenario(**pool)), catalog=catalog)
     return bind(experiment, experiment.fleets[0], experiment.fleets[0].pools[0], catalog)
 
 
@@ -112,7 +112,7 @@ def test_the_ports_that_kv_goes_over(catalog: Catalog, server: str, gpu: str, li
         "model": "llama3.1-8b",
         "fleets": [{"name": "f", "pools": pools, "kv_transfer": {"link": link}}],
     }
-    experiment = load(given(data), catalog=catalog)
+    experiment = load(as_document(data), catalog=catalog)
     (fleet,) = experiment.fleets
     plan = transfer_of(fleet, [bind(experiment, fleet, pool, catalog) for pool in fleet.pools], catalog)
     assert plan is not None
@@ -139,7 +139,7 @@ def test_sums_across_sockets_are_never_faster_than_within_one(catalog: Catalog) 
 
 def test_a_plan_names_the_link_across_sockets_and_who_sums_what(catalog: Catalog) -> None:
     told = scenario(gpu="rtx-pro-6000", server="server-8xrtx-pro-6000", tensor_parallel_size=8)
-    loaded = load(given(told), catalog=catalog)
+    loaded = load(as_document(told), catalog=catalog)
     plan = describe(resolve(loaded, cases(loaded)[0], catalog), catalog)
     (pool,) = plan["pools"]
     assert pool["link"] == "PCIe 5.0 x16, peer-to-peer, across two CPUs"
@@ -149,7 +149,7 @@ def test_a_plan_names_the_link_across_sockets_and_who_sums_what(catalog: Catalog
 
 def test_equal_messages_of_a_step_are_one_row_and_name_the_network_that_they_cross(catalog: Catalog) -> None:
     told = scenario(**WIDE, model="deepseek-v3", server="dgx-h100", network=NETWORK)
-    loaded = load(given(told), catalog=catalog)
+    loaded = load(as_document(told), catalog=catalog)
     (pool,) = describe(resolve(loaded, cases(loaded)[0], catalog), catalog)["pools"]
     one = pool["exchanges"][0]
     assert one["calls"] == 2 * 61  # after attention and after the feed-forward block, dense or of experts

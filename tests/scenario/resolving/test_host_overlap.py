@@ -4,7 +4,7 @@ import pytest
 
 from sim.catalogue.catalog import load_catalog
 from sim.scenario.reading.errors import ScenarioErrors
-from sim.scenario.reading.layers import given
+from sim.scenario.reading.layers import as_document
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
 from sim.scenario.sweep import cases
@@ -26,7 +26,7 @@ def plan(engine, **pool):
         "workload": {"arrivals": {"process": "burst", "num_requests": 1}, "lengths": lengths},
         "fleets": [{"name": "one", "pools": [{"gpu": "h200-141gb-sxm", "engine": engine, **pool}]}],
     }
-    loaded = load(given(scenario), catalog=CATALOG)
+    loaded = load(as_document(scenario), catalog=CATALOG)
     return resolve(loaded, cases(loaded)[0], CATALOG).pools[0]
 
 
