@@ -1,7 +1,7 @@
-"""Fleets compared: differences of every metric, and which fleet is the cheapest along the axis of a sweep.
+"""Comparison of fleets: differences of every metric, and the cheapest fleet along the axis of a sweep.
 
-Differences are paired by seed: request i is the same request in both fleets, so that what they share cancels out.
-Each place on the axis names the cheapest fleet that meets the service level, the next, and whether that is certain.
+Differences are paired by seed: request i is the same request in both fleets, so that common noise cancels out. Each
+value of the axis names the cheapest fleet that meets the service level, the next cheapest, and whether that is certain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,16 +25,16 @@ class Difference:
     second: Point
     metric: str
     pairs: int
-    """Replications that both fleets have."""
+    """Number of replications that both fleets have."""
     values: tuple[float, float]
     difference: float
-    """nan where both are infinite."""
+    """Value of the first fleet minus that of the second; nan where both are infinite."""
     half_width: float | None
     """Half of the 95 % interval; None for fewer than three pairs, or where a value is infinite."""
 
     @property
     def horizon_dependent(self) -> bool:
-        """True if a fleet is overloaded there, so that a longer run would give another difference."""
+        """True if a fleet is overloaded at the point, so that a longer run would give another difference."""
         listed = (str(point.row["horizon_dependent"] or "").split() for point in (self.first, self.second))
         return any(self.metric in names for names in listed)
 
@@ -56,8 +56,9 @@ def of_one_model(found: Sequence[Difference], models: Mapping[str, str]) -> list
 
 
 def differences(points: Sequence[Point], metrics: Sequence[str] = PAIRED) -> list[Difference]:
-    """Every pair of fleets (in their order) at every point where both could run, every metric that both have, and the
-    percentiles that the service level names.
+    """Return the differences between every two fleets, in their order, at every point where both could run.
+
+    Beside *metrics*, the percentiles that the service level names are compared.
     """
     places: dict[str, dict[str, Point]] = {}
     for point in points:
@@ -73,7 +74,7 @@ def differences(points: Sequence[Point], metrics: Sequence[str] = PAIRED) -> lis
 
 
 def between(first: Point, second: Point, metrics: Sequence[str]) -> Iterator[Difference]:
-    """First less second in each of *metrics* that both have, over the replications that both have."""
+    """Yield the first point minus the second in each of *metrics* that both have, over their common replications."""
     others = {case.replication: case for case in second.cases}
     both = [(case, others[case.replication]) for case in first.cases if case.replication in others]
     for metric in metrics if both else ():
@@ -112,7 +113,7 @@ COST = "usd_per_million_output_tokens"
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Place on the axis where two fleets or more are fit: the cheapest and the next."""
+    """Value of the axis at which two fleets or more meet the SLO: the cheapest fleet and the next."""
 
     value: Any
     winner: Point
@@ -123,41 +124,41 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All fleets at one setting of the other axes."""
+    """Comparison of all fleets at one setting of the other axes."""
 
     sweep: Sweep
     setting: Setting
     points: tuple[Point, ...]
     has_slo: bool
-    """Without one a fleet is fit where it keeps up with the load."""
+    """True if there is an SLO; without one a fleet fits where it keeps up with the load."""
     model: str = ""
-    """Model that these fleets serve, where others serve another; empty: all fleets are compared."""
+    """Model that these fleets serve, where other fleets serve another; empty: all fleets are compared."""
 
     def fit(self, fleet: str) -> list[Any]:
-        """Values of the axis at which the fleet meets the SLO for certain, in order."""
+        """Return the values of the axis at which the fleet certainly meets the SLO, in order."""
         return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.sure]
 
     def doubtful(self, fleet: str) -> list[Any]:
-        """Values of the axis at which it is inconclusive whether the fleet meets the SLO, in order."""
+        """Return the values of the axis at which the verdict on the fleet is inconclusive, in order."""
         return [self.sweep.value(point) for point in self.points if point.fleet == fleet and point.doubtful]
 
     def missed(self, fleet: str) -> list[Any]:
-        """Values of the axis at which the fleet misses the SLO for certain or its queue grows without end."""
+        """Return the values of the axis at which the fleet certainly misses the SLO or its queue grows without end."""
         open_or_met = {*self.fit(fleet), *self.doubtful(fleet)}
         return [value for value in self.sweep.values if value not in open_or_met]
 
     def at(self, value: Any) -> list[Point]:
-        """Fleets that meet the SLO there for certain."""
+        """Return the points of the fleets that certainly meet the SLO at *value*."""
         return [point for point in self.points if point.sure and self.sweep.value(point) == value]
 
     @property
     def fleets(self) -> list[str]:
-        """Fleets that could run."""
+        """Fleets that could run, in their order."""
         return fleets_of(self.points)
 
     @property
     def contests(self) -> list[Contest]:
-        """Every place where two fleets or more are fit and have a cost, in order."""
+        """Contests at every value where two fleets or more meet the SLO and have a cost, in order."""
         found = []
         for value in self.sweep.values:
             rivals = [point for point in self.at(value) if point.number(COST) is not None]
@@ -171,8 +172,9 @@ class Comparison:
 def comparisons_of(
     points: Sequence[Point], axes: Sequence[str], slo: Mapping[str, Any], models: Mapping[str, str] | None = None
 ) -> list[Comparison]:
-    """One comparison per setting of the axes beside the main one, and per model where *models* has that of each fleet:
-    a token of one model is not a token of another.
+    """Return one comparison per setting of the other axes, and per model where *models* has that of each fleet.
+
+    Tokens of different models are not compared.
     """
     sweep, of_fleet = sweep_of(points, axes), models or {}
     has_slo = bool(Slo.model_validate(slo).goals) or any(point.services for point in points)

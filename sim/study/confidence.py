@@ -1,24 +1,29 @@
-"""How far a prediction can be trusted: its distance from measurements, and the error to expect on a real server.
+"""Confidence of predictions: their distance from measurements, and the error to expect on a real server.
 
-`fleet_worth` answers for a fleet of a scenario, `point_worths` for points of its sweep, `worst` for several.
+`fleet_worth` assesses a fleet of a scenario, `point_worths` the points of its sweep, and `worst` selects the least
+certain assessment.
 
-data/fidelity/measured.csv is an index, without any results, of what was measured on real servers, which
-benchmarks/fit/worth.py writes. A line is one GPU, model, number format, engine and parallel layout. A setting is
-compared with it in six directions: GPU, model, format, layout, engine and load. measured near here: in each direction
-something like it was measured on the same GPU, and so together. interpolated: it lies between measurements (another
-model of its kind and size, another card of its architecture, a format or an engine that was measured elsewhere).
-extrapolated: in at least one direction it lies outside of all measurements. A pool that runs what its owner has
-calibrated (the same model in the same layout, at a load near the calibration runs) is compared with these runs, too.
+data/fidelity/measured.csv, written by benchmarks/fit/worth.py, is an index of the measured servers, without results. A
+line is one GPU, model, number format, engine and parallel layout. A setting is compared with it in six directions: GPU,
+model, format, layout, engine and load.
 
-data/fidelity/intervals.yaml has the error for each of these marks. An interval holds 80 % of measured over predicted:
-from its 10th percentile to its 90th. It was taken from measurements whose pair of GPU and model, or whose GPU, was left
-out of the fit, each with the mark that it had without them.
+- measured near here: in each direction something similar was measured on the same GPU, and also all together
+- interpolated: between measurements (another model of its kind and size, another card of its architecture, a format or
+  an engine that was measured elsewhere)
+- extrapolated: outside of all measurements in at least one direction
 
-`chance_cheaper` shows whether a sizing survives this error. A draw gives each fleet a speed over the predicted one,
-from the interval of its mark; a part of the error is common to both fleets, as both run on hosts of the same kind. A
-fleet that meets the service level with n replicas and not with n - 1 needs a number between these at the predicted
-speed, any as likely as another; at another speed it needs that number over the speed, and its cost grows with its
-replicas.
+A pool with a calibration is also compared with its owner's runs: the same model in the same layout, at a load near the
+calibration runs.
+
+data/fidelity/intervals.yaml has the error for each of these marks. An interval holds 80 % of measured over predicted,
+from the 10th percentile to the 90th. It was computed from measurements whose pair of GPU and model, or whose GPU, was
+left out of the fit, each with the mark that it had without them.
+
+`chance_cheaper` computes whether the result of a sizing is robust against this error. A draw gives each fleet a speed
+relative to the predicted one, from the interval of its mark; a part of the error is common to both fleets, as both run
+on hosts of the same kind. A fleet that meets the service level with n replicas but not with n - 1 needs a number drawn
+uniformly between these at the predicted speed; at another speed it needs that number over the speed, and its cost is
+proportional to its replicas.
 """
 
 import csv
@@ -57,38 +62,38 @@ TEXTS = ("gpu", "architecture", "family", "kind", "kernel", "engine", "link")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSetup:
-    """Measured rows that differ in their load only."""
+    """Measured rows that differ only in their load."""
 
     gpu: str
-    """Id of the GPU in the catalogue."""
+    """Catalogue id of the GPU."""
     architecture: str
     family: str
-    """The model's."""
+    """Family of the model."""
     kind: str
-    """Of model: see `model_kind`."""
+    """Kind of the model; see `model_kind`."""
     params_billion: float
-    """All parameters."""
+    """Number of all parameters [billions]."""
     kernel: str
-    """Id of the kernel that multiplies with weights in their format."""
+    """Catalogue id of the kernel that multiplies with weights in their format."""
     engine: str
-    """Without version."""
+    """Family of the engine, without version."""
     link: str
     """Class of the link between the GPUs; empty on one GPU."""
     tp: int
     pp: int
     dp: int
     sequences_low: float
-    """Least and most sequences in flight; infinite where only rates are known."""
+    """Least number of sequences in flight (and most, in `sequences_high`); infinite where only rates are known."""
     sequences_high: float
     prompt_low: float
-    """Shortest and longest mean prompt [tokens]."""
+    """Shortest mean prompt (and longest, in `prompt_high`) [tokens]."""
     prompt_high: float
     rows: int
     campaigns: int
 
     @property
     def gpus(self) -> int:
-        """Of a replica."""
+        """Number of GPUs of a replica."""
         return self.tp * self.pp * self.dp
 
 
@@ -97,7 +102,7 @@ COLUMNS: tuple[str, ...] = (*TEXTS, "params_billion", *LAYOUT, *RANGES, "rows", 
 
 @cache
 def read_index(path: Path) -> tuple[MeasuredSetup, ...]:
-    """All entries of the index in the file *path*."""
+    """Return all entries of the index in the file *path*."""
     with path.open(newline="", encoding="utf-8") as file:
         return tuple(_entry(line) for line in csv.DictReader(file))
 
@@ -113,19 +118,28 @@ def _entry(line: dict[str, str]) -> MeasuredSetup:
 SERVER = ("model", "quantization", "engine", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 SIXTEEN_BIT, PLAIN_KERNEL = "bf16", "dense-16bit"
 LEAST_RUNS = 2
-"""What a calibration on fewer loads is worth at others is not known."""
+"""Least number of calibrated loads with which the error at other loads is known."""
 NEAR_SEQUENCES, NEAR_PROMPT = 4.0, 2.0
-"""Loads are near within these factors: those of the campaigns that the intervals were made of."""
+"""Factors within which sequences and prompts are near: those of the campaigns behind the intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Runs of a pool's own server that its calibration was fitted to."""
+    """Owner's runs of the pool's server, to which its calibration was fitted."""
 
     runs: CalibrationRuns
 
     def near(self, sequences: float | None, prompt: float | None) -> bool:
-        """Return whether the runs cover this load: *sequences* in flight, mean *prompt* [tokens]; None: unknown."""
+        """Return whether the runs cover a load; None: unknown.
+
+        Parameters
+        ----------
+        sequences
+            Sequences in flight.
+        prompt
+            Mean prompt [tokens].
+
+        """
         return (
             self.runs.runs >= LEAST_RUNS
             and _near_runs(sequences, self.runs.sequences, NEAR_SEQUENCES)
@@ -138,7 +152,7 @@ def _near_runs(value: float | None, ends: tuple[float, float] | None, factor: fl
 
 
 def server_of(bound: BoundPool) -> tuple[object, ...]:
-    """The values of SERVER that a pool has; weights of 16 bits are the same server, whatever they are called."""
+    """Return the values of SERVER for a pool; all names of 16-bit weights are mapped to one format."""
     model, quantization, layout = bound.model, bound.quantization, bound.layout
     stored = quantization.id if quantization else ""
     format_ = SIXTEEN_BIT if quantization and quantization.kernel == PLAIN_KERNEL else stored
@@ -147,7 +161,7 @@ def server_of(bound: BoundPool) -> tuple[object, ...]:
 
 
 def calibrated(bound: BoundPool) -> Calibrated | None:
-    """The runs of *bound*'s own server; None where its calibration has none."""
+    """Return the calibration runs of the server of *bound*; None without such runs."""
     known = bound.calibration.measured if bound.calibration else ()
     here = server_of(bound)
     found = (runs for runs in known if tuple(getattr(runs, name) for name in SERVER) == here)
@@ -156,20 +170,20 @@ def calibrated(bound: BoundPool) -> Calibrated | None:
 
 Mark = Literal["measured near here", "interpolated", "extrapolated"]
 MARKS: tuple[Mark, ...] = ("measured near here", "interpolated", "extrapolated")
-"""From the nearest to the farthest."""
+"""Marks, from the nearest to measurements to the farthest."""
 SAME_SIZE = 1.25
-"""Models of one family are alike where the larger has at most this many times the parameters of the smaller."""
+"""Largest ratio of parameter counts at which models of one family count as alike."""
 ROUNDED = 1.01
-"""The index has sizes to three or four digits."""
+"""Tolerance of parameter counts, which the index has to three or four digits."""
 NEAR_LOAD = 2.0
-"""A load is near a measured one within this factor."""
+"""Factor within which a load is near a measured load."""
 Finding = tuple[int, str]
-"""(place in MARKS, why)."""
+"""(index in MARKS, reason)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedSetting:
-    """What is predicted, in the terms of the index."""
+    """Setting whose predictions are assessed, in the terms of the index."""
 
     gpu: str
     architecture: str
@@ -183,29 +197,29 @@ class PredictedSetting:
     pp: int = 1
     dp: int = 1
     sequences: float | None = None
-    """In flight on a replica; None: not known before a simulation."""
+    """Sequences in flight on a replica; None: unknown before a simulation."""
     prompt: float | None = None
-    """Mean prompt [tokens]; None: not known."""
+    """Mean prompt [tokens]; None: unknown."""
     beyond: tuple[str, ...] = ()
-    """What the setting has that no measurement has."""
+    """Features of the setting that no measurement of the fit has."""
     calibrated: bool = False
-    """The GPU's factors were fitted to the user's own runs."""
+    """True if the GPU's factors were fitted to the user's own runs."""
     own: Calibrated | None = None
-    """Those of this very server, if there are any."""
+    """User's own calibration runs of this server, if any."""
 
     @property
     def measured_by_its_owner(self) -> bool:
-        """The user's own runs tell of this server and this load."""
+        """True if the user's own runs cover this server and this load."""
         return self.own is not None and not self.beyond and self.own.near(self.sequences, self.prompt)
 
     @property
     def gpus(self) -> int:
-        """Of a replica."""
+        """Number of GPUs of a replica."""
         return self.tp * self.pp * self.dp
 
 
 def model_kind(model: Model) -> str:
-    """The parts of a model that take their own kernels."""
+    """Return the kind of *model*: its parts that need their own kernels."""
     parts = ["mixture of experts" if model.moe else "dense"]
     parts += ["latent attention"] if model.mla else []
     parts += ["sparse attention"] if model.indexer and not model.compressed else []
@@ -216,7 +230,7 @@ def model_kind(model: Model) -> str:
 
 
 def link_class(link: Link | None, gpus: int) -> str:
-    """What stands between the GPUs of a replica; empty on one GPU."""
+    """Return the class of the link between the GPUs of a replica; empty on one GPU."""
     if gpus == 1 or link is None:
         return ""
     if not link.id.startswith("pcie"):
@@ -225,7 +239,10 @@ def link_class(link: Link | None, gpus: int) -> str:
 
 
 def mark_of(setting: PredictedSetting, index: Sequence[MeasuredSetup]) -> tuple[Mark, tuple[str, ...]]:
-    """(the mark of *setting*, why: a phrase for each direction in which nothing near was measured, or own runs)."""
+    """Return the mark of *setting*, and the reasons.
+
+    A reason is a phrase for each direction in which nothing near was measured, or for own runs.
+    """
     if setting.measured_by_its_owner:
         return MARKS[0], ("it is calibrated on your own runs of this server",)
     # a GPU that somebody calibrated counts as measured, so that the other directions are looked up on all GPUs
@@ -309,7 +326,7 @@ DIRECTIONS: tuple[Callable[[PredictedSetting, Sequence[MeasuredSetup], Sequence[
 
 
 def _loads(setting: PredictedSetting) -> Iterator[tuple[str, float, Callable[[MeasuredSetup], tuple[float, float]]]]:
-    """(what it is, how much, range in an entry) of what is known of the load."""
+    """Yield (quantity, value, range in an entry) for each known quantity of the load."""
     if setting.sequences is not None:
         yield "sequences in flight", setting.sequences, lambda entry: (entry.sequences_low, entry.sequences_high)
     if setting.prompt is not None:
@@ -331,7 +348,7 @@ def _same_layout(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
 
 
 def _together(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
-    """Return whether *entry* is near in every direction at once, the engine's apart."""
+    """Return whether *entry* is near in every direction at once, except the engine."""
     near_load = all(_near_range(value, *span(entry)) for _, value, span in _loads(setting))
     same = entry.kernel == setting.kernel and _same_model(setting, entry) and _same_layout(setting, entry)
     return same and near_load
@@ -339,17 +356,17 @@ def _together(setting: PredictedSetting, entry: MeasuredSetup) -> bool:
 
 METRICS = ("throughput", "tpot", "ttft", "power")
 COVERED = 0.8
-"""Share of measurements inside an interval."""
+"""Share of measurements inside an interval [1]."""
 Factors = tuple[float, float]
 
 
 class PredictionInterval(Spec):
-    """Measured over predicted: 10th and 90th percentile, pairs of GPU and model family weighing the same."""
+    """Interval of measured over predicted (10th to 90th percentile); pairs of GPU and model family weigh the same."""
 
     low: Positive
     high: Positive
     common_sd: NonNegative
-    """Of the logarithm: the part that all settings of one host or engine have in common."""
+    """Standard deviation of the logarithm of the error that all settings of one host or engine share."""
     rows: Count
     pairs: Count
 
@@ -358,36 +375,43 @@ class PredictionIntervals(Sourced):
     """All intervals of data/fidelity/intervals.yaml."""
 
     metrics: dict[str, dict[Mark, PredictionInterval]]
-    """By metric of METRICS; a mark is left out where too little was measured."""
+    """Metric of METRICS -> mark -> interval; marks with too few measurements are absent."""
     calibrated: dict[str, PredictionInterval]
-    """By metric: other loads of servers that were calibrated on two."""
+    """Metric -> interval for other loads of servers that were calibrated on two loads."""
 
     def of(self, metric: str, mark: Mark) -> PredictionInterval | None:
-        """None where too little was measured."""
+        """Return the interval of *metric* for *mark*; None where too little was measured."""
         return self.metrics.get(metric, {}).get(mark)
 
 
 @cache
 def read_intervals(path: Path) -> PredictionIntervals:
-    """Read data/fidelity/intervals.yaml. Raises pydantic.ValidationError or sim.yamlio.YamlError."""
+    """Return the content of data/fidelity/intervals.yaml.
+
+    Raises
+    ------
+    pydantic.ValidationError, sim.yamlio.YamlError
+        Where the file is not valid.
+
+    """
     return PredictionIntervals.model_validate(read(path).data)
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionConfidence:
-    """What the predictions of one setting are worth."""
+    """Mark, reasons and prediction intervals of one setting."""
 
     mark: Mark
     why: tuple[str, ...]
-    """A phrase for each direction in which nothing near was measured, or that the owner measured; else empty."""
+    """Phrases for each direction in which nothing near was measured, or for own runs; else empty."""
     factors: Mapping[str, Factors] = field(default_factory=dict)
-    """Metric of METRICS -> what a prediction is multiplied by for the 10th and 90th percentile of an unseen host."""
+    """Metric of METRICS -> factors on a prediction that give the 10th and 90th percentile on an unseen host."""
 
     common_sd: float = 0.0
-    """Of the logarithm of throughput: the part of the error that fleets on hosts of one kind have in common."""
+    """Standard deviation of log throughput due to the error that fleets on hosts of one kind share."""
 
     def factor(self, column: str) -> Factors | None:
-        """Factors of a column of summary.csv such as `ttft_s_p95`; None where it has none."""
+        """Return the factors of a column of summary.csv such as `ttft_s_p95`; None where it has none."""
         metric = column.partition("_s_")[0]
         if metric == "e2e" and {"ttft", "tpot"} <= self.factors.keys():
             both = self.factors["ttft"], self.factors["tpot"]
@@ -403,7 +427,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MeetingFleet:
-    """A fleet that meets the service level, or is taken to."""
+    """Fleet that meets the service level, or is assumed to."""
 
     usd_per_h: float
     replicas: int
@@ -412,18 +436,19 @@ class MeetingFleet:
 
 @dataclass(frozen=True, slots=True)
 class WinProbability:
-    """How often the winner stays cheaper than its rival."""
+    """Probability that the winner stays cheaper than its rival."""
 
     rival: str
     share: float
-    """Of the draws."""
+    """Share of the draws in which the winner is cheaper [1]."""
     at_least: bool
-    """The rival was not simulated: it is taken to cost what it costs at the least."""
+    """True if the rival was not simulated, so that the lower bound of its cost is used."""
 
 
 def chance_cheaper(one: MeetingFleet, other: MeetingFleet, seed: int) -> float | None:
-    """Share of draws in which *one* is cheaper than *other*, of those in which they cost the same half; None where no
-    interval of throughput is known.
+    """Return the share of draws in which *one* is cheaper than *other*; draws with equal cost count half.
+
+    None where no interval of throughput is known.
     """
     if not all("throughput" in bid.worth.factors for bid in (one, other)):
         return None
@@ -446,14 +471,14 @@ def _usd_per_h(bid: MeetingFleet, common: Floats, draws: np.random.Generator) ->
 BILLION = 1e9
 ON_CHIP = "system on chip"
 Load = tuple[float | None, float | None]
-"""(sequences in flight on a replica, mean prompt [tokens]); None: not known."""
+"""(sequences in flight on a replica, mean prompt [tokens]); None: unknown."""
 UNKNOWN: Load = (None, None)
 
 
 def fleet_worth(
     scenario: Experiment, fleet: Fleet, catalog: Catalog, load: Load = UNKNOWN
 ) -> PredictionConfidence | None:
-    """What predictions for *fleet* are worth: those of the pool that is farthest from what was measured.
+    """Return the confidence of predictions for *fleet*: that of the pool farthest from measurements.
 
     None where no pool's step time is computed: it is given, or the pools serve networks that answer in one pass.
     """
@@ -463,7 +488,7 @@ def fleet_worth(
 
 
 def _usual_prompt(scenario: Experiment) -> float | None:
-    """Mean tokens of a prompt before anything is simulated; None where nobody knows."""
+    """Return the mean prompt before a simulation [tokens]; None where unknown."""
     try:
         return mean_tokens(scenario)[0] or None
     except ValueError:
@@ -471,7 +496,7 @@ def _usual_prompt(scenario: Experiment) -> float | None:
 
 
 def worth_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConfidence:
-    """Mark, reasons and factors of one setting."""
+    """Return mark, reasons and factors of one setting."""
     mark, why = mark_of(setting, read_index(catalog.root / "fidelity" / "measured.csv"))
     intervals = read_intervals(catalog.root / "fidelity" / "intervals.yaml")
     own = intervals.calibrated if setting.measured_by_its_owner else {}
@@ -482,15 +507,16 @@ def worth_of(setting: PredictedSetting, catalog: Catalog) -> PredictionConfidenc
 
 
 def worst(worths: Iterable[PredictionConfidence | None]) -> PredictionConfidence | None:
-    """The one that is farthest from what was measured; the first of several. None where there is none."""
+    """Return the confidence with the mark farthest from measurements, the first of several; None without any."""
     return max((one for one in worths if one is not None), key=lambda one: MARKS.index(one.mark), default=None)
 
 
 def point_worths(scenario: Scenario, points: Sequence[Point], catalog: Catalog) -> list[PredictionConfidence | None]:
-    """What the predictions at each of *points* of the scenario's sweep are worth, under the load that it had there.
+    """Return the confidence of predictions at each of *points* of the scenario's sweep, at the simulated load.
 
-    Fleets are looked up as the scenario has them at the point, so that a sweep of GPUs or layouts is marked rightly.
-    None where a point is not of the scenario's sweep, did not run, or has a step time that is not computed.
+    Fleets are resolved at the point, so that a sweep over GPUs or layouts has the mark of each. None where a point is
+    not
+    of the scenario's sweep, did not run, or has a step time that is not computed.
     """
     asked = _askable(scenario, catalog)
     found: list[PredictionConfidence | None] = []
@@ -503,7 +529,7 @@ def point_worths(scenario: Scenario, points: Sequence[Point], catalog: Catalog) 
 def _askable(
     scenario: Scenario, catalog: Catalog
 ) -> dict[tuple[str, str], Callable[[Load], PredictionConfidence | None]]:
-    """(fleet, its axes) -> what answers for the fleet there under a load."""
+    """Return (fleet, axes) -> function of a load that returns the fleet's confidence at that point."""
     found: dict[tuple[str, str], Callable[[Load], PredictionConfidence | None]] = {}
     scenarios: dict[str, Scenario] = {}
     places = {fleet.name: place for place, fleet in enumerate(scenario.fleets)}
@@ -519,12 +545,12 @@ def _askable(
 
 
 def _axes_key(axes: Mapping[str, Any]) -> str:
-    """What tells points of a sweep apart."""
+    """Return a key that distinguishes the points of a sweep."""
     return repr([axes[name] for name in sorted(axes)])
 
 
 def _load_of(row: Mapping[str, Any]) -> Load:
-    """The load that a row of summary.csv shows."""
+    """Return the load in a row of summary.csv."""
     requests, tokens, answers = (row.get(n) for n in ("requests_per_s", "total_tokens_per_s", "output_tokens_per_s"))
     prompt = (tokens - answers) / requests if requests and tokens is not None and answers is not None else None
     sequences = row.get("batch_mean")
@@ -532,7 +558,7 @@ def _load_of(row: Mapping[str, Any]) -> Load:
 
 
 def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog) -> PredictedSetting | None:
-    """*pool* in the terms of the index; None where its step time is not computed from GPU and model."""
+    """Return *pool* in the terms of the index; None where its step time is not computed from GPU and model."""
     bound = bind(scenario, fleet, pool, catalog)
     gpu, model, layout = bound.gpu, bound.model, bound.layout
     if gpu is None or model is None or bound.kernel is None or not isinstance(bound.steptime, Roofline):
@@ -556,7 +582,7 @@ def setting_of(scenario: Experiment, fleet: Fleet, pool: Pool, catalog: Catalog)
 
 
 def _beyond(bound: BoundPool, catalog: Catalog) -> Sequence[str]:
-    """What the pool has that no measurement of the fit has."""
+    """Return the features of the pool that no measurement of the fit has."""
     has = {
         "no measurement of the fit has a GPU that shares its memory with the CPU": bound.gpu is not None
         and bound.gpu.form_factor == ON_CHIP,

@@ -1,21 +1,21 @@
-"""Why one fleet's tokens cost more than another's: the difference shared among groups of properties.
+"""Attribution of the cost gap between two fleets to groups of properties, by Shapley values.
 
-The game: v(S) is what a million output tokens cost with the groups S of the first fleet and the others of the second (a
-hybrid fleet, simulated and billed), with the same requests throughout. v(all) - v(none) is the gap, and the Shapley
-values of the groups sum to it exactly. v is a ratio of sums over replications; a Shapley value is linear in v, so its
-interval comes from the replications' residuals as that of one ratio does (sim/study/metrics/statistics.py).
+The game: v(S) is the cost of a million output tokens with the groups S of the first fleet and the others of the second
+(a counterfactual fleet, simulated and billed), with the same requests throughout. v(all) - v(none) is the gap, and the
+Shapley values of the groups sum to it exactly. v is a ratio of sums over replications; a Shapley value is linear in v,
+so its interval comes from the replications' residuals as that of one ratio does (sim/study/metrics/statistics.py).
 
-Groups, and what belongs to each:
+Groups, and their properties:
 
     price per GPU     charges by the clock per GPU-hour (capital, rent, hosting, ...), tariffs of energy and traffic
     GPUs and layout   number of GPUs, replicas, ranks, and what runs on them: engine, scheduler, kernels, formats, host
-    memory bandwidth  of one GPU, and the share of it that kernels reach
+    memory bandwidth  bandwidth of one GPU, and the share of it that kernels reach
     compute           rates of one GPU, and the share of them that kernels reach
     memory size       tokens that the whole fleet's KV caches hold, and the longest request
-    link              between the GPUs, and what all-reduces reach of it
-    power             of one GPU and its part of the server: idle, limit, energy of the work; a power cap
+    link              link between the GPUs, and the share of it that all-reduces reach
+    power             power of one GPU and its part of the server: idle, limit, energy of the work; a power cap
 
-With all groups from one fleet the hybrid is that fleet.
+With all groups from one fleet the counterfactual is that fleet.
 """
 
 import hashlib
@@ -53,19 +53,35 @@ Value = Callable[[frozenset[str]], float]
 
 
 def coalitions(players: Sequence[str]) -> Iterator[frozenset[str]]:
-    """All 2^n subsets of *players*, small ones first."""
+    """Yield all 2^n subsets of *players*, small ones first."""
     for size in range(len(players) + 1):
         yield from (frozenset(chosen) for chosen in combinations(players, size))
 
 
 def shapley(players: Sequence[str], value: Value) -> dict[str, Fraction]:
-    """Each player's mean contribution over all orders in which the players may join.
+    """Return each player's mean contribution over all orders in which the players may join.
 
+    Parameters
+    ----------
+    players
+        Names of the players.
+    value
+        Function of a coalition; must be finite for every coalition.
+
+    Returns
+    -------
+    dict
+        Player -> Shapley value, as fractions, so that they sum to v(all) - v(none) exactly.
+
+    Notes
+    -----
     phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! * (v(S + i) - v(S))
 
-    *value* is asked for every coalition and must be finite. Worked out in fractions, so that the values sum to
-    v(all) - v(none) exactly. Source: L. S. Shapley, "A Value for n-Person Games", Contributions to the Theory of Games
-    II, Princeton University Press, 1953.
+    References
+    ----------
+    L. S. Shapley, "A Value for n-Person Games", Contributions to the Theory of Games II, Princeton University Press,
+    1953.
+
     """
     count = len(players)
     worth = {chosen: Fraction(value(chosen)) for chosen in coalitions(players)}
@@ -86,7 +102,7 @@ RATES = tuple(name for name in Gpu.model_fields if name.endswith(("_flops", "_op
 
 
 def why_not(plan: CasePlan) -> str:
-    """What keeps the fleet of *plan* from being taken apart; empty if nothing does."""
+    """Return why the fleet of *plan* cannot be divided into groups; empty if it can."""
     if plan.infeasible:
         return plan.infeasible
     if len(plan.pools) != 1:
@@ -104,7 +120,7 @@ def why_not(plan: CasePlan) -> str:
 
 
 def hybrid(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
-    """The plan with the groups *of_first* from *first* and all others from *second*, but for the price."""
+    """Return the plan with the groups *of_first* from *first* and all others from *second*, except the price."""
     plans = {group: first if group in of_first else second for group in PHYSICAL}
     pools = {group: plan.pools[0] for group, plan in plans.items()}
     base = pools[LAYOUT]
@@ -122,7 +138,7 @@ def hybrid(first: CasePlan, second: CasePlan, of_first: Set[str]) -> CasePlan:
 
 
 def alike(first: CasePlan, second: CasePlan) -> frozenset[str]:
-    """The physical groups in which the two fleets are the same."""
+    """Return the physical groups in which the two fleets are equal."""
     every = frozenset(PHYSICAL)
 
     def same(of_first: Set[str], others: Set[str]) -> bool:
@@ -134,7 +150,7 @@ def alike(first: CasePlan, second: CasePlan) -> frozenset[str]:
 
 
 def _told(plan: CasePlan) -> tuple[Any, ...]:
-    """All that decides what a hybrid does."""
+    """Return all inputs that determine the simulation of a counterfactual fleet."""
     pool = plan.pools[0]
     roofline = _roofline(pool)
     ranks = (pool.replicas, pool.gpus_per_replica, pool.pipeline_parallel_size, pool.data_parallel_size, pool.lockstep)
@@ -143,7 +159,7 @@ def _told(plan: CasePlan) -> tuple[Any, ...]:
 
 
 def _kv_tokens(pool: PoolPlan) -> int:
-    """Of all replicas and ranks together."""
+    """Return the KV tokens of all replicas and ranks together."""
     return (pool.batching.num_gpu_blocks or 0) * pool.batching.block_size * pool.replicas * pool.data_parallel_size
 
 
@@ -170,7 +186,7 @@ def _inputs(pools: dict[str, PoolPlan]) -> RooflineInputs:
 
 
 def _coefficients(of: dict[str, RooflineInputs]) -> StepTimeCoefficients:
-    """What kernels and all-reduces reach goes with the hardware that they were measured on."""
+    """Return the coefficients in which each reached share is that of the hardware it was measured on."""
     compute = of[COMPUTE].coefficients.efficiency(of[COMPUTE].gpu).compute
     memory = of[BANDWIDTH].coefficients.efficiency(of[BANDWIDTH].gpu).memory
     factor = of[LINK].coefficients.allreduce_factor(of[LINK].gpu, of[LINK].link)
@@ -186,7 +202,10 @@ def _coefficients(of: dict[str, RooflineInputs]) -> StepTimeCoefficients:
 
 
 def _load(of: dict[str, RooflineInputs]) -> Any:
-    """Operations, bytes and tokens take the energy that they take on the power's card; a faster card makes more."""
+    """Return the energy law of the power's card, scaled to the rates of the other cards.
+
+    Operations, bytes and tokens have the energy that they have on the power's card; a faster card does more of them.
+    """
     law, own = of[POWER].load, of[POWER].gpu
     if not isinstance(law, LoadLaw):
         return law
@@ -196,7 +215,7 @@ def _load(of: dict[str, RooflineInputs]) -> Any:
 
 
 def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
-    """The power of *of*, for the GPUs of *base*."""
+    """Return the power of *of*, for the GPUs of *base*."""
     if of.power is None:
         return None
     part = float(base.gpus_per_replica / of.gpus_per_replica)
@@ -210,7 +229,14 @@ def _power(of: PoolPlan, base: PoolPlan) -> PoolPower | None:
 
 
 def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, float, float]:
-    """Simulates the hybrid *plan*; USD at the prices of each of *payers*, and millions of output tokens for them."""
+    """Simulate the counterfactual *plan*; return its cost at the prices of each of *payers* and its output tokens.
+
+    Returns
+    -------
+    tuple of float
+        Cost at the first and the second prices [USD], output tokens [millions].
+
+    """
     log = RunningFleet(plan).run()
     window = MeteredWindow.of(log.intervals, *plan.window_s(log.end_s))
     tokens = sum(interval.output_tokens for rows in window.intervals.values() for interval in rows)
@@ -220,7 +246,7 @@ def cost_of(plan: CasePlan, payers: tuple[CasePlan, CasePlan]) -> tuple[float, f
 
 
 def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
-    """The charges of *payer* for the GPUs of *pool*: those by the clock in proportion to GPUs."""
+    """Return the charges of *payer* for the GPUs of *pool*; charges by the clock in proportion to GPUs."""
     assert payer.costs is not None  # why_not has seen to it
     part = float(pool.gpus / payer.pools[0].gpus)
     return replace(payer.costs, charges=tuple(charge.scaled(part, pool.name) for charge in payer.costs.charges))
@@ -228,63 +254,63 @@ def _prices(payer: CasePlan, pool: PoolPlan) -> CostPlan:
 
 HYBRIDS = "hybrids"
 FULL_HORIZON_S = 1800.0
-"""How long full load lasts, whatever the scenario's horizon: hundreds of clients settle slowly."""
+"""Length of full load [s], whatever the scenario's horizon: hundreds of clients settle slowly."""
 FULL_WARMUP = 0.2
-"""Share of it that is not measured: the clients all begin at once."""
+"""Share of the full load that is warm-up [1], because the clients all start at once."""
 OWN, FULL = "own", "full"
 Chosen = frozenset[str]
-"""The groups that come from the first fleet."""
+"""Groups that come from the first fleet."""
 Costs = dict[Chosen, tuple[float, float]]
-"""USD and millions of output tokens."""
+"""Groups of the first fleet -> (cost [USD], output tokens [millions])."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostGap:
-    """The difference between two fleets at one load."""
+    """Cost gap between two fleets at one load, with its parts."""
 
     load: str
-    """own: the scenario's; full: as many clients as concurrent sequences fit, without think time."""
+    """`own`: the scenario's load; `full`: as many clients as concurrent sequences fit, without think time."""
     clients: int
-    """At full load; 0 at the scenario's own."""
+    """Number of clients at full load; 0 at the scenario's own load."""
     first: str
     second: str
     first_usd: float
-    """Per million output tokens: USD over tokens of all replications."""
+    """Cost of the first fleet per million output tokens, over the tokens of all replications [USD]."""
     second_usd: float
     parts: dict[str, float]
-    """Group -> what the first fleet's adds to the price [USD per million output tokens]; sums to the gap."""
+    """Group -> contribution to the cost of the first fleet [USD per million output tokens]; the sum is the gap."""
     half_widths: dict[str, float | None]
-    """Of the 95 % intervals of the parts; None below two replications."""
+    """Half-widths of the 95 % intervals of the parts; None below two replications."""
     half_width: float | None
-    """Of the gap's."""
+    """Half-width of the 95 % interval of the gap."""
 
     @property
     def usd(self) -> float:
-        """First less second."""
+        """Cost of the first fleet minus that of the second [USD per million output tokens]."""
         return self.first_usd - self.second_usd
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedGaps:
-    """The gaps of two fleets."""
+    """Cost gaps of two fleets, one per load."""
 
     gaps: tuple[CostGap, ...]
     reason: str = ""
-    """Why there is none."""
+    """Reason why a gap is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttributionGame:
-    """Two fleets at one load in one replication, and where the costs of their hybrids are kept."""
+    """Two fleets at one load in one replication, with the files of their counterfactuals' costs."""
 
     key: str
-    """Of all that the two fleets rest on."""
+    """Digest of all inputs of the two fleets."""
     names: tuple[str, str]
     replication: int
     clients: int
-    """Clients without think time; 0: the scenario's own load."""
+    """Number of clients without think time; 0: the scenario's own load."""
     same: Chosen
-    """Groups in which they are alike: exchanging them changes nothing."""
+    """Groups in which the fleets are equal: exchanging them changes nothing."""
     paths: dict[Chosen, Path]
 
 
@@ -297,9 +323,9 @@ def explain(
     second: str,
     progress: Progress = lambda *_: None,
 ) -> ExplainedGaps:
-    """The gap at the scenario's own load and, where requests are drawn, at full load.
+    """Return the cost gap at the scenario's own load and, where requests are drawn, at full load.
 
-    Hybrids are kept under `out/hybrids`, so that a second call simulates nothing; *progress* counts them.
+    Counterfactuals are stored under `out/hybrids`, so that a second call simulates nothing; *progress* counts them.
     """
     for name in (first, second):
         if reason := why_not(resolve(scenario, Case(name, {}, {}, 0), catalog)):
@@ -322,7 +348,7 @@ def explain(
 def _games(
     scenario: Scenario, catalog: Catalog, folder: Path, names: tuple[str, str], load: str
 ) -> Iterator[AttributionGame]:
-    """One for each replication."""
+    """Yield the game of each replication."""
     fixed = all(is_deterministic(scenario, fleet) for fleet in scenario.fleets if fleet.name in names)
     for replication in range(1 if fixed else scenario.replications):
         plans = _plans(scenario, catalog, names, replication, 0)
@@ -340,13 +366,13 @@ def _cases(names: tuple[str, str], replication: int) -> list[Case]:
 def _plans(
     scenario: Scenario, catalog: Catalog, names: tuple[str, str], replication: int, clients: int
 ) -> tuple[CasePlan, CasePlan]:
-    """Of the two, under this number of clients without think time; 0: at the scenario's own load."""
+    """Return the plans of the two fleets under *clients* clients without think time; 0: at the scenario's own load."""
     first, second = (resolve(scenario, case, catalog) for case in _cases(names, replication))
     return _at_load(first, clients), _at_load(second, clients)
 
 
 def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace, progress: Progress) -> None:
-    """The hybrids whose costs are not on disk yet."""
+    """Simulate the counterfactuals whose costs are not on disk yet."""
     known = {
         path: (game.key, game.names, game.replication, game.clients, chosen)
         for game in games
@@ -361,7 +387,7 @@ def _simulate(games: Sequence[AttributionGame], call: Call, workplace: Workplace
 
 
 def _gap(load: str, games: Sequence[AttributionGame]) -> CostGap | None:
-    """Shared among the groups; None where a hybrid answers nothing."""
+    """Return the gap with its parts; None where a counterfactual answers no request."""
     costs = [_worth(game) for game in games]
     tokens = {chosen: sum(one[chosen][1] for one in costs) for chosen in costs[0]}
     if not all(tokens.values()):
@@ -380,7 +406,7 @@ def _gap(load: str, games: Sequence[AttributionGame]) -> CostGap | None:
 
 
 def _shares(value: Mapping[Chosen, float]) -> dict[str, float]:
-    """Shapley values of the groups in the game *value*."""
+    """Return the Shapley values of the groups in the game *value*."""
     return {group: float(part) for group, part in shapley(GROUPS, lambda chosen: value[chosen]).items()}
 
 
@@ -389,7 +415,7 @@ def _seats(pool: PoolPlan) -> int:
 
 
 def _at_load(plan: CasePlan, clients: int) -> CasePlan:
-    """*plan* under *clients* clients without think time; 0: as it is. What comes after the horizon is not billed."""
+    """Return *plan* under *clients* clients without think time (0: its own load), billed up to the horizon."""
     if not clients:
         return plan if plan.horizon_s is None else replace(plan, drain_limit_s=0.0)
     horizon_s = FULL_HORIZON_S
@@ -405,7 +431,7 @@ def _at_load(plan: CasePlan, clients: int) -> CasePlan:
 
 
 def _worth(game: AttributionGame) -> Costs:
-    """v(S) for every S."""
+    """Return v(S) for every S, as cost and tokens."""
     costs = {one: read_sealed(path) for one, path in game.paths.items()}
     found: Costs = {}
     for one in coalitions(PHYSICAL):
@@ -427,7 +453,7 @@ def _costs(
     clients: int,
     chosen: Chosen,
 ) -> Sequence[float]:
-    """Simulates one hybrid, and bills it at either price."""
+    """Return the costs of one counterfactual, simulated and billed at both prices."""
     if (key, clients) not in _PLANS:
         _PLANS.clear()
         _PLANS[key, clients] = _plans(scenario, catalog, names, replication, clients)
@@ -437,11 +463,11 @@ def _costs(
 
 
 _PLANS: dict[tuple[str, int], tuple[CasePlan, CasePlan]] = {}
-"""The two fleets of the last hybrid, which those of the next one often are, too, by the game's key and load."""
+"""Plans of the two fleets of the last counterfactual, by the game's key and load; the next often needs them."""
 
 
 def _kept(path: Path) -> bool:
-    """Return whether the costs of a hybrid are there and whole."""
+    """Return whether the costs of a counterfactual are on disk and undamaged."""
     if not path.exists():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Two finished runs beside each other: changed inputs, and differences at the points that both have."""
+"""Comparison of two finished runs: changed inputs, and differences at the points that both have."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from sim.study.reprice import SCENARIO_FILE
 
 COMPARED = ("slo_attainment", "ttft_s_p95", "tpot_s_p95", "output_tokens_per_s", "facility_power_w_mean",
             "usd_per_million_output_tokens")  # fmt: skip
-"""Columns of summary.csv."""
+"""Columns of summary.csv that are compared."""
 NAMES = ("name", "question")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A finished run as it lies on the disk."""
+    """Finished run read from its folder."""
 
     folder: Path
     scenario: Scenario
@@ -34,9 +34,13 @@ class StoredRun:
 
     @classmethod
     def read(cls, folder: Path, catalog: Catalog) -> "StoredRun":
-        """The run in *folder*, whatever version has left it.
+        """Return the run in *folder*, written by any version.
 
-        Raises ScenarioErrors where it cannot be read, or is the answer of a command that simulates no sweep.
+        Raises
+        ------
+        ScenarioErrors
+            Where the folder cannot be read, or holds the answer of a command that simulates no sweep.
+
         """
         file = folder / SCENARIO_FILE
         if not file.is_file():
@@ -53,27 +57,27 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """One input that differs."""
+    """Input that differs between two runs."""
 
     path: str
     before: Any
-    """None where it was not said."""
+    """Value in the first run; None where it was not given."""
     after: Any
 
 
 @dataclass(frozen=True, slots=True)
 class RunDifferences:
-    """What differs from the first run to the second."""
+    """Differences from the first run to the second."""
 
     changes: list[InputChange]
     differences: list[Difference]
-    """First less second, replications paired; where both have the fleet and the point."""
+    """Differences, first minus second with paired replications, where both runs have the fleet and the point."""
     alone: tuple[list[Point], list[Point]]
-    """Points that only one of them has."""
+    """Points that only the first, and only the second run has."""
 
 
 def compare(first: StoredRun, second: StoredRun) -> RunDifferences:
-    """All differences, fleets matched by name and points by their place in the sweep."""
+    """Return all differences, with fleets matched by name and points by their place in the sweep."""
     places = [{_place(point): point for point in run.points} for run in (first, second)]
     both = [place for place in places[0] if place in places[1]]
     found = [
@@ -87,7 +91,7 @@ def compare(first: StoredRun, second: StoredRun) -> RunDifferences:
 
 
 def changes(first: Scenario, second: Scenario) -> Iterator[InputChange]:
-    """Inputs that differ, fleets and pools by their names."""
+    """Yield the inputs that differ, with fleets and pools matched by name."""
     before, after = (dict(_leaves(_by_name(as_data(one)))) for one in (first, second))
     for path in dict.fromkeys((*before, *after)):
         if before.get(path) != after.get(path) and path not in NAMES:

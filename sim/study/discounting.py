@@ -1,4 +1,4 @@
-"""The one span and discount rate of a comparison, whatever finance each fleet has of its own."""
+"""Horizon and discount rate of a comparison, common to all fleets."""
 
 from typing import TypeVar
 
@@ -10,9 +10,11 @@ Financed = TypeVar("Financed", Scenario, Fleet)
 
 
 def horizon_of(scenario: Scenario, otherwise_months: float = 1.0) -> Horizon:
-    """The longest life of the fleets' hardware; the discount rate is the scenario's own, else that of this hardware.
+    """Return the horizon of a comparison: the longest life of the fleets' hardware, and a discount rate.
 
-    *otherwise_months* without any `finance`, and then nothing is discounted.
+    The rate is the scenario's own, else that of this hardware. Without any `finance` the horizon is *otherwise_months*,
+    and
+    nothing is discounted.
     """
     used = finances_of(scenario)
     if not used:

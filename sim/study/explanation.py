@@ -1,7 +1,7 @@
 """Explanation of one request of a run, step by step, from its arrival to its last token.
 
-The journal records the steps of the replicas that served the request. From it follow the stretches of time in which
-the request was computed or waited, with the reason, and the seconds for which GPUs exchanged data in its steps.
+The journal records the steps of the replicas that served the request. From the journal follow the phases in which the
+request was computed or waited, with the reason, and the time that GPUs spent on collectives in its steps.
 """
 
 from collections import defaultdict
@@ -21,29 +21,29 @@ from sim.steptime.drafting import ComputedStepTime
 
 @dataclass(frozen=True, slots=True)
 class RequestJournal:
-    """A request and what its replicas did meanwhile."""
+    """Request with the steps of the replicas that served it."""
 
     plan: CasePlan
     request: Request
-    """Its timestamps are as a client sees them."""
+    """Request, with timestamps as seen by a client."""
     spans: list[tuple[int, StepSpan]]
-    """(replica, steps), in order of their ends."""
+    """(replica, steps), in order of the ends of the steps."""
     reached: list[tuple[int, float]]
-    """(replica, when its engine got the request), behind the API server."""
+    """(replica, time at which its engine received the request [s]), behind the API server."""
     requests: int
-    """Requests of the run."""
+    """Number of requests of the run."""
     spaced: bool = False
-    """Prompts are computed every few steps only (`prefill_schedule_interval`)."""
+    """True if prompts are computed only every few steps (`prefill_schedule_interval`)."""
     held: bool = False
-    """Prompts are held back until more have come (`batch_wait_timeout_iters`)."""
+    """True if prompts are held back until more have come (`batch_wait_timeout_iters`)."""
     in_batches: bool = False
-    """A batch ends before the next one begins (`policy: static`)."""
+    """True if a batch ends before the next one begins (`policy: static`)."""
     pool_of_replica: Sequence[int] = ()
     """Position of each replica's pool in the plan."""
 
     @property
     def own(self) -> list[StepSpan]:
-        """The steps that the request took part in."""
+        """Steps that the request took part in."""
         return [span for _, span in self.spans if takes_part(span, self.request.index)]
 
 
@@ -53,7 +53,22 @@ def takes_part(span: StepSpan, index: int) -> bool:
 
 
 class RecordingEngine:
-    """An engine whose steps are written down as they end."""
+    """Engine that records its steps as they end.
+
+    Parameters
+    ----------
+    engine
+        Engine that is wrapped.
+    replica
+        Number of the replica.
+    spans
+        List to which (replica, step) is appended.
+    reached
+        List to which (replica, time) is appended when the engine receives the request.
+    asked
+        Number of the request that is explained.
+
+    """
 
     def __init__(
         self,
@@ -63,11 +78,10 @@ class RecordingEngine:
         reached: list[tuple[int, float]],
         asked: int,
     ) -> None:
-        """*asked* is the number of the request whose place and coming are written down, too."""
         self._engine, self._replica, self._spans, self._asked = engine, replica, spans, asked
         self._reached = reached
         self._places: dict[float, str] = {}
-        """Begin of steps under way -> where the request was when it came or was taken away meanwhile."""
+        """Start of each step in flight -> place of the request when it came or was removed during the step."""
 
     def offer(self, request: Request, now: float, prompt_only: bool = False) -> bool:
         """See `ReplicaEngine.offer`."""
@@ -87,7 +101,7 @@ class RecordingEngine:
         return self._engine.evict(request, now)
 
     def crash(self, now: float) -> None:
-        """See `ReplicaEngine.crash`; the steps under way end there."""
+        """See `ReplicaEngine.crash`; the steps in flight end at *now*."""
         begun = [span for span in self._under_way() if span.start_s < now]
         self._spans += [(self._replica, replace(span, end_s=now)) for span in begun]
         self._engine.crash(now)
@@ -146,13 +160,19 @@ class RecordingEngine:
 
 
 class NoSuchRequest(LookupError):
-    """The run has fewer requests."""
+    """Error for the number of a request that the run does not have."""
 
 
 def journal_of(plan: CasePlan, index: int) -> RequestJournal:
-    """Request number *index* of *plan*. Raises NoSuchRequest.
+    """Return the journal of request number *index* of *plan*.
 
-    The run is simulated twice, which gives the same both times: first to see where the request goes.
+    The run is simulated twice with equal results: first to find the replicas of the request, then to record them.
+
+    Raises
+    ------
+    NoSuchRequest
+        Where the run has fewer requests.
+
     """
     log = RunningFleet(plan).run()
     if not 0 <= index < len(log.requests):
@@ -196,30 +216,35 @@ TINY_S = 1e-9
 
 @dataclass(slots=True)
 class RequestPhase:
-    """A time in which a request did one thing."""
+    """Period in which a request did one thing."""
 
     what: str
-    """prompt, again (prompt and answer, after a preemption or a loss), decodes; waits or stands (it is in the batch,
-    and not in the step); transfer, unsent or resent (it is at no replica).
+    """Activity.
+
+    `prompt`, `again` (prompt and output, after a preemption or a loss) and `decodes` are computed; `waits` is in the
+    queue,
+    `stands` in the batch but not in the step; `transfer`, `unsent` and `resent` are at no replica.
     """
     start_s: float
     end_s: float
     why: str = ""
-    """What it waits for: seats, kv, budget, batch (its end), spaced (the next step with prompts), held (until
-    more prompts have come), unread, intake (the API server), prompts (that go first), or nothing but the step under
-    way."""
+    """Reason for waiting; empty: only for the step in flight.
+
+    `seats` (max_num_seqs), `kv`, `budget`, `batch` (its end), `spaced` (the next step with prompts), `held` (until more
+    prompts have come), `unread`, `intake` (the API server) or `prompts` (which are scheduled first).
+    """
     preempted: bool = False
     tokens: int = 0
-    """New ones, of prompts."""
+    """Number of new prompt tokens."""
     done: int = 0
-    """Prompt tokens that are computed, these included."""
+    """Number of prompt tokens computed so far, the new ones included."""
     steps: int = 0
     spans: list[StepSpan] = field(default_factory=list)
-    """Of its replica meanwhile; none where it is at no replica."""
+    """Steps of the request's replica in the period; empty where it is at no replica."""
 
 
 def stretches(journal: RequestJournal) -> Iterator[RequestPhase]:
-    """The life of the request; what is alike and follows each other is one stretch, but each prompt chunk is."""
+    """Yield the phases of the request in order; adjacent equal phases are merged, except prompt chunks."""
     last: RequestPhase | None = None
     for one in _single(journal):
         if last is not None and one.what not in ("prompt", "again") and _kind(one) == _kind(last):
@@ -238,7 +263,7 @@ def _kind(one: RequestPhase) -> tuple[str, str, bool]:
 
 
 def _single(journal: RequestJournal) -> Iterator[RequestPhase]:
-    """One for each span."""
+    """Yield the phases of the request, one per span of a replica."""
     request = journal.request
     since_s, seen, before = request.arrived_s, False, "unsent"
     for hop in request.hops:
@@ -252,10 +277,9 @@ def _single(journal: RequestJournal) -> Iterator[RequestPhase]:
 
 
 class _Visit:
-    """A request at one replica."""
+    """Visit of a request at one replica."""
 
     def __init__(self, journal: RequestJournal, hop: ReplicaVisit, seen: bool) -> None:
-        """*seen*: another replica has computed something of it."""
         request = journal.request
         self._journal, self._index = journal, request.index
         self._sent_s, self._left_s = hop.came_s, inf if isnan(hop.left_s) else hop.left_s
@@ -263,7 +287,7 @@ class _Visit:
         here = (at_s for replica, at_s in journal.reached if replica == hop.replica and at_s >= hop.came_s)
         known_s = self._left_s if self._left_s < inf else max((span.end_s for span in spans), default=hop.came_s)
         self._came_s = min(next(here, known_s), self._left_s)
-        """When the engine got it, or how far it is known that the API server had it."""
+        """Time at which the engine received the request, or until which it was certainly at the API server [s]."""
         self._spans = [span for span in spans if span.end_s > self._came_s and span.start_s < self._left_s]
         self._own = [span for span in self._spans if self._takes_part(span)]
         self.seen = seen
@@ -272,7 +296,7 @@ class _Visit:
         self._done = request.cached_tokens if self._came_s <= request.started_s < self._left_s else 0
 
     def stretches(self) -> Iterator[RequestPhase]:
-        """One for each span that concerns it."""
+        """Yield the phases of the visit, one per span."""
         told_s, last = self._came_s, None
         if self._came_s > self._sent_s + TINY_S:
             yield RequestPhase("waits", self._sent_s, self._came_s, "intake")
@@ -295,7 +319,7 @@ class _Visit:
                 yield one
 
     def _joined_by(self, span: StepSpan) -> bool:
-        """False where *span* began before: if the request is in it, then by an earlier visit that was broken off."""
+        """Return whether *span* began during this visit; the request may be in earlier spans of an interrupted one."""
         return span.start_s > self._came_s - TINY_S
 
     def _takes_part(self, span: StepSpan) -> bool:
@@ -313,7 +337,7 @@ class _Visit:
         return RequestPhase(what, span.start_s, end_s, tokens=tokens, done=done, steps=span.steps, spans=[span])
 
     def _elsewhere(self, span: StepSpan) -> bool:
-        """Return whether it was in another batch in flight."""
+        """Return whether the request was in another batch in flight."""
         return any(own.start_s < span.end_s and span.start_s < own.end_s for own in self._own)
 
     def _stood(self, span: StepSpan) -> RequestPhase:
@@ -328,7 +352,7 @@ class _Visit:
         return RequestPhase("stands", span.start_s, min(span.end_s, self._left_s), why, steps=span.steps, spans=[span])
 
     def _waited(self, span: StepSpan, told_s: float) -> RequestPhase | None:
-        """In the queue, up to its next step: batches of a pipeline overlap."""
+        """Return the phase of waiting in the queue, up to the request's next step; batches of a pipeline overlap."""
         start_s = max(span.start_s, told_s)
         joins_s = min((own.start_s for own in self._own if own.end_s >= span.end_s), default=inf)
         end_s = min(span.end_s, joins_s, self._left_s)
@@ -353,17 +377,17 @@ class _Visit:
 
 @dataclass(slots=True)
 class CollectiveTime:
-    """Seconds of the steps that a request took part in."""
+    """Time that collectives took in the steps of a request [s]."""
 
     steps_s: float = 0.0
     by_message: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
-    """By what is sent, and whether the engine's own kernel does it; see sim.steptime.links.Exchange."""
+    """(message, whether the engine's own kernel sends it) -> time [s]; see `sim.steptime.links.Exchange`."""
     links: set[str] = field(default_factory=set)
-    """Names of the links that it went over."""
+    """Names of the links that the messages went over."""
 
 
 def exchanged(journal: RequestJournal) -> CollectiveTime:
-    """Of all stages of a pipeline together; nothing of step times that are given."""
+    """Return the collective time of the request's steps, all pipeline stages together; none for given step times."""
     found = CollectiveTime()
     for replica, span in journal.spans:
         if not takes_part(span, journal.request.index):

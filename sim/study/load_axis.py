@@ -1,4 +1,4 @@
-"""The load that is raised in a search for a capacity: which numbers of a scenario it moves, and its own value."""
+"""Load axis of a search for a capacity: the numbers of a scenario that follow the load, and its current value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,20 +18,26 @@ class LoadAxis:
     label: str
     """Name of the load in tables, and the axis of its cases."""
     start: float
-    """The scenario's own load; the search begins at the power of two that is nearest to it."""
+    """Scenario's own load; the search begins at the nearest power of two."""
     whole: bool
-    """True if the load is a whole number: of clients."""
+    """True if the load is a whole number of clients."""
     moves: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Numbers of the scenario that follow the load, if several do: path -> (value at load 0, gain per unit load)."""
     whose: str = ""
-    """Service or tenant whose load is raised while all others keep theirs; empty: the load of all."""
+    """Service or tenant whose load is raised while all others keep theirs; empty: the load of all is raised."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> "LoadAxis":
         """Return the axis of *scenario*: rate of arrivals, number of clients, or speed of a trace.
 
         With services or tenants, it is the load of the one that the scenario chooses, else the load of all in
-        proportion. Raises ValueError for a load that cannot be raised, such as a burst, which has no rate.
+        proportion.
+
+        Raises
+        ------
+        ValueError
+            For a load that cannot be raised, such as a burst, which has no rate.
+
         """
         if not scenario.services:
             return cls._of(scenario.workload, "", scenario.tenant)
@@ -50,7 +56,7 @@ class LoadAxis:
 
     @classmethod
     def _of(cls, workload: Workload, before: str, tenant: str | None) -> "LoadAxis":
-        """Return the axis of *workload*, whose key in the scenario follows the prefix *before*."""
+        """Return the axis of *workload*, whose key in the scenario has the prefix *before*."""
         if workload.trace is not None:
             return cls(f"{before}workload.trace.rate_scale", "rate_scale", workload.trace.rate_scale, False)
         loop = workload.closed_loop()

@@ -1,8 +1,9 @@
-"""Finished runs loaded from disk: their points at other prices and under another service level, as often as asked.
+"""Finished runs loaded from disk, for repeated evaluation at other prices and under other service levels.
 
 The points are those that a new run or `price` would have, without their files. The catalogue's hardware is looked up
-and the meters are read once; a change of terms then costs a ledger a case. Under another service level the requests
-stay as they were served.
+and
+the meters are read once; a change of terms then costs one ledger per case. Another service level does not change how
+requests were served.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,18 +40,25 @@ from sim.yamlio import Document
 
 @dataclass(frozen=True, slots=True)
 class LoadedCase:
-    """One case of the run."""
+    """Case of the run, with its plan and log."""
 
     case: Case
     stored: StoredCase
     plan: CasePlan
-    """At the prices of the run."""
+    """Plan at the prices of the run."""
     log: FleetLog | None
-    """None where the fleet could not run."""
+    """Log with the meters; None where the fleet could not run."""
 
 
 class LoadedRun:
-    """A finished run. Raises ScenarioErrors where there is none, or where program or catalogue have changed since."""
+    """Finished run read from its folder.
+
+    Raises
+    ------
+    ScenarioErrors
+        Where there is no run, or where program or catalogue have changed since.
+
+    """
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
         self._file = run / SCENARIO_FILE
@@ -62,9 +70,13 @@ class LoadedRun:
         self.held = [self._hold(case, stored) for case, stored in finished]
 
     def at(self, values: Mapping[str, Any]) -> tuple[Scenario, list[StoredCase]]:
-        """The scenario with *values* (dotted path -> value) in place of its own, and every case under it.
+        """Return the scenario with *values* (dotted path -> value) in place of its own, and every case under it.
 
-        Raises ScenarioErrors where a value is no matter of money, or is not allowed.
+        Raises
+        ------
+        ScenarioErrors
+            Where a value is not a price or a term, or is not allowed.
+
         """
         if not values:
             return self.scenario, [one.stored for one in self.held]
@@ -95,7 +107,7 @@ class LoadedRun:
         return LoadedCase(case, stored, *measured(plan, stored))
 
     def _checked(self, sets: Sequence[str]) -> Scenario:
-        """The scenario with *sets*, checked at the first of its points: the others differ from it in no price."""
+        """Return the scenario with *sets*, checked at the first of its points, as prices are equal at all points."""
         wrong = [one for item in sets if (one := refusal(self._data, item)) is not None]
         if wrong:
             raise ScenarioErrors(wrong)
@@ -126,7 +138,7 @@ class LoadedRun:
 
 
 def _billed(one: LoadedCase, plan: CasePlan) -> StoredCase:
-    """*one* under the terms of *plan*, in the window that the run has measured."""
+    """Return *one* under the terms of *plan*, in the window that the run has measured."""
     assert one.log is not None
     result = priced(replace(plan, warmup_s=one.plan.warmup_s, replication=one.case.replication), one.log)
     return replace(one.stored, measured=with_bill(one.stored.metrics, result))
@@ -141,7 +153,7 @@ def _fleet(scenario: Scenario, case: Case) -> Fleet:
 
 
 def _grouping(scenario: Scenario) -> list[list[tuple[bool, int]]]:
-    """What of its costs decides how many servers each fleet fills: who shares servers, and with whom."""
+    """Return the terms that decide how many servers each fleet fills: which pools share servers."""
     return [
         [(cost is not None and cost.share, fleet.costs.index(cost)) for cost in fleet.costs]
         for fleet in scenario.fleets
@@ -154,17 +166,17 @@ OF_GOOD = ("slo_attainment", "goodput_rps", "good_output_tokens_per_s")
 
 @dataclass(frozen=True, slots=True)
 class RejudgedCase(StoredCase):
-    """A stored case whose requests are compared with other limits than those it was simulated with."""
+    """Stored case whose requests are compared with other limits than those of its simulation."""
 
     slo: Slo = field(kw_only=True)
 
     @classmethod
     def of(cls, case: StoredCase, slo: Slo) -> "RejudgedCase":
-        """*case* under *slo*."""
+        """Return *case* under *slo*."""
         return cls(**{one.name: getattr(case, one.name) for one in fields(case)}, slo=slo)
 
     def requests(self) -> pa.Table:
-        """One row per request, `slo_met` under the limits of this case."""
+        """Return the table of requests, with `slo_met` under the limits of this case."""
         table = StoredCase.requests(self)
         good = WindowRequests.stored(table, (0.0, 0.0), open_end=True).good(self.slo)
         place = table.schema.get_field_index("slo_met")
@@ -172,7 +184,7 @@ class RejudgedCase(StoredCase):
 
 
 def under(slo: Slo, metrics: CaseMetrics, cohort: WindowRequests) -> CaseMetrics:
-    """*metrics* as a run with the service level *slo* would have them, where *cohort* are its requests."""
+    """Return *metrics* as under the service level *slo*, where *cohort* are the requests of the case."""
     kept = cohort.good(slo)
     good = float((kept & cohort.measured).sum())
     requests, intervals, known = metrics["requests"], metrics["batch_ci95"], metrics["latencies"]
@@ -192,7 +204,7 @@ def under(slo: Slo, metrics: CaseMetrics, cohort: WindowRequests) -> CaseMetrics
 
 
 def _intervals(slo: Slo, before: dict[str, float], cohort: WindowRequests) -> dict[str, float]:
-    """Half-widths of 95 % intervals that the run alone gives."""
+    """Return half-widths of 95 % intervals from the run alone, by column."""
     good = cohort.good(slo)
     rates = rate_intervals(cohort, good)
     found = {name: rates.get(name) for name in OF_GOOD}
@@ -210,7 +222,7 @@ SLO = "slo"
 
 @dataclass(frozen=True, slots=True)
 class RunAnswer:
-    """One answer."""
+    """Points of a run under given prices and limits."""
 
     scenario: Scenario
     cases: list[StoredCase]
@@ -218,14 +230,22 @@ class RunAnswer:
     axes: list[str]
     slo: dict[str, Any]
     disputes: Sequence[DisputedSetting] = ()
-    """Settings where the run's Monte Carlo draws favour another fleet than central values; empty under other terms,
-    for which nothing is drawn."""
+    """Settings where the run's Monte Carlo draws favour another fleet than central values.
+
+    Empty under other terms, for which nothing is drawn.
+    """
 
 
 class RunAnswers:
-    """All answers of one finished run. The last prices and the last limits are remembered: usually one of them moves.
+    """Evaluations of one finished run.
 
-    Raises ScenarioErrors as `load_repriced` does.
+    The last prices and the last limits are cached, because usually only one of them changes.
+
+    Raises
+    ------
+    ScenarioErrors
+        Under the conditions of `read_repriced`.
+
     """
 
     def __init__(self, run: Path, catalog: Catalog) -> None:
@@ -237,9 +257,13 @@ class RunAnswers:
         self._judged: tuple[str, list[CaseMetrics | None]] = ("", [one.stored.measured for one in self.run.held])
 
     def under(self, values: Mapping[str, Any]) -> RunAnswer:
-        """The answer with *values*, dotted path -> value: prices, terms, and limits of the service level.
+        """Return the answer with *values*, dotted path -> value: prices, terms, and limits of the service level.
 
-        Raises ScenarioErrors where one needs a simulation, or is not allowed.
+        Raises
+        ------
+        ScenarioErrors
+            Where a value needs a simulation, or is not allowed.
+
         """
         levels = {path: value for path, value in values.items() if path.partition(".")[0] == SLO}
         terms = {path: value for path, value in values.items() if path not in levels}
@@ -271,7 +295,14 @@ class RunAnswers:
         return self._judged[1]
 
     def _with_limits(self, scenario: Scenario, levels: Mapping[str, Any]) -> Scenario:
-        """*scenario* with other limits. Raises ScenarioErrors."""
+        """Return *scenario* with other limits.
+
+        Raises
+        ------
+        ScenarioErrors
+            Where limits cannot be changed in this run.
+
+        """
         if any(one.log is not None and not one.stored.requests().num_rows for one in self.run.held[:1]):
             _refuse(next(iter(levels)), "the run kept no requests: run it with requests: csv or parquet")
         if scenario.services:
@@ -288,7 +319,7 @@ def _refuse(path: str, text: str) -> NoReturn:
 
 
 def _cohort(one: LoadedCase) -> WindowRequests | None:
-    """The requests of a case; None where it could not run."""
+    """Return the requests of a case; None where it could not run."""
     if one.log is None:
         return None
     horizon_s = one.plan.horizon_s
@@ -296,5 +327,5 @@ def _cohort(one: LoadedCase) -> WindowRequests | None:
 
 
 def _joined(priced: CaseMetrics, judged: CaseMetrics) -> CaseMetrics:
-    """The bill of one, all else of the other."""
+    """Return the figures of *judged* with the bill of *priced*."""
     return judged.with_bill_of(priced)

@@ -1,15 +1,23 @@
-"""Monte Carlo over uncertain inputs: what the finished points of a run cost under many draws, and which input matters.
+"""Monte Carlo analysis over uncertain inputs: the cost of a run's finished points under many draws of its inputs.
 
 Prices, terms and load are drawn, and the ledger of the finished points is priced anew; nothing is simulated again. All
-fleets meet the same draws (common random numbers, one named stream an input), so that their differences are not blurred
-by luck: A. M. Law, "Simulation Modeling and Analysis", 5th ed., section 11.2. What several places say of one thing is
-one input and moves together: the price of a card that two fleets are quoted, the hours of one tariff. All else is drawn
-independently.
+fleets have the same draws (common random numbers, one named stream per input), which removes the common noise from
+their differences. Values in several places that describe one quantity are one input and vary together: the price of a
+card that two fleets are quoted, the hours of one tariff. All other inputs are drawn independently.
 
-A draw changes no quantity. A point's meters are added up once; a bill is then flat charges by the hour plus metered
-sums times prices, a tenth of a millisecond. As the sums are rounded otherwise than the ledger's, the bill of a draw is
-the ledger's own total plus what the draw changes in this sum. A draw of the central values is thus the ledger's total
-to the last digit.
+A draw changes no metered quantity. A point's meters are summed once; a bill is then flat charges by the hour plus
+metered sums times prices, which takes a tenth of a millisecond. As these sums are rounded differently from the
+ledger's,
+the bill of a draw is
+
+    ledger's total + (float bill of the draw - float bill of the central values)
+
+so that a draw of the central values equals the ledger's total to the last digit.
+
+References
+----------
+A. M. Law, "Simulation Modeling and Analysis", 5th ed., section 11.2 (common random numbers).
+
 """
 
 import json
@@ -50,34 +58,34 @@ from sim.study.rebill import added_up, window_s
 from sim.units import HOURS_PER_MONTH
 
 World = Mapping[Place, float]
-"""One future: the value at every uncertain place."""
+"""Draw: the value at every uncertain place."""
 LOW, HIGH = 0.1, 0.9
 """Quantiles between which a tornado chart varies each input."""
 
 
 @dataclass(frozen=True, slots=True)
 class UncertainInput:
-    """One thing that is uncertain."""
+    """Uncertain input, with all places of the scenario that vary together."""
 
     name: str
-    """Dotted path within the scenario; of a quote, the price or the rent of its item."""
+    """Dotted path within the scenario; for a quote, the price or the rent of its item."""
     paths: tuple[str, ...]
     places: tuple[Place, ...]
     members: tuple[Uncertain, ...]
 
     def at(self, *shares: float) -> list[dict[Place, float]]:
-        """Its values with the probabilities *shares* (0 to 1) below them, at each of its places."""
+        """Return the input's values at the quantiles *shares* (0 to 1), for each of its places."""
         values = [one.quantiles(*shares) for one in self.members]
         return [dict(zip(self.places, row, strict=True)) for row in zip(*values, strict=True)]
 
     def drawn(self, seed: int, draws: int) -> dict[Place, NDArray[np.float64]]:
-        """Values of *draws* futures at each of its places. More draws go on where fewer end."""
+        """Return *draws* values for each of the input's places; a larger number of draws extends a smaller one."""
         u = stream(seed, 0, f"futures {self.name}").random(draws)
         return {place: one.distribution.quantile(u) for place, one in zip(self.places, self.members, strict=True)}
 
 
 def inputs_of(scenario: Scenario) -> tuple[UncertainInput, ...]:
-    """The inputs of *scenario*, in the order of its file."""
+    """Return the uncertain inputs of *scenario*, in the order of its file."""
     data = as_data(scenario)
     found: dict[str, list[tuple[str, Place, Uncertain]]] = {}
     for path, one in (scenario.futures.inputs if scenario.futures else {}).items():
@@ -92,7 +100,7 @@ def _input(thing: str, members: list[tuple[str, Place, Uncertain]]) -> Uncertain
 
 
 def _thing(place: Place, scenario: Scenario) -> str:
-    """What the value at *place* is a value of."""
+    """Return the name of the input that the value at *place* belongs to."""
     if place[0] == "fleets":
         fleet = scenario.fleets[int(place[1])]
         if place[2:4] == ("cost", "quotes") and fleet.cost is not None:
@@ -102,7 +110,7 @@ def _thing(place: Place, scenario: Scenario) -> str:
 
 
 def _without_items(place: Place) -> Iterator[str | int]:
-    """*place* up to the list that it is an item of; a tariff is one thing with all its seasons."""
+    """Yield the steps of *place* up to the first list index; a tariff is one input with all its seasons."""
     for step in place:
         if isinstance(step, int):
             return
@@ -112,7 +120,7 @@ def _without_items(place: Place) -> Iterator[str | int]:
 
 
 def central_world(inputs: tuple[UncertainInput, ...]) -> dict[Place, float]:
-    """Every input at its central value."""
+    """Return the central value of every input, by place."""
     return {
         place: one.distribution.central for each in inputs for place, one in zip(each.places, each.members, strict=True)
     }
@@ -123,7 +131,7 @@ AMOUNTS = ("usd", "api_usd", "kg_co2e")
 
 @dataclass(frozen=True, slots=True)
 class DrawnAmounts:
-    """What all replications of a point come to in one future; None: not asked for."""
+    """Totals of all replications of a point in one draw; None where an amount does not apply."""
 
     usd: float
     api_usd: float | None
@@ -132,16 +140,16 @@ class DrawnAmounts:
 
 @dataclass(frozen=True, slots=True)
 class MeterReading:
-    """The meters of one fleet at one point, all replications together."""
+    """Meter readings of one fleet at one point, all replications together."""
 
     window: MeteredWindow
-    """Of its intervals one per pool, state and, where electricity is priced by it, hour of the clock."""
+    """Readings with one interval per pool, state and, where electricity is priced by it, hour of the clock."""
     kwh_by_hour: tuple[float, ...]
-    """Energy at the servers' plugs, by the hour of the grid's intensity; empty without `carbon` or known power."""
+    """Energy at the servers' plugs by the hour of the grid's intensity [kWh]; empty without `carbon` or known power."""
 
     @classmethod
     def of(cls, cases: Sequence[StoredCase], plan: CasePlan) -> "MeterReading":
-        """Of the replications *cases*, which all have the *plan* but for their warm-up."""
+        """Return the readings of the replications *cases*, which share *plan* except for its warm-up."""
         windows = []
         for case in cases:
             rows = [Interval(**row) for row in case.usage().to_pylist()]
@@ -153,15 +161,15 @@ class MeterReading:
 
     @property
     def window_h(self) -> float:
-        """Length of the windows [h]."""
+        """Total length of the windows [h]."""
         return self.window.hours
 
     def total(self, name: str) -> int:
-        """Sum of one meter."""
+        """Return the sum of the meter *name*."""
         return sum(getattr(interval, name) for rows in self.window.intervals.values() for interval in rows)
 
     def amounts(self, priced: "PricedTerms") -> DrawnAmounts:
-        """What it comes to under *priced*, in float arithmetic."""
+        """Return the totals under *priced*, in float arithmetic."""
         usd = priced.flat_usd_per_h * self.window_h
         usd += fsum(amount_usd(charge, self.window) for charge in priced.metered)
         tokens = [self.total(name) for name in ("prompt_tokens", "cached_tokens", "output_tokens")]
@@ -176,7 +184,7 @@ class MeterReading:
 
 
 def _of_pool(row: Interval) -> Interval:
-    """*row* without what distinguishes the replicas of a pool."""
+    """Return *row* without the fields that distinguish the replicas of a pool."""
     return Interval(**{f.name: getattr(row, f.name) for f in fields(Interval)} | _ALIKE)
 
 
@@ -184,7 +192,7 @@ _ALIKE: dict[str, Any] = {"service": "", "server": "", "replica": 0}
 
 
 def _kwh_by_hour(inside: Iterable[Interval], plan: CasePlan) -> Iterable[float]:
-    """Energy that each of the grid's intensities is multiplied by: what a plan with only that one would emit."""
+    """Yield the energy that is multiplied by each of the grid's intensities [kWh]."""
     if plan.carbon is None or any(pool.power is None for pool in plan.pools):
         return
     rows, count = list(inside), len(plan.carbon.grid_g_per_kwh)
@@ -195,7 +203,7 @@ def _kwh_by_hour(inside: Iterable[Interval], plan: CasePlan) -> Iterable[float]:
 
 @dataclass(frozen=True, slots=True)
 class PricedTerms:
-    """Terms of one future, priced for one fleet's machines."""
+    """Terms of one draw, priced for one fleet's machines."""
 
     costs: CostPlan
     carbon: CarbonPlan | None
@@ -205,7 +213,7 @@ class PricedTerms:
 
     @classmethod
     def of(cls, terms: FleetTerms, machines: Machines, catalog: Catalog) -> "PricedTerms":
-        """Raises CostError, which a scenario that has passed `load` does not."""
+        """Return *terms* priced for *machines*; raises CostError only for a scenario that `load` has not checked."""
         costs = terms.costs(machines, catalog)
         assert costs is not None  # Biller has seen to it
         flat = [charge for charge in costs.charges if charge.paid.by_the_clock]
@@ -219,10 +227,25 @@ class PricedTerms:
 
 
 class Biller:
-    """One fleet at one point of the sweep, ready to be billed in any future."""
+    """Biller of one fleet at one point of the sweep, under any draw.
+
+    Parameters
+    ----------
+    scenario, case
+        Scenario and its case at the point.
+    cases
+        Finished replications of *case*.
+    catalog
+        Catalogue of the scenario.
+
+    Raises
+    ------
+    ValueError
+        Where the fleet has no cost.
+
+    """
 
     def __init__(self, scenario: Scenario, case: Case, cases: Sequence[StoredCase], catalog: Catalog) -> None:
-        """*cases* are the finished replications of *case*. Raises ValueError where the fleet has no cost."""
         at = at_point(scenario, case.overrides)
         position = [fleet.name for fleet in scenario.fleets].index(case.fleet)
         fleet, self._catalog = at.fleets[position], catalog
@@ -239,22 +262,22 @@ class Biller:
         self._fleet, self._position = fleet, position
 
     def same_terms(self, other: "Biller") -> bool:
-        """Return whether a future prices both alike."""
+        """Return whether every draw has the same prices for both billers."""
         mine, its = ((one._position, one.terms, one.machines) for one in (self, other))
         return mine == its
 
     def values(self, world: World) -> dict[Place, float]:
-        """What of *world* stands in this fleet's terms."""
+        """Return the values of *world* that appear in this fleet's terms."""
         found = ((place_in_terms(place, self._position, self._fleet), value) for place, value in world.items())
         return {place: value for place, value in found if place is not None}
 
     def priced(self, values: Mapping[Place, float]) -> PricedTerms:
-        """The terms with *values*."""
+        """Return the terms with *values*, priced."""
         terms = self.terms.with_values(self._data, values) if values else self.terms
         return PricedTerms.of(terms, self.machines, self._catalog)
 
     def amounts(self, priced: PricedTerms, central: DrawnAmounts) -> DrawnAmounts:
-        """The stored bill with what *priced* changes against *central*, the float bill of the central values."""
+        """Return the stored bill plus the change from *central*, the float bill of the central values, to *priced*."""
         now = self.reading.amounts(priced)
         return DrawnAmounts(
             self.stored.usd + (now.usd - central.usd),
@@ -281,41 +304,41 @@ API, CARBON = "api_usd_per_million_output_tokens", "kg_co2e_per_million_output_t
 
 @dataclass(frozen=True, slots=True)
 class FleetDraws:
-    """One fleet at one point of the sweep; where the load is drawn, over all loads."""
+    """Draws of one fleet at one point of the sweep; over all loads where the load is drawn."""
 
     fleet: str
     axes: dict[str, Any]
-    """Label of the axis -> value, without that of a drawn load."""
+    """Label of the axis -> value, without the axis of a drawn load."""
     central: Mapping[str, float]
-    """Measure -> value where every input is at its central value."""
+    """Measure -> value with every input at its central value."""
     draws: Mapping[str, Numbers]
-    """Measure -> value in each future."""
+    """Measure -> value in each draw."""
     low: Mapping[str, Numbers]
-    """Measure -> value where one input after the other is at its 10 % quantile, the others central."""
+    """Measure -> value for each input at its 10 % quantile, the others central."""
     high: Mapping[str, Numbers]
-    """Measure -> value where one input after the other is at its 90 % quantile, the others central."""
+    """Measure -> value for each input at its 90 % quantile, the others central."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonteCarloStudy:
-    """All that was drawn, and what it came to."""
+    """Drawn inputs, and the outcomes of all fleets."""
 
     inputs: tuple[UncertainInput, ...]
     drawn: Mapping[Place, Numbers]
     outcomes: tuple[FleetDraws, ...]
-    """Fleet by fleet, point by point; fleets without a cost and those that cannot run are left out."""
+    """Outcomes by fleet and point, without fleets that have no cost or cannot run."""
     load_drawn: bool
     models: Mapping[str, str] = field(default_factory=dict)
     """Fleet -> model, where fleets that serve different models are ranked apart."""
 
     @property
     def draws(self) -> int:
-        """How many futures."""
+        """Number of draws."""
         return len(next(iter(self.drawn.values())))
 
 
 def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> MonteCarloStudy | None:
-    """The futures of a finished run with the cases *stored*; None where nothing is uncertain."""
+    """Return the Monte Carlo study of a finished run with the cases *stored*; None where nothing is uncertain."""
     inputs = inputs_of(scenario)
     if scenario.futures is None or not inputs:
         return None
@@ -332,7 +355,7 @@ def futures_of(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase
 
 
 def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase]) -> list[tuple[Case, Biller]]:
-    """Every fleet at every point where it ran and has a cost."""
+    """Return the biller of every fleet at every point where it ran and has a cost."""
     finished: dict[tuple[str, str], list[StoredCase]] = {}
     for one in stored:
         if one.status == "ok" and one.metrics["cost_usd"] is not None:
@@ -346,7 +369,7 @@ def _billers(scenario: Scenario, catalog: Catalog, stored: Sequence[StoredCase])
 
 
 def _load_axis(scenario: Scenario, inputs: Sequence[UncertainInput]) -> str | None:
-    """Label of the axis between whose points a drawn load lies; None where the load is not drawn."""
+    """Return the label of the axis along which a drawn load is interpolated; None where the load is not drawn."""
     if not any(RATE in one.places for one in inputs):
         return None
     data = as_data(scenario)
@@ -383,7 +406,7 @@ def _outcomes(
 
 
 def _totals(billers: Sequence[tuple[Case, Biller]], worlds: Sequence[World]) -> dict[int, dict[str, Numbers]]:
-    """What every biller's windows come to in every world, the first of which is the central one.
+    """Return the totals of every biller in every draw; the first draw holds the central values.
 
     Terms that several billers share are priced once.
     """
@@ -421,7 +444,7 @@ def _table(biller: Biller, row: Sequence[DrawnAmounts]) -> dict[str, Numbers]:
 
 
 def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numbers:
-    """In each world the straight line between the two of the *known* loads around its own."""
+    """Return, for each draw, the linear interpolation between the two *known* loads around its own."""
     if len(known) == 1:
         return columns[0]
     table = np.array(columns)
@@ -432,7 +455,7 @@ def _between(known: Numbers, columns: Sequence[Numbers], rates: Numbers) -> Numb
 
 
 def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """What is printed about amounts over a number of hours."""
+    """Return the printed measures of amounts over a number of hours."""
     millions = amounts["output_tokens"] / 1e6
     found = {MONTH: HOURS_PER_MONTH * (amounts["usd"] / amounts["hours"])}
     for name, amount in ((MILLION, "usd"), (API, "api_usd"), (CARBON, "kg_co2e")):
@@ -443,7 +466,7 @@ def _measures(amounts: Mapping[str, Numbers]) -> dict[str, Numbers]:
 
 
 def cheapest(outcomes: Sequence[FleetDraws], measure: str = MILLION) -> dict[str, int]:
-    """Fleet -> number of futures in which it alone is the cheapest; the rest are draws between equals."""
+    """Return fleet -> number of draws in which it alone is the cheapest; draws with equal costs count for none."""
     table = np.array([one.draws[measure] for one in outcomes])
     least = table == table.min(axis=0)
     alone = least & (least.sum(axis=0) == 1)
@@ -451,23 +474,21 @@ def cheapest(outcomes: Sequence[FleetDraws], measure: str = MILLION) -> dict[str
 
 
 DISPUTES = "disputes"
-"""Key of the manifest: settings where draws and central values name different fleets."""
+"""Key of the manifest: settings where draws and central values favour different fleets."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnSetting:
-    """The fleets' outcomes at one point of the sweep."""
+    """Outcomes of all fleets at one point of the sweep."""
 
     axes: Mapping[str, Any]
-    """Empty where nothing is swept."""
+    """Label of the axis -> value; empty where nothing is swept."""
     outcomes: tuple[FleetDraws, ...]
     model: str = ""
-    """Model that these fleets serve, where others serve another; empty: all fleets of the run."""
+    """Model that these fleets serve, where other fleets serve another; empty: all fleets of the run."""
 
     def apart(self, models: Mapping[str, str]) -> list["DrawnSetting"]:
-        """Return the settings whose fleets are ranked against each other: one for each of *models*, fleet -> model;
-        without any this setting.
-        """
+        """Return one setting per model, where *models* (fleet -> model) has several; else this setting."""
         groups: dict[str, list[FleetDraws]] = {}
         for one in self.outcomes:
             groups.setdefault(models.get(one.fleet, ""), []).append(one)
@@ -475,13 +496,13 @@ class DrawnSetting:
 
     @property
     def first_two(self) -> tuple[FleetDraws, FleetDraws] | None:
-        """The cheapest and the second with all inputs central; None of fewer than two fleets."""
+        """Cheapest fleet and the second with all inputs central; None for fewer than two fleets."""
         ranked = sorted(self.outcomes, key=lambda one: one.central[MILLION])
         return (ranked[0], ranked[1]) if len(ranked) > 1 else None
 
 
 def settings_of(study: MonteCarloStudy) -> list[DrawnSetting]:
-    """All of them, in the order of the sweep."""
+    """Return the outcomes grouped by point, in the order of the sweep."""
     groups: dict[str, list[FleetDraws]] = {}
     for one in study.outcomes:
         groups.setdefault(repr(one.axes), []).append(one)
@@ -490,7 +511,7 @@ def settings_of(study: MonteCarloStudy) -> list[DrawnSetting]:
 
 @dataclass(frozen=True, slots=True)
 class DisputedSetting:
-    """Setting at which the draws favour another fleet than the central values do, on which verdicts rest."""
+    """Setting at which the draws favour another fleet than the central values, which decide the verdict."""
 
     axes: dict[str, Any]
     """Label of the axis -> value."""
@@ -509,8 +530,9 @@ class DisputedSetting:
 
 
 def disputes_of(study: MonteCarloStudy, points: Sequence[Point]) -> list[DisputedSetting]:
-    """Return the settings where draws and central values name different fleets, among those that a verdict compares:
-    fleets that meet the SLO there for certain.
+    """Return the settings where draws and central values favour different fleets, among those that meet the SLO.
+
+    Only fleets that certainly meet the SLO are compared, as in a verdict.
     """
     found = []
     for setting in settings_of(study):
@@ -542,7 +564,7 @@ def stored_disputes(folder: Path) -> list[DisputedSetting]:
 
 @dataclass(frozen=True, slots=True)
 class CheapestShare:
-    """In which share of the draws a fleet is the cheapest, with the 95 % interval of the draws."""
+    """Share of the draws in which a fleet is the cheapest [1], with the 95 % interval of the draws."""
 
     value: float
     low: float
@@ -550,24 +572,24 @@ class CheapestShare:
 
 
 def cheapest_share(setting: DrawnSetting, fleet: str, draws: int) -> CheapestShare:
-    """Of *fleet* among those of *setting*."""
+    """Return the share of the draws in which *fleet* is the cheapest of *setting*."""
     wins = cheapest(setting.outcomes)[fleet]
     return CheapestShare(wins / draws, *wilson(wins, draws))
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureQuantiles:
-    """One measure of one fleet over the draws."""
+    """Statistics of one measure of one fleet over the draws."""
 
     central: float
     mean: float
     sd: float | None
-    """None where a draw is infinite."""
+    """Standard deviation; None where a draw is infinite."""
     quantiles: tuple[float, ...]
 
 
 def spread_of(one: FleetDraws, measure: str, shares: Sequence[float]) -> MeasureQuantiles:
-    """The *measure* of a fleet, with its quantiles at *shares*."""
+    """Return the statistics of *measure* for a fleet, with its quantiles at *shares*."""
     values = one.draws[measure]
     sd = float(values.std()) if np.isfinite(values).all() else None
     quantiles = tuple(float(value) for value in np.quantile(values, shares))
@@ -576,7 +598,7 @@ def spread_of(one: FleetDraws, measure: str, shares: Sequence[float]) -> Measure
 
 @dataclass(frozen=True, slots=True)
 class QuantileEffect:
-    """A measure with one input at its 10 % and at its 90 % quantile, the others central, and with all central."""
+    """Measure with one input at its 10 % and at its 90 % quantile, the others central, and with all central."""
 
     low: float
     high: float
@@ -585,7 +607,7 @@ class QuantileEffect:
 
 @dataclass(frozen=True, slots=True)
 class InputEffect:
-    """What one input changes by itself: of one fleet, or of the second less the first."""
+    """Effect of one input alone, on one fleet or on the difference of two."""
 
     of: str
     input: UncertainInput
@@ -593,7 +615,7 @@ class InputEffect:
 
 
 def turned(study: MonteCarloStudy, setting: DrawnSetting, measures: Sequence[str]) -> Iterator[InputEffect]:
-    """The difference of the first two fleets of each model, then every fleet; each with one input after the other."""
+    """Yield the effect of each input on the difference of the first two fleets of each model, then on every fleet."""
     ranked = [own.first_two for own in setting.apart(study.models)]
     pairs: list[tuple[str, FleetDraws, FleetDraws | None]] = [
         (f"{two[1].fleet} less {two[0].fleet}", two[1], two[0]) for two in ranked if two is not None

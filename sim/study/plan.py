@@ -1,13 +1,15 @@
-"""Several years month by month: for each fleet as a building block, how many are bought, replaced, rented when.
+"""Plan of several years, month by month: for each fleet as a building block, when to buy, replace and rent units.
 
 The capacity of one unit within the service level comes from the search of `capacity.py`. Its quantities at part load
-come from a few simulated loads, with straight lines between them; with a `load_profile` the loads of its hours in the
-plan's first month are among them. Units share the load in proportion to their capacity. That n units serve n times the
-load of one is on the safe side: a router that sees all of them leaves shorter queues.
+are
+interpolated linearly between a few simulated loads; with a `load_profile` these include the loads of its hours in the
+plan's first month. Units share the load in proportion to their capacity. The assumption that n units serve n times the
+load of one is conservative: a router that sees all of them leaves shorter queues.
 
-A plan without new units buys from an API what the existing ones do not serve, until they are sold. The same part of
-every hour's traffic goes to them, the largest with which their busiest hours are within their capacity; so no peak is
-short. The API is paid by tokens, monthly in arrears: docs/money.md.
+A plan without new units buys from an API the load that the existing ones do not serve, until they are sold. The
+existing
+units serve the same part of every hour's traffic, the largest for which their busiest hours are within their capacity;
+so no peak is short. The API is paid by tokens, monthly in arrears: docs/money.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +79,7 @@ LINE = "api"
 
 @dataclass(frozen=True, slots=True)
 class ApiTerms:
-    """Everything that turns demand into an API's bill."""
+    """Terms that convert demand into an API's bill."""
 
     plan: MultiYear
     tariff: ApiTariff
@@ -101,14 +103,14 @@ class ApiTerms:
 
 
 def no_api_plan(rate_per_load: float | None) -> str:
-    """Why there is none; empty where there is one."""
+    """Return why no API plan can be made; empty where one can."""
     if rate_per_load is not None:
         return ""
     return "clients that wait for answers ask as fast as these come, and those of an API are not simulated"
 
 
 def api_rows(demand: Sequence[float], terms: ApiTerms, held: Sequence[HeldUnits]) -> list[PlanMonth]:
-    """A row a month, and the closing one."""
+    """Return the rows of the months, and the closing row."""
     return [_row(month, demand, terms, held) for month in range(terms.plan.months + 1)]
 
 
@@ -178,7 +180,7 @@ def why_no_plan(scenario: Scenario) -> str:
 
 
 def demand_of(scenario: Scenario) -> MultiYear:
-    """Return the plan of *scenario*, whose busiest hours are at least those of its `load_profile`."""
+    """Return the plan of *scenario*, with a peak of at least that of its `load_profile`."""
     assert scenario.plan is not None
     peak = max(scenario.plan.peak_to_mean, peak_to_mean(hours_of(scenario)))
     return scenario.plan.model_copy(update={"peak_to_mean": peak})
@@ -203,22 +205,22 @@ class FleetPlanOutlook:
     stock: Supply | None = None
     discount_rate: float = 0.0
     reason: str = ""
-    """Why there are no rows."""
+    """Reason why there are no rows."""
     held: tuple[HeldUnits, ...] = ()
     """Units in service at the start, with the months in which they are sold."""
     api: bool = False
     """True if tokens are bought from an API in place of new units."""
     owed_usd: float = 0.0
-    """Rent that contracts oblige to pay after the plan; no total counts it."""
+    """Rent that contracts oblige to pay after the plan [USD]; not part of any total."""
 
     @property
     def months(self) -> Sequence[PlanMonth]:
-        """The rows without the closing one."""
+        """Rows without the closing one."""
         return self.rows[:-1]
 
     @property
     def bought(self) -> int:
-        """Units bought over the years."""
+        """Number of units bought over the years."""
         return sum(row.ordered for row in self.rows)
 
     @property
@@ -228,32 +230,35 @@ class FleetPlanOutlook:
 
     @property
     def cumulative_usd(self) -> tuple[float, ...]:
-        """Cash paid less cash received since the start, at the end of each month and at the close [USD]."""
+        """Cash paid minus cash received since the start, at the end of each month and at the close [USD]."""
         return tuple(accumulate(row.net_usd for row in self.rows))
 
     @property
     def total_usd(self) -> float:
-        """All that is paid less all that is received."""
+        """Cash paid minus cash received over the plan [USD]."""
         return fsum(row.net_usd for row in self.rows)
 
     @property
     def present_usd(self) -> float:
-        """Net present cost: all that is paid less all that is received, discounted to the start [USD]."""
+        """Net present cost: all that is paid minus all that is received, discounted to the start [USD]."""
         return fsum(row.present_usd for row in self.rows)
 
     @property
     def output_tokens(self) -> float:
-        """Served over the years."""
+        """Number of output tokens served over the years."""
         return fsum(row.output_tokens for row in self.rows)
 
     @property
     def usd_per_million_output_tokens(self) -> float | None:
-        """Total over what is served; None where nothing is."""
+        """Total cost per million served output tokens [USD]; None where nothing is served."""
         return self.total_usd / self.output_tokens * TOKENS_PER_PRICE if self.output_tokens else None
 
     @property
     def levelised_usd_per_million_output_tokens(self) -> float | None:
-        """Present value of the costs over present value of the tokens: the price at which the plan breaks even."""
+        """Levelised cost: present value of the costs over that of the tokens [USD per million output tokens].
+
+        A plan that sells tokens at this price breaks even. None where nothing is served.
+        """
         present = fsum(row.output_tokens * discount_factor(self.discount_rate, row.month + 1) for row in self.months)
         return self.present_usd / present * TOKENS_PER_PRICE if present else None
 
@@ -261,9 +266,13 @@ class FleetPlanOutlook:
 def outlooks(
     scenario: Scenario, catalog: Catalog, found: Sequence[FleetCapacity], measured: Mapping[str, Quantities]
 ) -> list[FleetPlanOutlook]:
-    """The plan of every fleet, from the capacities *found* of one unit and what a unit *measured* at part load.
+    """Return the plan of every fleet, from the capacities *found* and the part-load quantities *measured* of one unit.
 
-    Raises ValueError where the scenario has no `plan` section.
+    Raises
+    ------
+    ValueError
+        Where the scenario has no `plan` section.
+
     """
     if scenario.plan is None:
         raise ValueError("the scenario has no plan section")
@@ -327,7 +336,7 @@ def outlook(
 def api_outlook(
     scenario: Scenario, catalog: Catalog, measured: Mapping[str, Quantities], held: tuple[HeldUnits, ...] = ()
 ) -> Iterator[FleetPlanOutlook]:
-    """The plan that buys from the scenario's API what the units that are *held* do not serve; none without an API.
+    """Yield the plan that buys the load beyond the *held* units from the scenario's API; none without an API.
 
     Tokens found in a prefix cache are those of the first fleet that was *measured*.
     """
@@ -353,7 +362,7 @@ def api_outlook(
 
 
 def _no_plan(measured: Quantities | None, built: FleetPlan, capacity: FleetCapacity, held: Sequence[HeldUnits]) -> str:
-    """Why there is none; empty where there is one."""
+    """Return why no plan can be made; empty where one can."""
     if measured is None or built.costs is None:
         return _reason(capacity)
     return unlimited(held)
@@ -399,7 +408,7 @@ NOTHING = Quantities((0.0,), (), (0.0,))
 def _unit_costs(
     scenario: Scenario, fleet: Fleet, built: FleetPlan, measured: Quantities, catalog: Catalog
 ) -> UnitCosts:
-    """Return the costs of units of *fleet*; the machines are those *built*."""
+    """Return the costs of units of *fleet* with the machines *built*."""
 
     @cache
     def priced(units: int) -> CostPlan:
@@ -411,7 +420,7 @@ def _unit_costs(
 
 
 def _renting(plan: MultiYear, cost: object, unit: UnitCosts) -> Renting | None:
-    """Return how units are rented; None where none is."""
+    """Return the terms on which units are rented; None where none are."""
     if not isinstance(cost, Rent):
         return None
     if cost.commitment is None:
@@ -433,13 +442,15 @@ def _reason(capacity: FleetCapacity) -> str:
 
 
 def ranked(found: Sequence[FleetPlanOutlook]) -> Iterator[FleetPlanOutlook]:
-    """Plans that can be made, the cheapest in present value first."""
+    """Yield the plans that can be made, the cheapest in present value first."""
     yield from sorted((one for one in found if one.rows), key=lambda one: one.present_usd)
 
 
 FRACTIONS = (0.1, 0.4, 0.7)
-"""Simulated loads as fractions of a unit's capacity. The cases at capacity itself come from the search,
-power at no load from the hardware."""
+"""Simulated loads, as fractions of a unit's capacity.
+
+The cases at capacity itself come from the search, power at no load from the hardware.
+"""
 
 
 def part_loads(
@@ -450,7 +461,10 @@ def part_loads(
     workplace: Workplace,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Quantities]:
-    """Fleet -> what a unit of it does; fleets without a capacity are left out. Cases are kept under `out/points`."""
+    """Return fleet -> quantities of one unit at part load, without fleets that have no capacity.
+
+    Cases are stored under `out/points`.
+    """
     usable = [one for one in found if 0 < one.mean < float("inf")]
     # the cases at capacity are those of the search, so all are measured over its horizon
     scenario = at_horizon(scenario, usable[0].horizon_s if usable else None)
@@ -478,7 +492,7 @@ def _cases(one: FleetCapacity, axis: LoadAxis, scenario: Scenario) -> list[Case]
 
 
 def _of_profile(one: FleetCapacity, scenario: Scenario) -> list[float]:
-    """Loads of one unit in the hours of a year, shared by the units that the plan's first month with demand needs."""
+    """Return the loads of one unit in the hours of a year, as in the plan's first month with demand."""
     hours = hours_of(scenario)
     if len(hours) < 2 or scenario.plan is None:
         return []
@@ -492,9 +506,9 @@ def _of_profile(one: FleetCapacity, scenario: Scenario) -> list[float]:
 def quantities(
     plan: CasePlan, simulated: Sequence[tuple[float, StoredCase]], rate_per_load: float | None
 ) -> Quantities:
-    """Means over the replications of each load in *simulated*, (load, case), and the idle unit of *plan*.
+    """Return means over the replications of each load in *simulated*, (load, case), and the idle unit of *plan*.
 
-    *rate_per_load* is requests per second per unit of load, None where the simulation determines it (a closed loop).
+    *rate_per_load* is requests per second per unit of load; None where the simulation determines it (a closed loop).
     """
     loads = sorted({load for load, _ in simulated})
     windows, served = [idle_window(plan)], [0.0]

@@ -1,9 +1,9 @@
-"""The months of a plan in money: what is paid and received, its present value, and when existing units are best sold.
+"""Cash flow of a plan by month: payments and receipts, present value, and the best months to sell existing units.
 
-Hardware has the price of the month in which it is ordered and is paid when it comes, with its deployment; it is sold
-and removed when its life ends. What is still in service at the end of the plan is sold then at its value at that age,
-in a closing row after the last month. Those payments fall at the start of their month, operating cost and rent at its
-end: docs/money.md. Units of several kinds share the load in proportion to their capacity.
+Hardware has the price of the month in which it is ordered and is paid on delivery, with its deployment; it is sold and
+removed when its life ends. Hardware still in service at the end of the plan is sold then at its value at that age, in a
+closing row after the last month. Those payments fall at the start of their month, operating cost and rent at its end:
+docs/money.md. Units of several kinds share the load in proportion to their capacity.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
 
 
 class PaidUnits(NamedTuple):
-    """Units of one kind under one way to pay."""
+    """Units of one kind under one purchase option."""
 
     costs: UnitCosts
     declines: Declines
@@ -45,15 +45,15 @@ class PaidUnits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MonthlyOperatingCost:
-    """Operating cost month by month; computed once for what plans that differ elsewhere have in common."""
+    """Operating cost by month, cached for plans that differ in other respects."""
 
     plan: MultiYear
     kinds: tuple[UnitKind, ...]
-    """Units that there may be: their lines are in every bill, also when they cost nothing."""
+    """Kinds of units that there may be; their lines are in every bill, also at a cost of 0."""
     _known: dict[Any, tuple[dict[str, float], float]] = field(default_factory=dict)
 
     def of(self, month: int, parts: Sequence[PaidUnits]) -> tuple[dict[str, float], float]:
-        """(operating cost by component, rent) of all *parts* in *month* [USD]."""
+        """Return (operating cost by component, rent) of all *parts* in *month* [USD]."""
         key = (month, *((part.crew, part.loads) for part in parts))
         if key not in self._known:
             self._known[key] = self._bill(month, parts)
@@ -72,13 +72,13 @@ class MonthlyOperatingCost:
 
 @dataclass(frozen=True, slots=True)
 class PlanTerms:
-    """Everything that turns units into money."""
+    """Terms that convert units into payments."""
 
     plan: MultiYear
     kind: UnitKind
-    """Units that are bought; all new ones, where the fleet rents."""
+    """Kind of the purchased units; of all new units, where the fleet rents."""
     rented: UnitCosts
-    """Costs of rented units: those of bought ones, or the terms that bridge the time until bought units come."""
+    """Costs of rented units: those of purchased units, or the terms that bridge the time until these are delivered."""
     discount_rate: float
     tokens: tuple[float, float]
     """Mean prompt and output tokens of a request."""
@@ -89,7 +89,7 @@ class PlanTerms:
 
 @dataclass(frozen=True, slots=True)
 class PlanMonth:
-    """Month of one fleet; the closing row has no month of its own, only the sales at the end."""
+    """Month of one fleet's plan; the closing row has only the sales at the end."""
 
     month: int
     """Month, counted from 0."""
@@ -100,26 +100,26 @@ class PlanMonth:
     ordered: int
     on_order: int
     owned: int
-    """Existing ones included."""
+    """Number of purchased units in service, existing ones included."""
     rented: int
     retired: int
-    """Units retired since the start."""
+    """Number of units retired since the start."""
     capacity: float
     """Load that all units in service serve within the service level."""
     served: float
-    """Mean load that is served: the demand, as far as the capacity goes."""
+    """Mean load that is served: the demand, up to the capacity."""
     shortfall: float
-    """Load that is missing in the busiest hours."""
+    """Load by which the busiest hours exceed the capacity."""
     requests: float
     capex_usd: Mapping[str, float] = field(default_factory=dict)
-    """Component -> paid for new hardware when it comes."""
+    """Component -> payment for new hardware at delivery [USD]."""
     resale_usd: float = 0.0
     decommissioning_usd: float = 0.0
     opex_usd: Mapping[str, float] = field(default_factory=dict)
-    """Component -> running costs."""
+    """Component -> operating cost [USD]."""
     rental_usd: float = 0.0
     present_usd: float = 0.0
-    """Net cost of the month at its value at the start of the plan."""
+    """Net cost of the month, discounted to the start of the plan [USD]."""
     output_tokens: float = 0.0
     prompt_tokens: float = 0.0
     existing: int = 0
@@ -127,7 +127,7 @@ class PlanMonth:
     existing_capacity: float = 0.0
     existing_sold: int = 0
     existing_resale_usd: float = 0.0
-    """Received for those: a part of `resale_usd`."""
+    """Proceeds of existing units, a part of `resale_usd` [USD]."""
     gain_usd: float = 0.0
     """Proceeds of sales over the book value of the units sold [USD]; not a payment."""
     elsewhere: float = 0.0
@@ -135,7 +135,7 @@ class PlanMonth:
 
     @property
     def in_service(self) -> int:
-        """Units, bought and rented."""
+        """Number of units in service, purchased and rented."""
         return self.owned + self.rented
 
     @property
@@ -145,32 +145,32 @@ class PlanMonth:
 
     @property
     def utilisation(self) -> float | None:
-        """Mean load over capacity; None without any."""
+        """Mean load over capacity [1]; None without capacity."""
         return self.served / self.capacity if self.capacity else None
 
     @property
     def capital_usd(self) -> float:
-        """All that is paid for new hardware."""
+        """Payment for new hardware [USD]."""
         return fsum(self.capex_usd.values())
 
     @property
     def running_usd(self) -> float:
-        """Running costs without rents."""
+        """Operating cost without rents [USD]."""
         return fsum(self.opex_usd.values())
 
     @property
     def at_once_usd(self) -> float:
-        """Paid less received for hardware, at the start of the month."""
+        """Payments minus receipts for hardware, at the start of the month [USD]."""
         return self.capital_usd + self.decommissioning_usd - self.resale_usd
 
     @property
     def net_usd(self) -> float:
-        """Cash paid less cash received."""
+        """Cash paid minus cash received [USD]."""
         return self.at_once_usd + self.running_usd + self.rental_usd
 
 
 def cash_rows(demand: Sequence[float], stock: Supply, terms: PlanTerms) -> list[PlanMonth]:
-    """A row a month, and the closing one."""
+    """Return the rows of the months, and the closing row."""
     return [_row(month, demand, stock, terms) for month in range(stock.months + 1)]
 
 
@@ -224,13 +224,13 @@ def _row(month: int, demand: Sequence[float], stock: Supply, terms: PlanTerms) -
 
 
 def present_usd(discount_rate: float, month: int, received_usd: float, paid_usd: float) -> float:
-    """Return what is paid at the end of *month* less what is received at its start, as worth at the plan's start."""
+    """Return payments at the end of *month* minus receipts at its start, discounted to the plan's start [USD]."""
     start, end = (discount_factor(discount_rate, at) for at in (month, month + 1))
     return paid_usd * end - received_usd * start
 
 
 class SoldUnits(NamedTuple):
-    """Existing units that go in a month."""
+    """Existing units that are sold in a month."""
 
     units: int
     resale_usd: float
@@ -250,17 +250,17 @@ def sold_in(month: int, held: Sequence[HeldUnits]) -> SoldUnits:
 
 
 def held_rps(there: Sequence[HeldUnits], utilisation: UnitLoads) -> float:
-    """Requests per second that units *there* answer, each at these fractions of its capacity."""
+    """Return the requests per second that the units *there* answer at these fractions of their capacity."""
     return sum(one.units * one.kind.costs.served_rps(_of_capacity(utilisation, one.kind)) for one in there)
 
 
 def _of_capacity(utilisation: UnitLoads, kind: UnitKind) -> UnitLoads:
-    """Loads of a unit of *kind* that carries these fractions of its capacity."""
+    """Return the loads of a unit of *kind* at these fractions of its capacity."""
     return UnitLoads(utilisation.mean * kind.capacity, utilisation.peak * kind.capacity)
 
 
 def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, float], float, float]:
-    """(capex by component, resale, removal) of what the plan buys, in a month [USD]."""
+    """Return (capex by component, resale, removal) of the plan's purchases in a month [USD]."""
     unit, declines = terms.kind.costs, terms.kind.declines
     capex = dict.fromkeys(by_component(unit.delivery_usd), 0.0)
     resale_usd = removal_usd = 0.0
@@ -276,7 +276,7 @@ def _capital(month: int, stock: Supply, terms: PlanTerms) -> tuple[dict[str, flo
 
 
 def _running(month: int, stock: Supply, terms: PlanTerms, loads: UnitLoads) -> tuple[dict[str, float], float]:
-    """(operating cost by component, rent) of a month [USD]."""
+    """Return (operating cost by component, rent) of a month [USD]."""
     kind = terms.kind
     others = [one for one in terms.held if one.kind.fleet != kind.fleet]
     alike = [one for one in terms.held if one.kind.fleet == kind.fleet]
@@ -296,7 +296,7 @@ def _running(month: int, stock: Supply, terms: PlanTerms, loads: UnitLoads) -> t
 def owed_usd(stock: Supply, terms: PlanTerms) -> float:
     """Return the rent that contracts oblige to pay for the months after the plan [USD].
 
-    No total of the plan counts it: the contracts' units serve in those months.
+    No total of the plan includes it, because the contracts' units serve in those months.
     """
     last = max((contract.ends for contract in stock.contracts), default=0)
     return fsum(_owed_in(month, stock, terms) for month in range(stock.months, last))
@@ -310,7 +310,7 @@ def _owed_in(month: int, stock: Supply, terms: PlanTerms) -> float:
 
 
 def crew_of(stands: Sequence[OrderedUnits]) -> ServingUnits:
-    """Units that *stands* counts all of."""
+    """Return the units of all *stands* together."""
     return ServingUnits(sum(stand.units for stand in stands), tuple(stands))
 
 
@@ -320,7 +320,7 @@ def stands_of(held: Sequence[HeldUnits], month: int) -> list[OrderedUnits]:
 
 
 def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) -> list[PaidUnits]:
-    """A part for each kind among *held*, whose units carry that fraction of their capacity."""
+    """Return one part for each kind among *held*, at that fraction of its capacity."""
     kinds = {one.kind.fleet: one.kind for one in held}
     found = []
     for name, kind in kinds.items():
@@ -330,23 +330,23 @@ def held_parts(held: Sequence[HeldUnits], month: int, utilisation: UnitLoads) ->
 
 
 MOST_TOGETHER = 500
-"""Ways to sell all groups that are tried one by one; where there are more, each group's month is chosen in turn."""
+"""Largest number of combinations of sales that are evaluated in full; beyond it each group is chosen in turn."""
 
 RowsOf = Callable[[tuple[HeldUnits, ...]], Sequence[PlanMonth]]
-"""Plans around groups whose months of sale are given."""
+"""Function that returns the rows of a plan, given the months of sale of the existing groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class SalePlan:
-    """A plan around what exists."""
+    """Plan with given months of sale of the existing units."""
 
     held: tuple[HeldUnits, ...]
-    """Existing units, with the months of sale."""
+    """Existing units, with their months of sale."""
     rows: Sequence[PlanMonth]
 
     @property
     def cost(self) -> tuple[float, float]:
-        """(load that is missing over the months, cost at its value at the start): what decides, in this order."""
+        """Ranking key: (load missing over the months, present cost [USD])."""
         missing, usd = fsum(row.shortfall for row in self.rows), fsum(row.present_usd for row in self.rows)
         return round(missing, _DIGITS), round(usd, _DIGITS)
 
@@ -355,11 +355,13 @@ _DIGITS = 4  # what differs by less is equal, whatever floats make of the sums
 
 
 def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> SalePlan:
-    """The plan of *months* that is short of the least load and, among those, costs least.
+    """Return the plan of *months* with the least missing load and, among those, the least cost.
 
-    Every choice is tried where there are at most `MOST_TOGETHER`. Else each group in turn is given its best month until
-    none improves, once from keeping all and once from selling all, so that no other month of any one group is
-    better. Of equals the latest sale is taken.
+    All combinations are evaluated where there are at most `MOST_TOGETHER`. Otherwise each group in turn is given its
+    best
+    month until none improves, once from keeping all groups and once from selling all, so that no other month of a
+    single
+    group is better. Of equal plans the one with the latest sale is returned.
     """
     choices = [list(_choices(one, months)) for one in held]
     if prod(map(len, choices)) <= MOST_TOGETHER:
@@ -369,7 +371,7 @@ def best_sales(held: Sequence[HeldUnits], months: int, rows_of: RowsOf) -> SaleP
 
 
 def _choices(one: HeldUnits, months: int) -> Iterator[HeldUnits]:
-    """The group with every month of sale, the latest first; what serves nothing is sold at once."""
+    """Yield the group with every month of sale, the latest first; a group without capacity is sold at once."""
     latest = min(one.ends, months) if one.kind.capacity else 0
     yield from (replace(one, sold=month) for month in range(latest, -1, -1))
 

@@ -1,15 +1,15 @@
-"""Units of a plan: what one costs, how many stand in every month, and those that exist when the plan starts.
+"""Units of a plan: costs of one unit, number in service in every month, and units that exist at the start.
 
 A unit is one fleet of the scenario. Its meter readings between idle and its capacity come from simulation, its prices
-from the charges that the ledger uses; a month multiplies the two.
+from the charges that the ledger uses; the cost of a month is their product.
 
-Units are bought ahead of demand, replaced when their life ends, or rented. Orders are placed as late as they can be, so
-that what is in service covers each month's peak; what cannot be there in time is rented where the terms are known, else
-it is missing.
+Units are purchased ahead of demand, replaced when their life ends, or rented. Orders are placed as late as possible, so
+that the units in service cover each month's peak; units that cannot be delivered in time are rented where the terms are
+known, else they are missing.
 
-Existing units serve beside new ones until they are sold. A used unit is worth the same whether it was bought before the
-plan or in it: the price of its month of purchase, from today's by the plan's decline, times what is left of it at its
-age. What it stands for in the books is sunk. docs/money.md has the rules.
+Existing units serve beside new ones until they are sold. The value of a used unit does not depend on whether it was
+purchased before the plan or in it: the price of its month of purchase, from today's by the plan's decline, times its
+remaining value at its age. Its book value is sunk. docs/money.md has the rules.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ ROUNDING = 1e-9  # a peak of exactly three capacities needs three units, whateve
 
 @dataclass(frozen=True, slots=True)
 class Purchasing:
-    """How units are bought."""
+    """Terms on which units are purchased."""
 
     lead_time_months: int
     life_months: int
@@ -39,44 +39,44 @@ class Purchasing:
 
 @dataclass(frozen=True, slots=True)
 class Renting:
-    """How units are rented."""
+    """Terms on which units are rented."""
 
     term_months: int
-    """Shortest time of a unit beyond a commitment."""
+    """Shortest rental of a unit beyond a commitment [months]."""
     committed_units: int = 0
-    """Units that a commitment pays for whole."""
+    """Number of units that a commitment covers fully."""
     committed_months: int = 0
-    """Its term; 0: there is none."""
+    """Term of the commitment [months]; 0: no commitment."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitBatch:
-    """Units bought together."""
+    """Units that are purchased together."""
 
     units: int
     ordered: int
-    """Month, from 0."""
+    """Month of the order, from 0."""
     delivered: int
     """First month in service."""
     retires: int
-    """First month out of service again; at the latest the one after the plan."""
+    """First month out of service again; at the latest the month after the plan."""
 
     def serves(self, month: int) -> bool:
-        """Return whether the batch is in service."""
+        """Return whether the batch is in service in *month*."""
         return self.delivered <= month < self.retires
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """Units rented together."""
+    """Units that are rented together."""
 
     units: int
     signed: int
-    """First month."""
+    """First month of the contract."""
     ends: int
     """First month after the term."""
     committed: bool = False
-    """Paid throughout, used or not; `units` are those that it pays for whole, which serve as far as they are needed."""
+    """True for a commitment, paid throughout; `units` are fully covered and serve as far as needed."""
 
     def runs(self, month: int) -> bool:
         """Return whether the units are rented in *month*."""
@@ -85,53 +85,53 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """All that is bought and rented over a plan of `months`."""
+    """Purchases and rents over a plan of `months`."""
 
     months: int
     needed: tuple[int, ...]
-    """Units that each month's peak needs, the reserve included."""
+    """Number of units that each month's peak needs, the reserve included."""
     batches: tuple[UnitBatch, ...]
     contracts: tuple[Contract, ...]
 
     def ordered(self, month: int) -> int:
-        """Units ordered in *month*."""
+        """Return the number of units ordered in *month*."""
         return sum(batch.units for batch in self.batches if batch.ordered == month)
 
     def on_order(self, month: int) -> int:
-        """Units ordered up to *month* that are not in service yet."""
+        """Return the number of units ordered up to *month* that are not in service yet."""
         return sum(batch.units for batch in self.batches if batch.ordered <= month < batch.delivered)
 
     def owned(self, month: int) -> int:
-        """Bought units in service."""
+        """Return the number of purchased units in service."""
         return sum(batch.units for batch in self.batches if batch.serves(month))
 
     def rented(self, month: int) -> int:
-        """Rented units in service."""
+        """Return the number of rented units in service."""
         running = [contract for contract in self.contracts if contract.runs(month)]
         hired = sum(contract.units for contract in running if not contract.committed)
         covered = sum(contract.units for contract in running if contract.committed)
         return hired + max(0, min(covered, self.needed[month] - self.owned(month) - hired))
 
     def committed_in(self, month: int) -> int | None:
-        """When the commitment that runs in *month* was signed; None without one."""
+        """Return the month in which the commitment that runs in *month* was signed; None without a commitment."""
         return next((one.signed for one in self.contracts if one.committed and one.runs(month)), None)
 
     def retired(self, month: int) -> int:
-        """Bought units that have left service, in *month* or before."""
+        """Return the number of purchased units that have left service, in *month* or before."""
         return sum(batch.units for batch in self.batches if batch.retires <= month)
 
     def in_service(self, month: int) -> int:
-        """Bought and rented units."""
+        """Return the number of purchased and rented units in service."""
         return self.owned(month) + self.rented(month)
 
     @property
     def owed_unit_months(self) -> int:
-        """Rented unit-months that contracts reach beyond the plan."""
+        """Number of rented unit-months for which contracts extend beyond the plan."""
         return sum(contract.units * max(0, contract.ends - self.months) for contract in self.contracts)
 
 
 def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
-    """Whole units whose *capacity* covers *peak*, and the reserve.
+    """Return the number of whole units whose *capacity* covers *peak*, plus the reserve.
 
     >>> units_needed(3.1, 1.0, reserve_units=1)
     5
@@ -140,11 +140,13 @@ def units_needed(peak: float, capacity: float, reserve_units: int) -> int:
 
 
 def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Renting | None) -> Supply:
-    """Purchases and rents that cover *needed* units in every month.
+    """Return the purchases and rents that cover *needed* units in every month.
 
-    With *purchasing* units are bought, the first of them in service after the lead time; what is in service stays until
-    the end of its life, also where demand falls. With *renting* what is missing is rented: a commitment is signed when
-    the first unit is, and again when it has ended and units are needed; units beyond it have a term of their own.
+    With *purchasing*, units are bought, the first of them in service after the lead time; they stay in service until
+    the end
+    of their life, also where demand falls. With *renting*, missing units are rented: a commitment is signed with the
+    first
+    rented unit, and again when it has ended and units are needed; units beyond it have a term of their own.
     """
     months = len(needed)
     batches: list[UnitBatch] = []
@@ -170,7 +172,7 @@ def supply(needed: Sequence[int], purchasing: Purchasing | None, renting: Rentin
 
 @dataclass(frozen=True, slots=True)
 class Quantities:
-    """Quantities of one unit at several loads, from 0 to its capacity."""
+    """Metered quantities of one unit at several loads, from 0 to its capacity."""
 
     loads: tuple[float, ...]
     windows: tuple[MeteredWindow, ...]
@@ -178,25 +180,25 @@ class Quantities:
     requests_per_s: tuple[float, ...]
 
     def served_rps(self, load: float) -> float:
-        """Requests per second; between two simulated loads along a straight line."""
+        """Return the requests per second at *load*, interpolated linearly between simulated loads."""
         return float(np.interp(load, self.loads, self.requests_per_s))
 
     @property
     def cached_fraction(self) -> float:
-        """Share of prompt tokens that the highest load finds in the prefix cache."""
+        """Share of prompt tokens found in the prefix cache at the highest load [1]."""
         rows = [one for intervals in self.windows[-1].intervals.values() for one in intervals]
         cached, computed = sum(one.cached_tokens for one in rows), sum(one.prompt_tokens for one in rows)
         return cached / (cached + computed) if cached else 0.0
 
 
 class BillLine(NamedTuple):
-    """A line of a bill, as far as its prices move together."""
+    """Line of a bill, for charges whose prices change together."""
 
     component: str
     follows: MarketPrice
     follows_share: float
     by_peak: bool
-    """Paid for the month's peak."""
+    """True if the line is paid for the month's peak."""
     committed: bool
     """True if the price is agreed for the term of a commitment."""
 
@@ -205,9 +207,9 @@ class UnitLoads(NamedTuple):
     """Load of one unit in a month."""
 
     mean: float
-    """Mean load over the month's hours, as far as requests are offered."""
+    """Mean offered load over the month's hours."""
     peak: float
-    """Highest load that the unit carries; hours with more load are served as far as this."""
+    """Highest load that the unit carries; hours with more load are served up to it."""
 
 
 class OrderedUnits(NamedTuple):
@@ -215,17 +217,17 @@ class OrderedUnits(NamedTuple):
 
     units: int
     agreed: int
-    """Month in which their price was agreed: of the order, or of the contract."""
+    """Month in which their price was agreed: that of the order or the contract."""
 
 
 class ServingUnits(NamedTuple):
-    """Units of one kind that serve under one way to pay."""
+    """Units of one kind that serve under one purchase option."""
 
     units: int
     stands: tuple[OrderedUnits, ...]
-    """All of them, or of rented ones those beyond a commitment."""
+    """Groups of the units by agreed price; for rented units only those beyond a commitment."""
     committed: int | None = None
-    """Month in which their commitment was signed; None: there is none."""
+    """Month in which their commitment was signed; None without a commitment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +237,10 @@ class Declines:
     hardware_per_year: float
     rent_per_year: float
     finance: StraightLine | Annuity | None
-    """Terms of finance, which hold the inflation of each line."""
+    """Terms of finance, with the inflation of each line."""
 
     def hardware(self, month: int) -> float:
-        """Price of new hardware in *month* over that of today."""
+        """Return the price of new hardware in *month* over today's."""
         return price_factor(self.hardware_per_year, month)
 
     def factor(self, line: BillLine, month: int, agreed: int) -> float:
@@ -255,10 +257,10 @@ class Declines:
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """Costs of units of one fleet under one way to pay."""
+    """Costs of units of one fleet under one purchase option."""
 
     priced: Callable[[int], CostPlan]
-    """Number of units -> their charges: what is agreed once, such as a commitment, is not one of each."""
+    """Number of units -> their charges, in which terms agreed once, such as a commitment, appear once."""
     quantities: Quantities
     hours: tuple[Hours, ...] = ALL_HOURS
     """Hours of the year by their load."""
@@ -267,12 +269,12 @@ class UnitCosts:
 
     @property
     def delivery_usd(self) -> dict[BillLine, float]:
-        """Line -> what one unit costs when it comes."""
+        """Cost of one unit at delivery by line [USD]."""
         return _lines((one, one.once_usd) for one in self.priced(1).charges if one.paid is PaymentTime.AT_DELIVERY)
 
     @property
     def resold_usd(self) -> float:
-        """The part of it that is sold again, when new."""
+        """Part of the delivery cost that can be resold, at its price when new [USD]."""
         return sum(one.once_usd for one in self.priced(1).charges if one.resold)
 
     @property
@@ -282,7 +284,7 @@ class UnitCosts:
 
     @property
     def committed_units(self) -> int:
-        """Units that a commitment pays for whole; 0 without one."""
+        """Number of units that a commitment covers fully; 0 without a commitment."""
         count = 0
         while count < MOST_COMMITTED:
             rents = [one for one in self._clock_usd_per_h(count + 1) if one.follows is MarketPrice.RENT]
@@ -293,15 +295,27 @@ class UnitCosts:
 
     @property
     def monthly_lines(self) -> list[BillLine]:
-        """Every line that is paid month by month."""
+        """Lines that are paid monthly."""
         return list(_lines((one, 0.0) for one in self.priced(1).charges if one.paid.monthly))
 
     def monthly_usd_per_h(
         self, crew: ServingUnits, loads: UnitLoads, month: int, calendar_month: int, declines: Declines
     ) -> dict[BillLine, float]:
-        """Line -> operating cost of *crew* in *month* [USD/h]; each unit carries *loads*.
+        """Return the operating cost of *crew* in *month* by line [USD/h].
 
-        *calendar_month* is 1 for January.
+        Parameters
+        ----------
+        crew
+            Units that serve.
+        loads
+            Load of each unit.
+        month
+            Month of the plan, from 0.
+        calendar_month
+            Month of the calendar, 1 for January.
+        declines
+            Change of prices over the years.
+
         """
         if not crew.units and crew.committed is None:
             return {}
@@ -313,7 +327,7 @@ class UnitCosts:
         return found
 
     def _factor(self, line: BillLine, crew: ServingUnits, month: int, declines: Declines) -> float:
-        """Return the price of *line* in *month* over today's; units with different prices count by their number."""
+        """Return the price of *line* in *month* over today's, averaged over the units by their agreed prices."""
         stands = [OrderedUnits(1, crew.committed)] if line.committed and crew.committed is not None else crew.stands
         count = sum(stand.units for stand in stands)
         if not count:
@@ -333,7 +347,7 @@ class UnitCosts:
         return fsum(one.share * served(min(one.relative * loads.mean, loads.peak)) for one in self.hours)
 
     def _metered_usd_per_h(self, loads: UnitLoads, calendar_month: int) -> dict[BillLine, float]:
-        """Return the metered cost of one unit: each hour of the profile at its own load and price [USD/h]."""
+        """Return the metered cost of one unit, with each hour of the profile at its own load and price [USD/h]."""
         found: dict[BillLine, float] = {}
         for one in self.hours:
             load = min(one.relative * loads.mean, loads.peak)
@@ -343,8 +357,9 @@ class UnitCosts:
         return found
 
     def _table(self, calendar_month: int, calendar: Calendar) -> dict[BillLine, list[float]]:
-        """Line -> cost of one unit at each of the simulated loads, at the mean prices of some hours of a month
-        [USD/h].
+        """Return the metered cost of one unit by line, at each of the simulated loads [USD/h].
+
+        Prices are the means over the hours *calendar* of *calendar_month*.
         """
         if (calendar_month, calendar) not in self._metered:
             charges = self.priced(1).averaged(calendar_month, calendar.by_hour).charges
@@ -365,7 +380,7 @@ MOST_COMMITTED = 100_000
 def value_of(
     finance: StraightLine | Annuity | None, declines: Declines, agreed: int, delivered: int, now: int
 ) -> float:
-    """Return the resale value in month *now* over today's price when new: no more than a new machine costs then."""
+    """Return the resale value in month *now* over today's price when new; at most the price of a new machine then."""
     if finance is None:
         return 0.0
     own = declines.hardware(agreed) * finance.value_fraction((now - delivered) / MONTHS_PER_YEAR)
@@ -381,7 +396,7 @@ def _lines(amounts: Iterable[tuple[Charge, float]]) -> dict[BillLine, float]:
 
 
 def by_component(lines: Mapping[BillLine, float]) -> dict[str, float]:
-    """Component -> sum of its lines."""
+    """Return the sum of the lines of each component."""
     found: dict[str, float] = {}
     for line, usd in lines.items():
         found[line.component] = found.get(line.component, 0.0) + usd
@@ -390,7 +405,7 @@ def by_component(lines: Mapping[BillLine, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class UnitKind:
-    """One fleet as a unit."""
+    """Fleet as a building block of a plan."""
 
     fleet: str
     costs: UnitCosts
@@ -406,33 +421,33 @@ class HeldUnits:
     kind: UnitKind
     units: int
     bought: int
-    """First month in service: 0 is the plan's first, those before it are negative."""
+    """First month in service; 0 is the plan's first month, earlier ones are negative."""
     ends: int
-    """First month after their life."""
+    """First month after the end of their life."""
     sold: int
     """First month out of service."""
     book_value_usd: float | None
-    """Of all units, at the start of the plan."""
+    """Book value of all units together, at the start of the plan [USD]; None where none is stated."""
 
     def serves(self, month: int) -> bool:
-        """Return whether the units are in service."""
+        """Return whether the units are in service in *month*."""
         return month < self.sold
 
     @property
     def removal_usd(self) -> float:
-        """What it costs to remove them."""
+        """Cost of removing the units [USD]."""
         return self.units * self.kind.costs.removal_usd
 
     def worth_usd(self, month: int) -> float:
-        """What they fetch in *month*."""
+        """Return the resale value of the units in *month* [USD]."""
         worth = value_of(self.kind.declines.finance, self.kind.declines, self.bought, self.bought, month)
         return self.units * self.kind.costs.resold_usd * worth
 
     def gain_usd(self, month: int) -> float:
-        """What a sale in *month* brings over the book value then; 0 where nobody states one.
+        """Return the proceeds of a sale in *month* over the book value then [USD]; 0 without a book value.
 
-        The book value falls by equal parts a month to what the units fetch at the end of their life; it stays where it
-        is if it is lower.
+        The book value falls linearly to the resale value at the end of the units' life; it stays constant if it is
+        lower.
         """
         if self.book_value_usd is None:
             return 0.0
@@ -441,12 +456,12 @@ class HeldUnits:
 
 
 def standing(held: Sequence[HeldUnits], month: int) -> list[HeldUnits]:
-    """What of *held* is in service in *month*."""
+    """Return the units of *held* that are in service in *month*."""
     return [one for one in held if one.serves(month)]
 
 
 def unlimited(held: Sequence[HeldUnits]) -> str:
-    """Why no plan can be made around *held*; empty where one can."""
+    """Return why no plan can be made around *held*; empty where one can."""
     names = sorted({one.kind.fleet for one in held if one.kind.capacity == inf})
     if not names:
         return ""
@@ -454,8 +469,9 @@ def unlimited(held: Sequence[HeldUnits]) -> str:
 
 
 def still_needed(peak: float, capacity: float, reserve_units: int, standing: Sequence[HeldUnits]) -> int:
-    """Units of *capacity* that are needed beside those that stand, so that all together carry the *peak* and the
-    reserve: this number of the largest units among them.
+    """Return the number of units of *capacity* needed beside those *standing* to carry the *peak* and the reserve.
+
+    The reserve is *reserve_units* of the largest unit among all of them.
     """
     if not standing:
         return units_needed(peak, capacity, reserve_units)

@@ -33,7 +33,7 @@ class FinishedCase(Protocol):
 
     @property
     def replication(self) -> int:
-        """Counts from 0."""
+        """Number of the replication, from 0."""
 
     @property
     def status(self) -> str:
@@ -41,20 +41,20 @@ class FinishedCase(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why it is infeasible."""
+        """Reason why the fleet is infeasible; empty if it is not."""
 
     @property
     def metrics(self) -> CaseMetrics:
-        """Metrics of a case that could run."""
+        """Metrics of a case that could run; fails for other cases."""
 
     def requests(self) -> pa.Table:
-        """One row per request."""
+        """Return the table of requests."""
 
     def usage(self) -> pa.Table:
-        """One row per replica interval."""
+        """Return the table of replica intervals."""
 
     def costs(self) -> pa.Table:
-        """One row per ledger row."""
+        """Return the table of ledger rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,50 +70,50 @@ class Point:
 
     @property
     def ok(self) -> bool:
-        """True if the fleet could run here."""
+        """True if the fleet could run at this point."""
         return bool(self.row["status"] == "ok")
 
     @property
     def good(self) -> bool:
-        """Keeps up with the load and meets the SLO, where there is one."""
+        """True if the fleet keeps up with the load and meets the SLO, where there is one."""
         return self.ok and not self.row["overloaded"] and self.row["meets_slo"] is not False
 
     @property
     def doubtful(self) -> bool:
-        """True if the verdict on the SLO is open: a limit lies within an interval, or the queue seems to grow."""
+        """True if the verdict is inconclusive: a limit lies within an interval, or the queue probably grows."""
         return self.ok and self.row["slo_verdict"] == "inconclusive"
 
     @property
     def growing(self) -> bool:
-        """True if the verdict is inconclusive and the queue seems to grow."""
+        """True if the verdict is inconclusive and the queue probably grows."""
         return self.doubtful and self.good and cases_growing([case.metrics for case in self.cases])
 
     @property
     def sure(self) -> bool:
-        """True if it is good, and the verdict on the SLO is certain."""
+        """True if the fleet certainly keeps up with the load and meets the SLO."""
         return self.good and not self.doubtful
 
     def number(self, column: str) -> float | None:
-        """A column of the row as a number, None where it is empty."""
+        """Return a column of the row as a number; None where it is empty."""
         value = self.row.get(column)
         return None if value is None else float(value)
 
     def mean_shares(self, metric: str) -> dict[str, float]:
-        """Mean over replications of a metric that is a mapping, such as `step_share`."""
+        """Return the mean over replications of a metric that is a mapping, such as `step_share`."""
         tables = [table for case in self.cases if (table := case.metrics[metric])]
         names = list(dict.fromkeys(name for table in tables for name in table))
         return {name: sum(table.get(name, 0.0) for table in tables) / len(tables) for name in names}
 
 
 def service_points(points: Sequence[Point]) -> list[Point]:
-    """Each service of each point as a point of its own; none where fleets have a single service."""
+    """Return each service of each point as a point of its own; none where fleets have a single service."""
     return [
         Point(f"{point.fleet}: {name}", point.axes, (), row) for point in points for name, row in point.services.items()
     ]
 
 
 def fleets_of(points: Sequence[Point]) -> list[str]:
-    """Names of the fleets in order of first appearance."""
+    """Return the names of the fleets in order of first appearance."""
     return list(dict.fromkeys(point.fleet for point in points))
 
 
@@ -123,7 +123,7 @@ def has_money(points: Sequence[Point]) -> bool:
 
 
 def group(cases: Sequence[FinishedCase], axes: Sequence[str]) -> dict[tuple[str, str], list[FinishedCase]]:
-    """Cases by (fleet, sweep point), both in order of first appearance, replications in order."""
+    """Return the cases by (fleet, sweep point), both in order of first appearance, with replications in order."""
     groups: dict[tuple[str, str], list[FinishedCase]] = {}
     for case in cases:
         key = (case.fleet, repr([case.axes.get(axis) for axis in axes]))
@@ -133,14 +133,17 @@ def group(cases: Sequence[FinishedCase], axes: Sequence[str]) -> dict[tuple[str,
 
 LATENCIES = [one.name for one in LATENCY_COLUMNS]
 UNBOUNDED = [*(name for name in LATENCIES if not name.startswith("tpot")), "queue_s_p95"]
-"""Columns that grow with the horizon where the queue does."""
+"""Columns whose values grow with the horizon where the queue grows."""
 UNBOUNDED_BY_SLO = ["goodput_rps", "slo_attainment", "usd_per_million_good_tokens"]
-"""Columns that grow with the horizon, too, where waiting breaks the service level."""
+"""Columns whose values change with the horizon, too, where waiting violates the service level."""
 assert {*UNBOUNDED, *UNBOUNDED_BY_SLO} <= {one.name for one in COLUMNS}
 
 
 def columns_where_known(points: Sequence[Point], axes: Sequence[str]) -> list[str]:
-    """The percentiles that a service level names and the columns WHERE_KNOWN that have a value, and are no axis."""
+    """Return the optional columns that have a value and are no axis.
+
+    They are the percentiles that a service level names, and the columns of WHERE_KNOWN.
+    """
     named = named_percentiles({name for point in points for name in point.row})
     wanted = [*named, *(one.name for one in WHERE_KNOWN)]
     return [name for name in wanted if name not in axes and any(point.row.get(name) is not None for point in points)]
@@ -164,13 +167,13 @@ def summarize(cases: Sequence[FinishedCase], axes: Sequence[str], slo: Mapping[s
 
 
 def _services(cases: Sequence[CaseMetrics]) -> dict[str, dict[str, Any]]:
-    """Service -> its columns; empty where a fleet has a single one."""
+    """Return service -> its columns; empty where a fleet has a single service."""
     names = cases[0].services if cases else ()
     return {name: _figures([one.services[name] for one in cases], {}) for name in names}
 
 
 def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
-    """Every column by name, with its half-width; None where there is none."""
+    """Return every column by name, with its half-width; None where there is no value."""
     row: dict[str, Any] = dict.fromkeys(one.name for one in COLUMNS)
     if not cases:
         return row
@@ -182,13 +185,13 @@ def _figures(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, 
 
 
 def standing_of(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> ServiceLevelAttainment:
-    """Return the standing of a point with the replications *cases*; *slo* is the scenario's."""
+    """Return the service level attained by a point with the replications *cases*; *slo* is the scenario's."""
     # a sweep may be one of service levels: the case itself has its own
     return standing(Slo.model_validate(cases[0]["slo"] or slo), cases)
 
 
 def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, Any]:
-    """What the service level makes of a point."""
+    """Return the columns of a point that depend on the service level."""
     level, found = Slo.model_validate(cases[0]["slo"] or slo), standing_of(cases, slo)
     named = named_percentiles(cases[0]["latencies"])
     endless = [name for name in (*LATENCIES, *named) if any(one[name] == inf for one in cases)]
@@ -201,22 +204,22 @@ def _judged(cases: Sequence[CaseMetrics], slo: Mapping[str, Any]) -> dict[str, A
 
 
 def replication_costs(point: Point, tokens: str = TOKENS[0]) -> list[float]:
-    """USD per million *tokens* of each replication, empty without a cost."""
+    """Return the cost per million *tokens* of each replication [USD]; empty without a cost."""
     pairs = [(case.metrics["cost_usd"], case.metrics[tokens]) for case in point.cases]
     return [ratio([usd], [count / 1e6])[0] for usd, count in pairs if usd is not None and count is not None]
 
 
 Setting = tuple[tuple[str, Any], ...]
-"""The values of the axes beside the main one: (axis, value)."""
+"""Values of the axes other than the main axis: (axis, value)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetLine:
-    """Points of one fleet along the axis, everything else held."""
+    """Points of one fleet along the main axis, at one setting of the other axes."""
 
     fleet: str
     setting: Setting
-    """Empty where there is no other axis."""
+    """Values of the other axes; empty where there is no other axis."""
     points: tuple[Point, ...]
     """Points that could run, in the order of the axis."""
 
@@ -226,35 +229,35 @@ class Sweep:
     """Lines over the first numeric axis; without any axis, lines of one point each."""
 
     axis: str
-    """Empty where nothing is swept."""
+    """Name of the main axis; empty where nothing is swept."""
     numeric: bool
     values: tuple[Any, ...]
     """Simulated values of the axis: in order where numeric, else in order of appearance."""
     lines: tuple[FleetLine, ...]
     chosen: Any = None
-    """Place that examples are taken from; None: `reference` looks for one."""
+    """Value of the axis for which examples are shown; None: `reference` chooses one."""
 
     def at(self, load: float) -> "Sweep":
-        """Return this sweep with examples from the lowest simulated place that is not below *load*."""
+        """Return this sweep with examples at the lowest simulated value that is not below *load*."""
         return replace(self, chosen=next((value for value in self.values if value >= load), self.values[-1]))
 
     def value(self, point: Point) -> Any:
-        """The point's place on the axis."""
+        """Return the value of the axis at *point*."""
         return point.axes.get(self.axis)
 
     def x(self, point: Point) -> float:
-        """The point's place on the axis as a number; values that are not numbers count by their rank."""
+        """Return the value of the axis at *point* as a number; other values are represented by their rank."""
         value = self.value(point)
         return float(value) if self.numeric else float(self.values.index(value))
 
     @property
     def single(self) -> bool:
-        """True if there is nothing to draw a line through."""
+        """True if the axis has fewer than two values, so that no line can be drawn."""
         return len(self.values) < 2
 
     @property
     def settings(self) -> list[Setting]:
-        """The other axes' combinations, in order."""
+        """Settings of the other axes, in order."""
         return list(dict.fromkeys(line.setting for line in self.lines))
 
     @property
@@ -264,7 +267,7 @@ class Sweep:
 
     @property
     def reference(self) -> Any:
-        """The place on the axis that examples are taken from: the last where the most fleets meet the SLO."""
+        """Value of the axis for which examples are shown: the last at which the most fleets meet the SLO."""
         if self.chosen is not None:
             return self.chosen
         fit = dict.fromkeys(self.values, 0)
@@ -311,7 +314,7 @@ def _main_axis(points: Sequence[Point], axes: Sequence[str]) -> tuple[str, bool]
 
 
 def _other_axes(points: Sequence[Point], axis: str, axes: Sequence[str]) -> list[str]:
-    """The axes that tell points of the same fleet and place apart; none where all vary together."""
+    """Return the axes that distinguish points of one fleet and axis value; none where all axes vary together."""
     places = [(point.fleet, repr(point.axes.get(axis))) for point in points]
     if len(set(places)) == len(places):
         return []

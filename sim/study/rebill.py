@@ -1,7 +1,8 @@
 """Bills of finished cases under other prices and terms, computed in memory from their meters.
 
-A case's meters are added up once, by pool and, where electricity is priced by the hour, by hour. A bill is then a
-plan's prices times these sums: a millisecond, against seconds for a simulation and tenths of one for a full ledger.
+A case's meters are summed once, by pool and, where electricity is priced by the hour, by hour. A bill is then the
+plan's
+prices times these sums: a millisecond, compared with seconds for a simulation and tenths of a second for a full ledger.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,11 +38,11 @@ class Bill:
     window_h: float
     flows: CashFlows
     prompt_tokens: int
-    """Computed prompt tokens; this and the other counts are of all copies together."""
+    """Number of computed prompt tokens; this and the other counts cover all copies together."""
     cached_tokens: int
     output_tokens: int
     rejected: int
-    """Requests rejected by all replicas."""
+    """Number of requests rejected by all replicas."""
     costs: CostPlan
     """Prices of the bill."""
 
@@ -66,7 +67,24 @@ class Bill:
 
 
 class Rebilling:
-    """Stored cases of one scenario, ready to be billed under changing prices."""
+    """Stored cases of one scenario, prepared for bills under changing prices.
+
+    Parameters
+    ----------
+    scenario, catalog
+        Scenario of the cases, and its catalogue.
+    stored
+        Cases with their results; cases that could not run are ignored. None in place of a result stands for the fleet
+        without load.
+    terms
+        Function that changes the scenario's terms before a bill.
+
+    Raises
+    ------
+    ValueError
+        Where a fleet has no `cost`.
+
+    """
 
     def __init__(
         self,
@@ -75,10 +93,6 @@ class Rebilling:
         stored: Sequence[tuple[Case, StoredCase | None]],
         terms: Callable[[Scenario], Scenario] = lambda scenario: scenario,
     ) -> None:
-        """Keep of *stored* the cases that could run; bills are made with what *terms* makes of the scenario.
-
-        A case without a stored one stands for its fleet without load. Raises ValueError where a fleet has no `cost`.
-        """
         self.scenario, self.catalog, self._terms = scenario, catalog, terms
         able = [(case, one) for case, one in stored if one is None or one.status == "ok"]
         self._cases = [_Metered.of(case, one, scenario, catalog) for case, one in able]
@@ -88,9 +102,24 @@ class Rebilling:
     ) -> list[Bill]:
         """Return one bill per stored case, with the values at the dotted paths *overrides* in place of the scenario's.
 
-        Bills are for *copies* of the fleet, each as the simulated one, at the prices of the simulated hours or at the
-        mean prices of the year's *hours*. Only prices and terms may change: a physical value changes no quantity.
-        Raises CostError where a price is missing, pydantic.ValidationError where a value is not allowed.
+        Only prices and terms may change: a physical value changes no quantity.
+
+        Parameters
+        ----------
+        overrides
+            Dotted path -> value.
+        copies
+            Number of copies of the fleet, each loaded as the simulated one.
+        hours
+            Hours of the year whose mean prices hold; None: the prices of the simulated hours.
+
+        Raises
+        ------
+        CostError
+            Where a price is missing.
+        pydantic.ValidationError
+            Where a value is not allowed.
+
         """
         priced: dict[str, CostPlan] = {}
         found = []
@@ -102,7 +131,7 @@ class Rebilling:
         return found
 
     def costs(self, overrides: Mapping[str, Any], copies: int, hours: Calendar) -> CostPlan:
-        """Return the charges of the first case under such terms, valid for all of one fleet. Raises as `bills` does."""
+        """Return the charges of the first case under such terms, valid for all cases of a fleet; raises as `bills`."""
         return self._costs(self._cases[0], overrides, copies, hours)
 
     def at(self, costs: CostPlan, copies: int) -> list[Bill]:
@@ -117,9 +146,9 @@ class Rebilling:
 
 
 Load = tuple[float, Calendar]
-"""Simulated load, and the hours of the year whose mean prices hold."""
+"""(simulated load, hours of the year whose mean prices hold)."""
 Weighted = list[tuple[Bill, float]]
-"""Bills and their weights in a mean."""
+"""Bills with their weights in a mean."""
 
 
 def flows_of_year(
@@ -131,8 +160,21 @@ def flows_of_year(
 ) -> tuple[CashFlows, Weighted]:
     """Return the mean flows over *hours* of a year with the mean *load* that *units* share, and the bills of its hours.
 
-    *known* are the simulated loads of one unit, *billed* has the bills of all replications at one of them. A charge for
-    a month's peak is that of the busiest hours.
+    A charge for a month's peak is that of the busiest hours.
+
+    Parameters
+    ----------
+    hours
+        Hours of the year by their load.
+    known
+        Simulated loads of one unit.
+    load
+        Mean load of the year.
+    billed
+        Function that returns the bills of all replications at a simulated load.
+    units
+        Number of units.
+
     """
     year = _weighted(parts_of_year(hours, known, load / units), billed)
     flows, costs = _mean_flows(year), year[0][0].costs
@@ -143,7 +185,7 @@ def flows_of_year(
 
 
 def _weighted(parts: Mapping[Load, float], billed: Callable[[Load], Sequence[Bill]]) -> Weighted:
-    """Return the bills of all replications at *parts*, each with its part of their weight."""
+    """Return the bills of all replications at *parts*, each with its share of their weight."""
     each = [(billed(part), weight) for part, weight in parts.items()]
     return [(bill, weight / len(bills)) for bills, weight in each for bill in bills]
 
@@ -153,8 +195,9 @@ def _mean_flows(bills: Weighted) -> CashFlows:
 
 
 def usd_per_h_of_year(hours: Sequence[Hours], mean_load: float, billing: Mapping[float, Rebilling]) -> float:
-    """Return the mean cost of a fleet over *hours* of a year with the load *mean_load* [USD/h], from its bills by load,
-    that of the idle fleet at a load of 0.
+    """Return the mean cost of a fleet over *hours* of a year with the load *mean_load* [USD/h].
+
+    *billing* has the bills by load, with those of the idle fleet at a load of 0.
     """
     prices: dict[Calendar, CostPlan] = {}
 
@@ -193,7 +236,7 @@ class _Metered:
         return costs
 
     def bill(self, costs: CostPlan, copies: int) -> Bill:
-        """Return the bill of *copies* of the fleet, which *costs* are for."""
+        """Return the bill of *copies* of the fleet under *costs*."""
         inside = [row for rows in self.window.intervals.values() for row in rows]
         return Bill(
             fleet=self.case.fleet,

@@ -1,4 +1,4 @@
-"""A finished run at other prices: its intervals are billed anew, nothing is simulated again."""
+"""Repricing of a finished run: its intervals are billed at other prices, without a new simulation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -24,25 +24,29 @@ from sim.study.metrics.case_metrics import with_bill
 from sim.yamlio import YamlError, dump, read
 
 Work = TypeVar("Work")
-"""A scenario that asks for work to be done."""
+"""Scenario with a job or jobs."""
 
 SCENARIO_FILE = "scenario.yaml"
 
 
 def keep_scenario(folder: Path, scenario: Scenario) -> None:
-    """Writes the scenario as it was run, bases and options included, into the run's *folder*."""
+    """Write the scenario as it was run, with bases and options merged, to the run's *folder*."""
     (folder / SCENARIO_FILE).write_text(dump(as_data(scenario)), encoding="utf-8")
 
 
 def load_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> Scenario:
-    """The scenario of the finished run in *run* with the values *sets*. Raises ScenarioErrors as `read_repriced`."""
+    """Return the scenario of the finished run in *run* with the values *sets*; raises as `read_repriced`."""
     return read_repriced(run, sets, catalog)[0]
 
 
 def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Scenario, list[tuple[Case, StoredCase]]]:
-    """The scenario of the finished run in *run* with the values *sets*, and its cases.
+    """Return the scenario of the finished run in *run* with the values *sets*, and its cases.
 
-    Raises ScenarioErrors where there is no finished run, or where a value is no cost input.
+    Raises
+    ------
+    ScenarioErrors
+        Where there is no finished run, or where a value is not a cost input.
+
     """
     path, data = _kept(run, sets)
     scenario = load(path, sets, catalog=catalog)
@@ -62,13 +66,27 @@ def read_repriced(run: Path, sets: Sequence[str], catalog: Catalog) -> tuple[Sce
 
 
 def load_repriced_work(run: Path, sets: Sequence[str], catalog: Catalog, read: Callable[..., Work]) -> Work:
-    """The scenario with a job or jobs of the finished run in *run*, with the values *sets*. Raises ScenarioErrors."""
+    """Return the scenario with a job or jobs of the finished run in *run*, with the values *sets*.
+
+    Raises
+    ------
+    ScenarioErrors
+        Where there is no finished run, or where a value is not a cost input.
+
+    """
     path, _ = _kept(run, sets)
     return read(path, sets, catalog=catalog)
 
 
 def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
-    """The file of the scenario that was run, and its data. Raises ScenarioErrors if one of *sets* is no cost input."""
+    """Return the scenario file of the run, and its data.
+
+    Raises
+    ------
+    ScenarioErrors
+        Where one of *sets* is not a cost input.
+
+    """
     path = run / SCENARIO_FILE
     if not path.is_file():
         raise ScenarioErrors([InputError(str(run), 0, "", f"is no finished run: it has no {SCENARIO_FILE}")])
@@ -83,7 +101,7 @@ def _kept(run: Path, sets: Sequence[str]) -> tuple[Path, dict[str, Any]]:
 
 
 def _told(run: Path, what: str) -> InputError:
-    """That *what* the run rests on is not as it was."""
+    """Return the error that the input *what* of the run has changed."""
     if what == SCENARIO:
         text = f"differs from what was simulated in more than {', '.join(MONEY)} and a fleet's cost: simulate it anew"
         return InputError(str(run / SCENARIO_FILE), 0, "", text)
@@ -91,7 +109,7 @@ def _told(run: Path, what: str) -> InputError:
 
 
 def moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """(name, reason) of the fleets whose replicas would be switched at other moments than in the run with *data*."""
+    """Yield (name, reason) of the fleets whose schedule would switch replicas at other times than in the run."""
     for i, fleet in enumerate(scenario.fleets):
         old = value_at(data, ("fleets", i, "site")) or data.get("site") or {}
         site = fleet.site or scenario.site
@@ -100,7 +118,7 @@ def moved_schedules(data: dict[str, Any], scenario: Scenario) -> Iterator[tuple[
 
 
 def refusal(data: dict[str, Any], item: str) -> InputError | None:
-    """Why the option cannot be set without a simulation."""
+    """Return why the option *item* cannot be set without a simulation; None if it can."""
     path = item.partition("=")[0].strip()
     try:
         place = place_of(data, path)
@@ -122,9 +140,13 @@ def _is_money(place: Place) -> bool:
 
 
 def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[StoredCase]:
-    """Every case of *run* billed under *scenario* and stored in `out/points`.
+    """Return every case of *run* billed under *scenario*, stored in `out/points`.
 
-    Raises ScenarioErrors where the run lacks a case, or where a term is physical after all.
+    Raises
+    ------
+    ScenarioErrors
+        Where the run lacks a case, or where a term changes the simulation.
+
     """
     result = []
     for case, stored in finished_cases(run, scenario):
@@ -138,7 +160,14 @@ def reprice(run: Path, scenario: Scenario, catalog: Catalog, out: Path) -> list[
 
 
 def finished_cases(run: Path, scenario: Scenario) -> Iterator[tuple[Case, StoredCase]]:
-    """The cases of *scenario* as *run* has them. Raises ScenarioErrors where one is missing."""
+    """Yield the cases of *scenario* with their results in *run*.
+
+    Raises
+    ------
+    ScenarioErrors
+        Where a case is missing.
+
+    """
     finished = (run / POINTS).glob("[!.]*")
     found = {key_of(one): one for path in finished if (one := load_case(path)) is not None}
     for case in with_further(scenario, found):
@@ -150,14 +179,14 @@ def finished_cases(run: Path, scenario: Scenario) -> Iterator[tuple[Case, Stored
 
 
 def _billed(plan: CasePlan, stored: StoredCase) -> CaseResult:
-    """*stored* under the prices of *plan*, in the window that the run has measured."""
+    """Return *stored* under the prices of *plan*, in the window that the run has measured."""
     plan, log = measured(plan, stored)
     refuse_other_meters(plan, log.intervals)
     return priced(plan, log)
 
 
 def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:
-    """*plan* with the window that the run has measured, and what was metered in it."""
+    """Return *plan* with the window that the run has measured, and the log of its meters."""
     plan = replace(plan, warmup_s=stored.metrics["warmup_s"])
     intervals = [Interval(**row) for row in stored.usage().to_pylist()]
     requests = _requests(stored) if plan.requests_cost else []
@@ -170,7 +199,14 @@ def measured(plan: CasePlan, stored: StoredCase) -> tuple[CasePlan, FleetLog]:
 
 
 def refuse_other_meters(plan: CasePlan, intervals: Sequence[Interval]) -> None:
-    """Raises ScenarioErrors where the *intervals* of a run are not those that *plan* would meter."""
+    """Check that *plan* would meter the same *intervals* as the run.
+
+    Raises
+    ------
+    ScenarioErrors
+        Where power or reading times differ.
+
+    """
     if any(not isclose(interval.peak_w, peak_w) for interval in intervals for peak_w in [_peak_w(plan, interval)]):
         text = "cost.share changes how many servers run and what they draw: simulate it anew"
         raise ScenarioErrors([InputError(f"fleet {plan.fleet}", 0, dotted(("cost", "share")), text)])
@@ -180,7 +216,7 @@ def refuse_other_meters(plan: CasePlan, intervals: Sequence[Interval]) -> None:
 
 
 def _peak_w(plan: CasePlan, interval: Interval) -> float:
-    """Most that the interval's replica draws as *plan* has it [W]."""
+    """Return the peak power of the interval's replica under *plan* [W]."""
     position = next(i for i, pool in enumerate(plan.pools) if pool.name == interval.pool)
     pool = plan.pools[position]
     return pool.power.peak_w * pool.replicas / _engines(plan, position) if pool.power is not None else 0.0
@@ -192,7 +228,7 @@ def _engines(plan: CasePlan, position: int) -> int:
 
 
 def _totals(intervals: Sequence[Interval]) -> list[Meters]:
-    """What the intervals know of each replica's meters."""
+    """Return the sums of the intervals' meters by replica, in order."""
     names = {f.name for f in fields(Meters)} & {f.name for f in fields(Interval)}
     totals: dict[int, Meters] = {}
     for interval in intervals:
@@ -207,7 +243,7 @@ COUNTS = ("cached_tokens", "preemptions")
 
 
 def _requests(stored: StoredCase) -> list[Request]:
-    """Requests as far as their bill needs them."""
+    """Return the stored requests with the fields that their bill needs."""
     columns = ["request", "service", "arrived_s", *DATES, "prompt_tokens", "output_tokens", "replica", *COUNTS, *SHARES]
     table, requests = stored.requests(), []
     for row in table.select([name for name in (*columns, VISITS) if name in table.column_names]).to_pylist():
@@ -224,5 +260,5 @@ def _requests(stored: StoredCase) -> list[Request]:
 
 
 def _visit(replica: int, **seconds: float) -> ReplicaVisit:
-    """A visit as far as its bill needs it."""
+    """Return a visit with the fields that its bill needs."""
     return ReplicaVisit(replica, nan, nan, None, BusyTime(**seconds))

@@ -1,7 +1,7 @@
-"""One input at a time to its low and its high value: how far each moves a metric of every fleet, and a difference.
+"""One-at-a-time sensitivity: effect of each input's low and high value on a metric of every fleet, and on a difference.
 
-Money changes no quantity, so prices and terms are billed anew on the scenario's own simulations; what changes the
-quantities is simulated, with the same random numbers at both ends.
+Prices change no quantity, so prices and terms are billed anew on the scenario's own simulations; inputs that change
+quantities are simulated, with the same random numbers at both ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from sim.study.metrics.statistics import ratio, ratio_difference
 from sim.study.rebill import Bill, Rebilling
 
 USUAL = 0.3
-"""Relative range of an input without a stated one."""
+"""Relative range of an input without a stated range."""
 MONEY = ("site", "finance", "operations", "api", "cost")
 """Sections, of the scenario or of a fleet, that change no quantity."""
 USD = "usd_per_million_output_tokens"
@@ -36,10 +36,10 @@ Cases = Sequence[tuple[Case, StoredCase]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A result in every replication, as a ratio: the result is the ratio of the sums. Of a mean all bottoms are 1."""
+    """Result over replications, as a ratio of sums; for a mean all denominators are 1."""
 
     tops: tuple[float, ...]
-    """Empty where the fleet cannot run."""
+    """Numerator in each replication; empty where the fleet cannot run."""
     bottoms: tuple[float, ...]
     overloaded: bool = False
 
@@ -50,12 +50,12 @@ class Sample:
 
     @property
     def value(self) -> float:
-        """Infinite where it cannot, or where nothing is answered."""
+        """Ratio of the sums; infinite where the fleet cannot run, or where nothing is answered."""
         return ratio(self.tops, self.bottoms)[0]
 
     @property
     def half_width(self) -> float | None:
-        """Of the 95 % interval; None below two replications."""
+        """Half of the 95 % interval; None below two replications."""
         return ratio(self.tops, self.bottoms)[1]
 
 
@@ -65,23 +65,23 @@ Values = dict[str, Sample]
 
 @dataclass(frozen=True, slots=True)
 class VariedInput:
-    """One thing that may be otherwise."""
+    """Input that is varied, with its range."""
 
     name: str
     path: str
-    """Dotted; empty for the price of a fleet's hardware."""
+    """Dotted path; empty for the price of a fleet's hardware."""
     now: float
     low: float
     high: float
     unit: str = ""
     fleet: str = ""
-    """Whose hardware it is the price of."""
+    """Fleet whose hardware price or rent is varied; empty for other inputs."""
     money: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """What one input does to the metric of every fleet."""
+    """Effect of one input on the metric of every fleet."""
 
     input: VariedInput
     low: Values
@@ -90,22 +90,22 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Swings:
-    """All inputs of one scenario."""
+    """Effects of all inputs of one scenario."""
 
     metric: str
     base: Values
     swings: tuple[Swing, ...]
     unable: Mapping[str, str] = field(default_factory=dict)
-    """Fleet that cannot run -> why."""
+    """Fleet that cannot run -> reason."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for each fleet that is left out."""
+        """Sentences on the fleets that are left out."""
         return tuple(f"{name} is left out: {reason}." for name, reason in self.unable.items())
 
 
 def why_no_sensitivity(scenario: Scenario) -> list[str]:
-    """What the scenario lacks, each with its key."""
+    """Return the reasons why the scenario has no sensitivities, each with its key; empty if it has."""
     if scenario.tenant is not None:
         return [ONLY_RAISED]
     if (scenario.sensitivity or Sensitivity()).metric != USD:
@@ -117,9 +117,13 @@ def why_no_sensitivity(scenario: Scenario) -> list[str]:
 def swings(
     scenario: Scenario, catalog: Catalog, out: Path, workplace: Workplace, progress: Progress = lambda *_: None
 ) -> Swings:
-    """Simulates what is not yet in *out*/points.
+    """Return the effects of all inputs; points that are not yet in *out*/points are simulated.
 
-    Raises ValueError where the metric is money and a fleet has no `cost`.
+    Raises
+    ------
+    ValueError
+        Where the metric is a cost and a fleet has no `cost`.
+
     """
     asked = scenario.sensitivity or Sensitivity()
     plain = scenario.model_copy(update={"sweep": None})
@@ -151,7 +155,7 @@ def swings(
 
 
 def _cost(bills: Sequence[Bill], cases: Cases, part: float = 0.0) -> Sample:
-    """USD over millions of output tokens, with hardware and rent dearer by the fraction *part*."""
+    """Return cost over millions of output tokens, with hardware and rent raised by the fraction *part*."""
     if len(bills) < len(cases):
         return Sample((), ())
     usd = tuple(
@@ -175,7 +179,7 @@ def _overloaded(cases: Cases) -> bool:
 
 
 Place = tuple[str, float] | None
-"""(path, value) of the input that is moved; None: all inputs as they are."""
+"""(path, value) of the input that is varied; None: no input is varied."""
 
 
 def _simulated(
@@ -186,7 +190,7 @@ def _simulated(
     places: Sequence[Place],
     progress: Progress,
 ) -> dict[tuple[str, Place], list[tuple[Case, StoredCase]]]:
-    """The cases of every fleet with one input moved, taken from *out* where they are finished."""
+    """Return the cases of every fleet with one input varied, read from *out* where they are finished."""
     found: dict[tuple[str, Place], list[CaseJob]] = {}
     for place in places:
         overrides = {} if place is None else _overrides(scenario, *place)
@@ -201,12 +205,12 @@ def _simulated(
 
 
 def _overrides(scenario: Scenario, path: str, value: float) -> dict[str, float]:
-    """Path -> value of the scenario with the input at *path* moved, which may be the loads of all services."""
+    """Return path -> value of the scenario with the input at *path* changed, which may be the loads of all services."""
     return LoadAxis.of(scenario).overrides(value) if path == ALL_LOADS else {path: value}
 
 
 def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
-    """Those that the scenario names, else the usual ones that it has."""
+    """Return the inputs that the scenario names, else the usual inputs that it has."""
     data = as_data(scenario)
     asked = scenario.sensitivity.inputs if scenario.sensitivity else None
     if asked is None:
@@ -221,7 +225,7 @@ def inputs(scenario: Scenario, catalog: Catalog) -> list[VariedInput]:
 
 
 def _usual_loads(scenario: Scenario) -> list[VariedInput]:
-    """The loads of all services in proportion, where there are several and none is chosen."""
+    """Return the loads of all services in proportion, where there are several and none is chosen."""
     with suppress(ValueError):  # a burst has no rate
         return [_all_loads(USUAL)] if LoadAxis.of(scenario).label == ALL_LOADS else []
     return []
@@ -233,7 +237,7 @@ def _all_loads(ends: float | tuple[float, float]) -> VariedInput:
 
 
 def _hardware(scenario: Scenario) -> list[VariedInput]:
-    """What the machines of each fleet cost, as a share of what they cost now: quotes and catalogue prices alike."""
+    """Return the hardware price or rent of each fleet, relative to today's: quotes and catalogue prices alike."""
     return [
         VariedInput(
             f"{_way(fleet)} of {fleet.name}",
@@ -247,13 +251,13 @@ def _hardware(scenario: Scenario) -> list[VariedInput]:
 
 
 def _way(fleet: Fleet) -> str:
-    """What its machines are paid by."""
+    """Return the name of the fleet's machine costs: hardware price, rent or both."""
     ways = {"buy": "hardware price", "rent": "rent"}
     return " and ".join(dict.fromkeys(ways[cost.acquisition] for cost in fleet.costs if cost is not None))
 
 
 def _usual_paths(scenario: Scenario) -> list[str]:
-    """Of money and of load; whether the scenario has them is seen later."""
+    """Return the usual paths of prices and load; some may be absent from the scenario."""
     paths = list(booked_inputs(as_data(scenario)))
     with suppress(ValueError):  # a burst has no rate
         path = LoadAxis.of(scenario).path
@@ -265,7 +269,7 @@ def _usual_paths(scenario: Scenario) -> list[str]:
 
 
 def _number(data: Mapping[str, object], path: str) -> bool:
-    """Return whether the scenario says a number above zero there."""
+    """Return whether the scenario has a number above zero at *path*."""
     found = number_of(data, path)
     return found is not None and found[1] > 0
 
@@ -290,7 +294,7 @@ def _input(scenario: Scenario, data: Mapping[str, object], path: str, ends: floa
 
 
 def _name(path: str) -> tuple[str, str]:
-    """How an input is called, and its unit."""
+    """Return the name of the input at *path*, and its unit."""
     if path in INPUTS:
         return INPUTS[path][:2]
     words = path.split(".")
@@ -306,7 +310,7 @@ def _name(path: str) -> tuple[str, str]:
 
 
 def difference(values: Mapping[str, Sample], between: tuple[str, str]) -> tuple[float, float | None]:
-    """First fleet less second over paired replications, and half of the 95 % interval; nan where either is infinite."""
+    """Return the first fleet minus the second, paired, and half of its 95 % interval; nan if one is infinite."""
     first, second = (values[name] for name in between)
     if not (isfinite(first.value) and isfinite(second.value)):
         return float("nan"), None

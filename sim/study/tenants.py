@@ -1,4 +1,4 @@
-"""What each tenant had of a fleet, and what it cost: tenants.csv."""
+"""Service and cost of each tenant in a fleet: the rows of tenants.csv."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,16 +25,17 @@ PHASES = {"prefill": "prefill_s", "recompute": "recompute_s", "decode": "decode_
 
 @dataclass(slots=True)
 class TenantShare:
-    """Of one tenant in one case."""
+    """Counts and figures of one tenant in one case."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     figures: dict[str, float] = field(default_factory=dict)
 
 
 def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict[str, Any]]:
-    """A row per fleet, point and tenant, means over replications; none where requests have no tenants.
+    """Return a row per fleet, point and tenant, means over replications; none where requests have no tenants.
 
-    Where requests have costs (`requests_cost`) energy and cost of the tenants and of nobody sum to the fleet's.
+    Where requests have costs (`requests_cost`), energy and cost of the tenants and of the row for no tenant sum to the
+    fleet's.
     """
     rows: list[dict[str, Any]] = []
     for members in group([case for case in cases if case.status == "ok"], axes).values():
@@ -53,7 +54,7 @@ def tenant_rows(cases: Sequence[FinishedCase], axes: Sequence[str]) -> list[dict
 
 
 def _met(cases: Sequence[FinishedCase]) -> dict[str, bool]:
-    """Return whether each tenant with limits of its own has what it asks for, of every service that it uses."""
+    """Return whether each tenant with limits of its own meets them, in every service that it uses."""
     metrics = [case.metrics for case in cases]
     each = [metrics, *([one.services[name] for one in metrics] for name in metrics[0].services)]
     found: dict[str, bool] = {}
@@ -78,7 +79,7 @@ def _shares(case: FinishedCase) -> dict[str, TenantShare]:
 
 
 def _share(columns: Mapping[str, Any], own: Any) -> TenantShare:
-    """Of the measured requests where *own* is true."""
+    """Return the share of the tenant whose requests *own* marks, over the measured requests."""
     chosen = own & (columns["measured"] == 1)
     status, finished = columns["status"][chosen], columns["status"][chosen] == "finished"
     share = TenantShare()
@@ -104,8 +105,10 @@ def _share(columns: Mapping[str, Any], own: Any) -> TenantShare:
 def _add_energy(
     shares: Mapping[str, TenantShare], case: FinishedCase, columns: Mapping[str, Any], tenants: Any
 ) -> None:
-    """The energy of each phase of a pool by the time that requests took of it; idle energy, and that of a phase which
-    took no request any time, is nobody's: added up and not left over, which rounding could make negative.
+    """Add each tenant's energy: that of each phase of a pool, divided by the time that requests used in the phase.
+
+    Idle energy, and that of a phase without requests, is added to the row for no tenant. That row is a sum, not a
+    remainder, which rounding could make negative.
     """
     start_s = case.metrics["warmup_s"]
     usage = _within(case.usage(), start_s, start_s + case.metrics["window_h"] * SECONDS_PER_HOUR)
@@ -131,7 +134,7 @@ def _add_energy(
 
 
 def _add_costs(shares: Mapping[str, TenantShare], case: FinishedCase, columns: Mapping[str, Any], tenants: Any) -> None:
-    """In whole nano-dollars, so that nothing is lost."""
+    """Add each tenant's cost in whole nano-dollars, so that the sum is exact."""
     amounts = case.costs().column("amount_usd").to_numpy()
     if not len(amounts):
         return
@@ -144,7 +147,7 @@ def _add_costs(shares: Mapping[str, TenantShare], case: FinishedCase, columns: M
 
 
 def _nano_usd(usd: NDArray[np.float64]) -> NDArray[Any]:
-    """Whole nano-dollars, exact however many."""
+    """Return whole nano-dollars, exact for any amount."""
     nano = np.rint(usd * NANO_PER_USD)
     if np.abs(nano).sum() < np.iinfo(np.int64).max / 2:
         return nano.astype(np.int64)
@@ -152,7 +155,7 @@ def _nano_usd(usd: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _within(usage: pa.Table, start_s: float, end_s: float) -> dict[str, Any]:
-    """Columns of the intervals inside the window."""
+    """Return the columns of the intervals inside the window."""
     columns = {name: usage.column(name).to_numpy(zero_copy_only=False) for name in usage.column_names}
     middle_s = (columns["start_s"] + columns["end_s"]) / 2
     inside = (start_s <= middle_s) & (middle_s < end_s)

@@ -1,4 +1,4 @@
-"""A run cut into equal stretches of time: means over each of them, from the tables that a case leaves behind."""
+"""Timeline of a case: means over equal stretches of time, from the stored tables of the case."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ Series = NDArray[np.float64]
 MOST_STRETCHES = 120
 LENGTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 ALWAYS_ON = frozenset({"serving", "draining"})
-"""States of replicas that nobody switches."""
+"""States of replicas in a fleet without starts, stops and failures."""
 BROKEN = ("failed", "repairing")
 
 
 @dataclass(frozen=True, slots=True)
 class CaseTimeline:
-    """One case over time; each series has a value a stretch."""
+    """Timeline of one case; each series has one value per stretch."""
 
     edges_s: Series
-    """Ends of the stretches, the beginning of the first in front."""
+    """Start of the first stretch, then the end of each stretch [s]."""
     arrivals_rps: Series | None
-    """Requests that arrive, nan behind the last; None where the run kept no requests."""
+    """Rate of arrivals [1/s], nan after the last arrival; None where the run kept no requests."""
     ttft_s: Series | None
-    """95th percentile over those that arrive in the stretch; nan where none does, inf where it is never answered."""
+    """95th percentile of TTFT over the requests arriving in the stretch [s]; nan without, inf if never answered."""
     waiting: Series | None
-    """Requests that have arrived and not started, at the end of the stretch."""
+    """Number of requests that have arrived and not started, at the end of the stretch."""
     replicas: dict[str, Series]
     """State -> mean number of replicas."""
     failed_s: tuple[float, ...]
-    """When replicas broke down."""
+    """Times at which replicas failed [s]."""
     usd_per_h: Series | None
-    """None without prices."""
+    """Cost rate [USD/h]; None without prices."""
 
 
 def is_switched(case: FinishedCase) -> bool:
@@ -45,7 +45,7 @@ def is_switched(case: FinishedCase) -> bool:
 
 
 def timeline_of(case: FinishedCase) -> CaseTimeline:
-    """The course of *case*."""
+    """Return the timeline of *case*."""
     usage = case.usage()
     states = usage["state"].to_pylist()
     starts_s, ends_s = (usage[name].to_numpy() for name in ("start_s", "end_s"))
@@ -75,7 +75,7 @@ def _edges(end_s: float) -> Series:
 
 
 def _mean(edges_s: Series, starts_s: Series, ends_s: Series, amounts: Series) -> Series:
-    """Amounts that are spread evenly from starts to ends, per second of each stretch."""
+    """Return amounts that are spread evenly from starts to ends, per second of each stretch."""
     # the amount up to an edge: of all that has ended, and the part of what has begun
     total = np.zeros(len(edges_s))
     for place, edge_s in enumerate(edges_s):
@@ -100,14 +100,14 @@ def _requests(requests: Any, edges_s: Series) -> tuple[Series | None, Series | N
 
 
 def _p95(values: Series) -> float:
-    """The 95th percentile, infinite where that many were never answered."""
+    """Return the 95th percentile, infinite where it falls on requests that were never answered."""
     if not len(values):
         return float("nan")
     return float(np.quantile(values, 0.95, method="higher" if np.isinf(values).any() else "linear"))
 
 
 def _breakdowns(usage: Any, broken: NDArray[np.bool_]) -> Sequence[float]:
-    """When replicas broke down: a failure and its repair, whatever reads meters meanwhile, are one."""
+    """Return the times at which replicas failed [s]; a failure and its repair, across meter readings, count once."""
     replicas, starts_s, ends_s = (usage[name].to_numpy() for name in ("replica", "start_s", "end_s"))
     ended = set(zip(replicas[broken].tolist(), ends_s[broken].tolist(), strict=True))
     begun = zip(replicas[broken].tolist(), starts_s[broken].tolist(), strict=True)
@@ -115,7 +115,7 @@ def _breakdowns(usage: Any, broken: NDArray[np.bool_]) -> Sequence[float]:
 
 
 def _cost(costs: Any, edges_s: Series) -> Series:
-    """Amounts of the bill, spread over the stretches they stand for; nan outside of the window."""
+    """Return the cost rate [USD/h] from the bill's amounts, spread over their intervals; nan outside of the window."""
     starts_s, ends_s, usd = (costs[name].to_numpy() for name in ("start_s", "end_s", "amount_usd"))
     # a stretch that warm-up or drain share with the window has the rate of its part of the window
     billed_s = np.diff(np.clip(edges_s, starts_s.min(), ends_s.max()))

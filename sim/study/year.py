@@ -1,4 +1,4 @@
-"""The year of every fleet of a run under a load profile: what it costs and serves, and how exactly that is known."""
+"""Annual totals of every fleet of a run under a load profile: cost and service, with their intervals."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -19,7 +19,7 @@ from sim.study.points import Point
 from sim.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 PEAKS = ("peak_rps", "peak_concurrency")
-"""Columns for the highest load, one of which stands in the table."""
+"""Columns for the highest load; the table shows one of them."""
 WASTE = {"idle_tax_usd": "idle", "preemption_waste_usd": "recompute"}
 """Metric -> phase of the ledger."""
 SUMS = {
@@ -34,14 +34,14 @@ SUMS = {
 }
 """Column -> amount that it sums over the hours of the year."""
 COUNTED = ("requests_per_year", "output_tokens_per_year", "total_tokens_per_year")
-"""Columns whose values are expectations of the workload, and whose intervals are those of the simulated arrivals."""
+"""Columns that are expectations of the workload, with the intervals of the simulated arrivals."""
 RATIOS = {
     "slo_attainment": ("good_requests", "offered", 1.0),
     "usd_per_million_output_tokens": ("usd", "output_tokens", 1e6),
     "usd_per_million_tokens": ("usd", "total_tokens", 1e6),
     "usd_per_million_good_tokens": ("usd", "good_output_tokens", 1e6),
 }
-"""Column -> (amount, what it is divided by, factor)."""
+"""Column -> (numerator, denominator, factor)."""
 WITH_INTERVAL = (*SUMS, *RATIOS)
 """Columns with half of the 95 % interval beside them."""
 
@@ -51,23 +51,23 @@ Hourly = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class YearBasis:
-    """What the year of one fleet rests on beside its simulated points, at one setting of the axes beside the load's."""
+    """Inputs of one fleet's year beside its simulated points, at one setting of the axes other than the load's."""
 
     fleet: str
     axes: Mapping[str, Any]
     tariff: Sequence[float] | None = None
-    """Mean price per kWh of each hour of the day or of the week; None where one price always holds."""
+    """Mean price of each hour of the day or of the week [USD/kWh]; None where one price always holds."""
     idle: CaseMetrics | None = None
-    """The fleet without load; None where requests arrive in all hours."""
+    """Metrics of the fleet without load; None where requests arrive in all hours."""
     requests_per_h: float | None = None
-    """Requests that the workload brings in an hour at a load of 1; None where answers decide (a closed loop)."""
+    """Requests per hour of the workload at a load of 1; None where answers decide (a closed loop)."""
     tokens: tuple[float, float] | None = None
-    """Mean prompt and output tokens of a request; None where requests_per_h is."""
+    """Mean prompt and output tokens of a request; None where `requests_per_h` is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetYear:
-    """Annual totals of one fleet at one setting of the axes beside the load's; a row of year.csv."""
+    """Annual totals of one fleet at one setting of the axes other than the load's; a row of year.csv."""
 
     fleet: str
     axes: Mapping[str, Any]
@@ -79,11 +79,11 @@ class FleetYear:
     slo_attainment_at_peak: float | None = None
     slo_attainment: float | None = None
     working_hours: float | None = None
-    """Hours in which requests arrive."""
+    """Number of hours in which requests arrive."""
     good_hours: float | None = None
-    """Working hours in which the fleet keeps up and meets the SLO."""
+    """Number of working hours in which the fleet keeps up and meets the SLO."""
     interpolated_hours: float | None = None
-    """Hours at a load between two simulated ones."""
+    """Number of hours at a load between two simulated ones."""
     requests_per_year: float | None = None
     output_tokens_per_year: float | None = None
     total_tokens_per_year: float | None = None
@@ -98,11 +98,11 @@ class FleetYear:
     half_widths: Mapping[str, float | None] = field(default_factory=dict)
     """Column of WITH_INTERVAL -> half of its 95 % interval; None where the replications give none."""
     usd_of_runs: tuple[float, ...] = ()
-    """Annual cost by the replications one by one [USD]; empty without a cost or with a single replication."""
+    """Annual cost in each replication [USD]; empty without a cost or with a single replication."""
 
     @property
     def row(self) -> dict[str, Any]:
-        """A row of year.csv: the fleet, the axes and the columns by name."""
+        """Row of year.csv: the fleet, the axes and the columns by name."""
         halves = {f"{name}_ci95": self.half_widths.get(name) for name in WITH_INTERVAL}
         return {"fleet": self.fleet, **self.axes, **{name: getattr(self, name) for name in FIGURES}, **halves}
 
@@ -113,7 +113,7 @@ class FleetYear:
 
     @property
     def good_share(self) -> float:
-        """Share of the working hours in which the fleet keeps up and meets the SLO."""
+        """Share of the working hours in which the fleet keeps up and meets the SLO [1]."""
         return (self.good_hours or 0.0) / self.working_hours if self.working_hours else 0.0
 
 
@@ -124,7 +124,7 @@ COLUMNS = [*FIGURES, *(f"{name}_ci95" for name in WITH_INTERVAL)]
 
 @dataclass(frozen=True, slots=True)
 class RunYear:
-    """The year of all fleets of a run."""
+    """Annual totals of all fleets of a run."""
 
     plan: YearPlan
     rows: tuple[FleetYear, ...]
@@ -133,7 +133,7 @@ class RunYear:
 def year_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], axes: Sequence[str]) -> RunYear | None:
     """Return the year of every fleet among *points* of *scenario* and its *axes*; None without a load profile.
 
-    Idle fleets are simulated here, all else comes from the points.
+    Idle fleets are simulated; all other figures come from the points.
     """
     plan = year_plan(scenario)
     if plan is None:
@@ -142,7 +142,7 @@ def year_of(scenario: Scenario, catalog: Catalog, points: Sequence[Point], axes:
 
 
 def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBasis]:
-    """Return one year for each fleet and setting of the axes beside the load's."""
+    """Return the inputs of the year for each fleet and setting of the axes other than the load's."""
     found: dict[str, YearBasis] = {}
     for case in cases(scenario):
         others = {axis: value for axis, value in case.axes.items() if axis != plan.axis}
@@ -163,7 +163,7 @@ def _bases(scenario: Scenario, catalog: Catalog, plan: YearPlan) -> list[YearBas
 
 
 def tariff_of(costs: CostPlan | None, plan: YearPlan) -> Sequence[float] | None:
-    """Return the mean price per kWh of each hour that the loads of *plan* know; None where one price always holds."""
+    """Return the mean price of each hour of *plan* [USD/kWh]; None where one price always holds."""
     by_hour = costs.usd_per_kwh_by_hour if costs is not None else None
     if costs is None or by_hour is None or not plan.of_week:
         return by_hour
@@ -173,12 +173,17 @@ def tariff_of(costs: CostPlan | None, plan: YearPlan) -> Sequence[float] | None:
 def year_rows(
     points: Sequence[Point], axes: Sequence[str], plan: YearPlan, bases: Sequence[YearBasis] = ()
 ) -> list[FleetYear]:
-    """Return one row per fleet and setting of the axes beside the load's.
+    """Return one row per fleet and setting of the axes other than the load's.
 
-    An hour at a load between two simulated ones counts as the straight line between them; each hour is steady, no
-    queue is carried into the next. Requests and tokens are those that the workload brings in the mean: a window's own
-    arrivals are luck. Where requests are refused or lost, their simulated share is; at an overloaded point all of it
-    is what was simulated.
+    Notes
+    -----
+    Figures at a load between two simulated ones are interpolated linearly; each hour is in steady state, without a
+    queue
+    from the hour before. Requests and tokens are the workload's expectations rather than the arrivals of a window.
+    Where
+    requests are rejected or lost, the simulated share of answers applies; at an overloaded point all figures are the
+    simulated ones.
+
     """
     others = [axis for axis in axes if axis != plan.axis]
     groups: dict[str, list[Point]] = {}
@@ -195,14 +200,14 @@ def year_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A fleet at one load."""
+    """Figures of a fleet at one load."""
 
     mean: Hourly
-    """With the traffic that the workload brings."""
+    """Figures over all replications, with the workload's expected traffic."""
     runs: Sequence[Hourly]
-    """The same with the other figures of each replication."""
+    """Figures of each replication, with the workload's expected traffic."""
     sampled: Sequence[Hourly]
-    """What each replication has simulated."""
+    """Simulated figures of each replication."""
     good: bool
     attained: float
 
@@ -223,7 +228,7 @@ def _at(point: Point, load: float, basis: YearBasis) -> _Load:
 def _expected(
     sampled: Hourly, metrics: Sequence[CaseMetrics], load: float, basis: YearBasis, overloaded: bool
 ) -> Hourly:
-    """*sampled* amounts with the traffic that the workload brings at *load* in place of the window's arrivals."""
+    """Return the *sampled* amounts with the workload's expected traffic at *load* in place of the window's arrivals."""
     if basis.requests_per_h is None or basis.tokens is None or overloaded:
         return sampled
     offered = basis.requests_per_h * load
@@ -283,7 +288,7 @@ def _year(members: Sequence[Point], plan: YearPlan, basis: YearBasis) -> FleetYe
 
 
 def _replication(number: int, as_sampled: bool = False) -> Callable[[_Load], Hourly]:
-    """Return what picks the replication *number* of a load; the idle fleet is the same in all of them."""
+    """Return a function that selects replication *number* of a load; the idle fleet is equal in all replications."""
     return lambda one: (one.sampled if as_sampled else one.runs)[number] if one.runs else one.mean
 
 
@@ -293,7 +298,7 @@ def _ratio(sums: Hourly, top: str, bottom: str, factor: float) -> float | None:
 
 
 def _half_widths(runs: Sequence[Hourly], sampled: Sequence[Hourly]) -> dict[str, float | None]:
-    """Halves of 95 % intervals over the replications, which simulate all loads with the same seed."""
+    """Return halves of 95 % intervals over the replications, which simulate all loads with the same seed."""
     found: dict[str, float | None] = {}
     for name, amount in SUMS.items():
         values = [one[amount] for one in (sampled if name in COUNTED else runs) if amount in one]
@@ -305,12 +310,12 @@ def _half_widths(runs: Sequence[Hourly], sampled: Sequence[Hourly]) -> dict[str,
 
 
 def _load(point: Point, plan: YearPlan) -> float:
-    """The point's load; where it is not swept, the one of the profile."""
+    """Return the load of *point*; that of the profile where load is not swept."""
     return float(point.axes[plan.axis]) if plan.axis is not None else plan.peak
 
 
 class _Year:
-    """Sums over the hours of the year between the *known* loads."""
+    """Sums over the hours of the year, interpolated between the *known* loads."""
 
     def __init__(self, known: Mapping[float, _Load], plan: YearPlan, tariff: Sequence[float] | None) -> None:
         self._known, self._loads, self._hours = known, sorted(known), plan.hours
@@ -322,11 +327,11 @@ class _Year:
         return [(self._known[at], weight) for at, weight in around(self._loads, load)]
 
     def hours_where(self, holds: Callable[[float, Sequence[tuple[_Load, float]]], bool]) -> float:
-        """Hours of the year whose load, and what is known around it, have a property."""
+        """Return the number of hours of the year for which *holds* is true of the load and the results around it."""
         return fsum(hours for load, hours, _ in self._every if hours and holds(load, self.around(load)))
 
     def sums(self, hourly: Callable[[_Load], Hourly]) -> dict[str, float]:
-        """Everything that adds up over the hours of the year."""
+        """Return the sums over the hours of the year of all amounts."""
         parts: dict[str, list[float]] = {}
         for (at, calendar), share in self._parts.items():
             price = None if self._tariff is None else calendar.mean(self._tariff)
@@ -341,7 +346,7 @@ class _Year:
 
 
 def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
-    """*hourly* with its energy at another price than that of the simulated window; None: as it is."""
+    """Return *hourly* with its energy at *usd_per_kwh* instead of the window's price; None: unchanged."""
     paid = hourly.get("energy_usd", 0.0)
     if usd_per_kwh is None or not paid:
         return hourly
@@ -351,7 +356,7 @@ def _at_price(hourly: Hourly, usd_per_kwh: float | None) -> Hourly:
 
 
 def _amounts(runs: Sequence[CaseMetrics]) -> dict[str, float]:
-    """Requests, tokens, energy and money per hour: sums over the metrics of replications, over their hours."""
+    """Return requests, tokens, energy and cost per hour, as sums over replications divided by their hours."""
     # a window in which nothing could be served may have no length
     window_h = fsum(one["window_h"] for one in runs) or inf
 
