@@ -124,28 +124,59 @@ def _price_work(
 def diff(
     first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a finished run.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another one.")],
-    format: Format = "table",
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Exit 1 if it holds at a point of B: 'ttft_s_p99 > 2', or from A to B: "
+            "'usd_per_million_output_tokens > +5 %'. May be repeated.",
+        ),
+    ] = None,
+    format: Annotated[
+        Literal["table", "json", "markdown"],
+        typer.Option("--format", help="json: one document on stdout; markdown: a table for a pull request."),
+    ] = "table",
 ) -> None:
     """Compare two finished runs: changed inputs, and what they changed; nothing is simulated."""
     with bad_input_told():
         from sim.answers.folder import is_finished
         from sim.catalogue.catalog import load_catalog
-        from sim.report.diff import diff_document, diff_tables
+        from sim.report.diff import diff_document, diff_markdown, diff_tables, outcome_rows, outcome_table
         from sim.report.json_document import as_json
         from sim.study.diff import StoredRun, compare
+        from sim.study.gate import Condition, judged
 
-        unfinished = [folder for folder in (first, second) if not is_finished(folder)]
-        if unfinished:
-            fail("\n".join(f"{folder}: is no finished run: gpufleet run makes one" for folder in unfinished))
+        wrong = [f"{folder}: is no finished run: gpufleet run makes one" for folder in (first, second)
+                 if not is_finished(folder)]  # fmt: skip
+        conditions = []
+        for text in fail_if or ():
+            try:
+                conditions.append(Condition.parse(text))
+            except ValueError as error:
+                wrong.append(f"--fail-if {error}")
+        if wrong:
+            fail("\n".join(wrong))
         catalog = load_catalog()
         runs = StoredRun.read(first, catalog), StoredRun.read(second, catalog)
         show_money_of(runs[1].scenario)
         found = compare(*runs)
+        try:
+            outcomes = judged(*runs, conditions)
+        except ValueError as error:
+            fail("\n".join(f"--fail-if {line}" for line in str(error).splitlines()))
+    failed = [one for one in outcomes if one.fails]
     if format == "json":
         with speaking(ENGLISH):
-            typer.echo(as_json(diff_document(*runs, found)))
+            document = diff_document(*runs, found)
+            if conditions:
+                document |= {"failed": bool(failed), "conditions": outcome_rows(outcomes)}
+            typer.echo(as_json(document))
+    elif format == "markdown":
+        typer.echo(diff_markdown(*runs, found, outcomes))
     else:
-        show_all(*diff_tables(*runs, found))
+        show_all(*diff_tables(*runs, found), *outcome_table(outcomes))
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()

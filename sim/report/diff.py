@@ -1,5 +1,6 @@
 """Comparison of two runs as a document and as tables for the terminal."""
 
+import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -14,6 +15,7 @@ from sim.report.words.money import in_code, shown
 from sim.report.words.text import axis_label, listing, number, place, plain, short
 from sim.study.comparison import Difference
 from sim.study.diff import RunDifferences, StoredRun
+from sim.study.gate import Outcome
 from sim.study.monte_carlo import stored_disputes
 from sim.study.points import Point
 
@@ -117,6 +119,84 @@ def _amount(metric: str, value: float) -> float:
     if metric == "slo_attainment":
         return 100 * value
     return shown(value) if "usd" in metric and isfinite(value) else value
+
+
+def outcome_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a mapping for each condition at each point, in US dollars and base units."""
+    return [
+        {
+            "condition": one.condition.text,
+            "fleet": one.point.fleet,
+            "axes": dict(one.point.axes),
+            "first": one.first,
+            "second": one.second,
+            "value": one.value,
+            "fails": one.fails,
+            "reason": one.reason,
+        }
+        for one in outcomes
+    ]
+
+
+def outcome_table(outcomes: Sequence[Outcome]) -> list[RenderableType | str]:
+    """Return the result of the conditions for the terminal; nothing without conditions."""
+    if not outcomes:
+        return []
+    heads = [_("condition"), _("fleet and point"), _("first"), _("second"), _("change"), ""]
+    rows = [_outcome_cells(one) for one in outcomes if one.fails or one.reason]
+    table = [FittedTable(heads, rows, frozenset({0, 1, 5}), 0)] if rows else []
+    return [*table, _outcome_verdict(outcomes)]
+
+
+def diff_markdown(first: StoredRun, second: StoredRun, found: RunDifferences, outcomes: Sequence[Outcome]) -> str:
+    """Return the comparison in Markdown: verdicts, conditions and changed inputs, as a pull request shows them."""
+    parts = [f"**{_cell(one['folder'])}**: {_cell(one['verdict'])}" for one in (_told(first), _told(second))]
+    if outcomes:
+        heads = [_("condition"), _("fleet and point"), _("first"), _("second"), _("change"), ""]
+        parts.append(f"**{_outcome_verdict(outcomes)}**")
+        parts.append(_markdown(heads, [_outcome_cells(one) for one in outcomes]))
+    else:
+        heads = [_("fleet and point"), "", _("first"), _("second"), _("difference"), ""]
+        rows = [[_where(one.first), in_code(_(WORDS[one.metric])), *_figures(one)] for one in found.differences]
+        parts.append(_markdown(heads, rows))
+    if found.changes:
+        rows = [[one.path, _said(one.before), _said(one.after)] for one in found.changes]
+        parts.append(_markdown([_("changed input"), _("first"), _("second")], rows))
+    return "\n\n".join(parts)
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Return *text* with the characters escaped that Markdown and HTML would read."""
+    return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text).replace("\n", " ")
+
+
+def _outcome_verdict(outcomes: Sequence[Outcome]) -> str:
+    failed = {one.condition.text for one in outcomes if one.fails}
+    count = len({one.condition.text for one in outcomes})
+    if not failed:
+        return _("Passed: none of {count} conditions holds.", count=count)
+    return _(
+        "Failed: {failed} of {count} conditions hold: {names}.",
+        failed=len(failed),
+        count=count,
+        names=listing([*failed]),
+    )
+
+
+def _outcome_cells(one: Outcome) -> list[str]:
+    """Return a row of the table: values in the unit of the column in summary.csv, in which the condition is stated."""
+    first, second = ("" if value is None else plain(value) for value in (one.first, one.second))
+    change = ""
+    if one.first is not None and one.second is not None:
+        percent = f" ({100 * (one.second / one.first - 1):+.3g} %)" if one.first else ""
+        change = f"{one.second - one.first:+.3g}{percent}"
+    verdict = one.reason or (_("fails") if one.fails else _("passes"))
+    return [one.condition.text, _where(one.point), first, second, change, verdict]
 
 
 def _where(point: Point) -> str:

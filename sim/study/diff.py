@@ -76,17 +76,18 @@ class RunDifferences:
     """Points that only the first, and only the second run has."""
 
 
+def matched(first: StoredRun, second: StoredRun) -> list[tuple[Point, Point]]:
+    """Return the points that both runs have: fleets matched by name, points by their place in the sweep."""
+    places = {_place(point): point for point in second.points}
+    return [(point, places[_place(point)]) for point in first.points if _place(point) in places]
+
+
 def compare(first: StoredRun, second: StoredRun) -> RunDifferences:
-    """Return all differences, with fleets matched by name and points by their place in the sweep."""
-    places = [{_place(point): point for point in run.points} for run in (first, second)]
-    both = [place for place in places[0] if place in places[1]]
-    found = [
-        one
-        for place in both
-        if places[0][place].ok and places[1][place].ok
-        for one in between(places[0][place], places[1][place], COMPARED)
-    ]
-    alone = [[point for place, point in mine.items() if place not in both] for mine in places]
+    """Return all differences, fleets matched by name and points by their place in the sweep."""
+    both = matched(first, second)
+    found = [one for before, after in both if before.ok and after.ok for one in between(before, after, COMPARED)]
+    shared = {id(point) for pair in both for point in pair}
+    alone = [[point for point in run.points if id(point) not in shared] for run in (first, second)]
     return RunDifferences(list(changes(first.scenario, second.scenario)), found, (alone[0], alone[1]))
 
 

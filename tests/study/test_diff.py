@@ -80,3 +80,21 @@ def test_an_answer_without_the_points_of_a_sweep_is_no_run(
     (tmp_path / "scenario.yaml").write_bytes((runs[0] / "scenario.yaml").read_bytes())
     with pytest.raises(ScenarioErrors, match="no simulation of its sweep"):
         StoredRun.read(tmp_path, catalog)
+
+
+def test_conditions_end_the_command(runs: tuple[Path, Path], gpufleet: Callable[..., CompletedProcess[str]]) -> None:
+    first, second = map(str, runs)
+    dearer, slower = "usd_per_million_output_tokens > +5 %", "ttft_s_p99 > +5 %"
+    done = gpufleet("diff", first, second, "--fail-if", dearer, "--fail-if", slower, "--format", "markdown")
+    assert done.returncode == 1
+    assert "**Failed: 1 of 2 conditions hold: usd_per_million_output_tokens > +5 %.**" in done.stdout
+    assert done.stdout.count("| fails |") >= 2
+    passed = gpufleet("diff", first, second, "--fail-if", slower, "--format", "json")
+    assert passed.returncode == 0
+    assert loads(passed.stdout)["failed"] is False
+    wrong = gpufleet("diff", first, second, "--fail-if", "cost > 1", "--fail-if", "gpus > 5 %")
+    assert wrong.returncode == 2
+    assert [line.split(":")[0] for line in wrong.stderr.splitlines()] == [
+        "--fail-if 'cost > 1'",
+        "--fail-if 'gpus > 5 %'",
+    ]
