@@ -1,1 +1,1 @@
-"""What `import sim` offers in Python: the commands as functions, their answers as frames and figures."""
+"""Python API of gpufleet (`import sim`): the commands as functions, their answers as frames and figures."""

@@ -1,4 +1,4 @@
-"""`sim.catalog`: GPUs, models, prices and all else that comes with the program, every number with its source."""
+"""`sim.catalog`: GPUs, models, prices and other data that come with the program, every number with its source."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -24,13 +24,13 @@ Thing = TypeVar("Thing", bound=Spec)
 
 
 class Shelf(Mapping[str, Thing]):
-    """Things of one kind by id; an alias finds them, too. A value is a number with its source: `.value`, `.source`."""
+    """Catalogue entries of one kind by id or alias. Each value has `.value` and `.source`."""
 
     def __init__(self, catalog: Catalog, kind: str, look_up: Callable[[str], Thing]) -> None:
         self._catalog, self._kind, self._look_up = catalog, kind, look_up
 
     def __getitem__(self, name: str) -> Thing:
-        """The thing called *name*. Raises UnknownId, a KeyError that says what was probably meant."""
+        """Return the entry *name*. Raises UnknownId, a KeyError that suggests similar ids."""
         if not isinstance(name, str):
             raise KeyError(name)
         return self._look_up(name)
@@ -43,9 +43,9 @@ class Shelf(Mapping[str, Thing]):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per thing, of price lists one per offer; numbers without their sources, units in the columns' names.
+        """Entries as rows, price lists with a row per offer; numbers without sources, units in the names of columns.
 
-        What has names of its own, such as the MIG profiles of a GPU, is a dict in one column.
+        Nested entries with names of their own, such as the MIG profiles of a GPU, are a dict in one column.
         """
         rows = [row for name, thing in self.items() for row in _rows(name, thing)]
         return pd.DataFrame(rows).dropna(axis="columns", how="all")
@@ -65,7 +65,7 @@ def _rows(name: str, thing: Spec) -> list[dict[str, Any]]:
 
 
 def _cells(thing: Spec, prefix: str = "") -> dict[str, Any]:
-    """Column -> number, text or dict; those of a part stand under its name."""
+    """Return the cells of an entry by column: numbers, texts and dicts; fields of a part have dotted names."""
     found: dict[str, Any] = {}
     for name in stated_fields(thing):
         value = getattr(thing, name)
@@ -75,7 +75,7 @@ def _cells(thing: Spec, prefix: str = "") -> dict[str, Any]:
 
 
 class CatalogShelves:
-    """The catalogue by kind; `sim.catalog()` makes it."""
+    """Catalogue by kind, as `sim.catalog()` returns it."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.gpus: Shelf[Gpu] = Shelf(catalog, "gpus", catalog.gpu)
@@ -95,15 +95,22 @@ class CatalogShelves:
 
 
 def catalog() -> CatalogShelves:
-    """The catalogue that came with the program: gpus, models, quantizations, kernels, engines, servers, links, prices,
-    grids, drafters and failures, each a mapping from id to entry with a `table`. Entries are read when they are asked
-    for.
+    """Return the catalogue that comes with the program.
 
+    Returns
+    -------
+    CatalogShelves
+        Mappings from id to entry, each with a `table`: gpus, models, quantizations, kernels, engines, servers, links,
+        prices, grids, drafters and failures. Entries are read on first access.
+
+    Examples
+    --------
     >>> import sim
     >>> gpu = sim.catalog().gpus["rtx-4090"]
     >>> gpu.memory_bytes_per_s.value / 1e9, gpu.memory_bytes_per_s.kind
     (1008.0, 'datasheet')
     >>> "rtx-4090" in sim.catalog().gpus, "rtx-9999" in sim.catalog().gpus
     (True, False)
+
     """
     return CatalogShelves(load_catalog())

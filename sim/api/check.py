@@ -1,4 +1,4 @@
-"""`sim.check`: what a scenario comes to, without a simulation."""
+"""`sim.check`: resolution and validation of a scenario without a simulation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,10 +19,10 @@ from sim.scenario.sweep import cases
 
 
 class CheckResult:
-    """A scenario with every id resolved. In a notebook it shows pools and memory.
+    """Resolved scenario. A notebook shows its pools and memory.
 
-    `scenario` is the checked scenario, `cases` the number of simulations that it asks for, `plans` everything that each
-    fleet rests on at each point, as in resolved.yaml.
+    `scenario` is the checked scenario, `cases` the number of simulations that it needs, `plans` the resolved plan of
+    each fleet at each point, as in resolved.yaml.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -46,15 +46,15 @@ class CheckResult:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per fleet, point and pool: GPUs, layout, limits, KV cache [tokens] and the memory of a GPU [GB].
+        """Pools as rows, by fleet and point: GPUs, layout, limits, KV cache [tokens] and memory of a GPU [GB].
 
-        With weights in host memory, also what a replica keeps there [GB].
+        With weights in host memory, also the host memory of a replica [GB].
         """
         return pd.DataFrame([row for axes, plan in self._plans for row in _rows(axes, plan)])
 
     @property
     def values(self) -> pd.DataFrame:
-        """One row per catalogue value that a fleet rests on: path, value, unit, source, kind, date and place."""
+        """Catalogue values of each fleet as rows: path, value, unit, source, kind, date and place."""
         rows = [{"fleet": plan["fleet"], **value} for plan in self.plans for value in plan["values"]]
         return pd.DataFrame(rows).drop_duplicates(["fleet", "path"], ignore_index=True) if rows else pd.DataFrame()
 
@@ -69,7 +69,7 @@ class CheckResult:
 
 
 def _scaler(pool: dict[str, Any]) -> dict[str, Any]:
-    """Return the autoscaler of a described *pool*, whose run alone shows how many replicas there are; empty without."""
+    """Return the autoscaler of a described *pool*, whose replicas only a run shows; empty without one."""
     return pool.get("autoscaling") or {}
 
 
@@ -98,10 +98,10 @@ def _rows(axes: dict[str, Any], plan: dict[str, Any]) -> Sequence[dict[str, Any]
 
 
 class JobCheck(CheckResult):
-    """A scenario with a job or jobs and every id resolved. In a notebook it shows what would come out.
+    """Resolved scenario with a job or jobs. A notebook shows its expected results.
 
-    `scenario` is the checked scenario, `cases` the number of fleets times points, `plans` everything that each fleet
-    rests on at each point, as in resolved.yaml.
+    `scenario` is the checked scenario, `cases` the number of fleets times points, `plans` the resolved plan of each
+    fleet at each point, as in resolved.yaml.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -118,7 +118,7 @@ class JobCheck(CheckResult):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per fleet and point: what stands in `plans`, sources aside; columns of parts have dotted names."""
+        """Plans as rows, by fleet and point, without sources; columns of nested parts have dotted names."""
         plain = [{key: plan[key] for key in plan if key not in ("values", "sources", "charges")} for plan in self.plans]
         return pd.json_normalize(plain)
 
@@ -130,18 +130,38 @@ class JobCheck(CheckResult):
 def check(
     scenario: Given, set: Values | None = None, replications: int | None = None, *, seed: int | None = None
 ) -> CheckResult:
-    """Resolve and validate a scenario, as `gpufleet check` does: nothing is simulated, nothing is written.
+    """Resolve and validate a scenario, as `gpufleet check` does; nothing is simulated or written.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. A scenario with
-    `job` or `jobs` gives a JobCheck.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    seed
+        Seed in place of the scenario's.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run.
+    Returns
+    -------
+    CheckResult
+        Resolved scenario; a JobCheck for a scenario with `job` or `jobs`.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    Infeasible
+        If no fleet can run.
+
+    Examples
+    --------
     >>> import sim
     >>> found = sim.check("4x4090-vs-2xa100", {"workload.arrivals.rate_rps": 0.5})
     >>> found.table[["gpu", "tensor_parallel_size"]].values.tolist()
     [['rtx-4090', 4], ['a100-80gb-pcie', 2]]
+
     """
     if has_job(as_read(scenario)):
         return JobCheck(Prepared(scenario, set, seed=seed, replications=replications, read=load_job))

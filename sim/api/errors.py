@@ -1,4 +1,4 @@
-"""What goes wrong, as exceptions: the text is what the command line prints, with arguments in place of options."""
+"""Exceptions of the Python API: texts of the command line, with arguments in place of options."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,14 +18,14 @@ WORDS = (
     ("--force replaces", "force=True replaces"),
     ("--out ", "out="),
 )
-"""Options of the command line as the arguments that they are in Python, the longest first."""
+"""Options of the command line -> arguments in Python, the longest first."""
 
 
 @contextmanager
 def in_python(temporary: Path | None = None) -> Iterator[None]:
-    """Errors raised inside speak of arguments: `set["site.pue"]` where the command line says `--set site.pue`.
+    """Reword errors raised inside for Python: `set["site.pue"]` where the command line has `--set site.pue`.
 
-    Files of the folder *temporary*, which the caller has never seen, are not named.
+    Files in the folder *temporary*, which the caller does not know, are not named.
     """
     try:
         yield
@@ -53,8 +53,9 @@ def _worded(text: str) -> str:
 
 
 class Infeasible(ValueError):
-    """No fleet of the scenario can run; one line a reason. `result` is the result all the same, with status and reason
-    of every fleet in its table.
+    """Error of a scenario of which no fleet can run; its message has a line per reason.
+
+    `result` is the result nevertheless, with the status and reason of every fleet in its table.
     """
 
     def __init__(self, reasons: Iterable[str], result: Any) -> None:

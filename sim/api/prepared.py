@@ -1,4 +1,4 @@
-"""From what a caller gives (path, name, dict or Scenario) to a checked scenario, a folder and cores to run it on."""
+"""Preparation of a question from the caller's arguments: the checked scenario, a folder and processes."""
 
 import os
 import shutil
@@ -27,18 +27,18 @@ from sim.study.execution.cores import ProcessPool
 from sim.yamlio import Document
 
 Given = str | Path | Mapping[str, Any] | Scenario
-"""A scenario file, the name of a shipped scenario, a dict as the file would say it, or a Scenario."""
+"""Scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario."""
 Values = Mapping[str, Any]
-"""Dotted path -> value, as the command line's `--set` takes them: {"workload.arrivals.rate_rps": 0.5}."""
+"""Values by dotted path, as for `--set` of the command line: {"workload.arrivals.rate_rps": 0.5}."""
 
 
 def as_read(scenario: Given) -> Path | Document:
-    """The file of *scenario*, or its data."""
+    """Return the file of *scenario*, or its data."""
     return scenario_file(Path(scenario)) if isinstance(scenario, str | Path) else as_document(scenario)
 
 
 class Folder:
-    """Where an answer's files lie: the caller's folder, or a temporary one that is removed with the last reference."""
+    """Folder of an answer: the caller's, or a temporary folder that is removed with the last reference."""
 
     def __init__(self, out: str | Path | None) -> None:
         self.temporary = False
@@ -69,7 +69,7 @@ class Folder:
 
 
 class Prepared:
-    """A question with all that its answer rests on. Raises ScenarioErrors, UnknownId, FolderRefused."""
+    """Question with its scenario, catalogue and folder. Raises ScenarioErrors, UnknownId, FolderRefused."""
 
     def __init__(
         self,
@@ -81,26 +81,26 @@ class Prepared:
         out: str | Path | None = None,
         read: Callable[..., Any] = load,
     ) -> None:
-        """*read* turns file or data into a scenario: `load` and its like."""
+        """Read the scenario by *read*, a function like `load` that turns a file or data into a scenario."""
         self.catalog: Catalog = load_catalog()
         data = as_read(scenario)
         self.file = str(data) if isinstance(data, Path) else ""
-        """How errors call the scenario; empty for one that comes from Python."""
+        """Name of the scenario's file in errors; empty for a scenario from Python."""
         numbers = {"seed": seed, "replications": replications}
         with in_python():
             self.scenario: Scenario = read(data, options(values or {}), catalog=self.catalog, **numbers)
         self.folder = Folder(out)
         self.ignored: tuple[str, ...] = ()
-        """What the question leaves out of the scenario, in words."""
+        """Notes on parts of the scenario that the question ignores."""
 
     @property
     def out(self) -> Path:
-        """Where the answer is written."""
+        """Folder of the answer."""
         return self.folder.path
 
     @property
     def remarks(self) -> list[str]:
-        """What is ignored in the scenario, and GPUs that are bought without a server."""
+        """Notes on ignored parts of the scenario, and on GPUs bought without a server."""
         return [*self.ignored, *hostless_notes(self.scenario, self.catalog)]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,24 +110,24 @@ class Prepared:
         vars(self).update(state, catalog=load_catalog())
 
     def again(self, scenario: Scenario, folder: Folder) -> "Prepared":
-        """The same question about *scenario*, answered in *folder*."""
+        """Return the same question about *scenario*, answered in *folder*."""
         other = copy(self)
         other.scenario, other.folder = scenario, folder
         return other
 
     def errors(self, texts: Iterable[str]) -> list[InputError]:
-        """*texts* about the scenario, each with its file."""
+        """Return *texts* about the scenario as errors with its file."""
         return [InputError(self.file, 0, "", text) for text in texts]
 
     def refuse(self, *refusals: str) -> None:
-        """Raises ScenarioErrors with those of *refusals* that are not empty."""
+        """Raise ScenarioErrors with those of *refusals* that are not empty."""
         if found := self.errors(filter(None, refusals)):
             raise ScenarioErrors(found)
 
     def delivered(
         self, name: str, deliver: Callable[..., Any], workers: int | None, quiet: bool, force: bool, **more: Any
     ) -> Any:
-        """Return the value of *deliver*, a function of sim.answers that simulates and writes the folder for `sim.name`.
+        """Call *deliver*, a function of sim.answers that simulates and writes the folder for `sim.name`.
 
         Raises FolderBusy, FolderRefused, WorkerLost.
         """
@@ -145,14 +145,14 @@ class Prepared:
 
     @contextmanager
     def _cores(self, workers: int | None) -> Iterator[ProcessPool]:
-        """Processes to simulate in, *workers* of them (None: one per CPU core); the folder is locked meanwhile."""
+        """Provide *workers* processes (None: one per CPU core), and lock the folder meanwhile."""
         count = _whole(workers) if workers is not None else os.cpu_count() or 1
         with owned(self.out), ProcessPool(count) as cores:
             yield cores
 
 
 def _whole(workers: Any) -> int:
-    """The number of *workers*. Raises ValueError."""
+    """Return the number of *workers*. Raises ValueError unless it is a whole number of at least 1."""
     try:
         count = index(workers)
     except TypeError:
@@ -163,7 +163,7 @@ def _whole(workers: Any) -> int:
 
 
 def fraction(relative: Any) -> float:
-    """The width of a bracket, *relative*. Raises ValueError."""
+    """Return *relative*, the width of a bracket, as a float. Raises ValueError outside the allowed range."""
     if not (isinstance(relative, int | float | np.number) and NARROWEST <= relative <= WIDEST):
         raise ValueError(f"relative: a number from {NARROWEST:g} to {WIDEST:g} is needed, not {relative!r}")
     return float(relative)

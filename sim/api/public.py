@@ -1,4 +1,4 @@
-"""Everything that `import sim` offers."""
+"""Public names of `import sim`."""
 
 from sim.api import questions
 from sim.api.catalog import catalog

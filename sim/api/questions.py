@@ -1,6 +1,6 @@
-"""The questions beside `sim.run`: capacity, size, sensitivity, breakeven and plan, a function and a result each.
+"""Functions and results of the questions capacity, size, sensitivity, breakeven and plan.
 
-What a question computes and shows is read off its record in `sim/answers/questions.py`.
+The computation and presentation of a question come from its record in `sim/answers/questions.py`.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class QuestionResult(Result):
-    """The answer to one of `QUESTIONS`."""
+    """Answer to one of `QUESTIONS`."""
 
     _asks: Question
 
@@ -75,13 +75,13 @@ def _answer(
 
 
 class CapacityResult(QuestionResult):
-    """How much load each fleet takes. `table` has one row per fleet, `search` what was tried."""
+    """Capacities of fleets. `table` has one row per fleet, `search` the simulated loads."""
 
     _asks = QUESTIONS["capacity"]
 
     @property
     def search(self) -> pd.DataFrame:
-        """Every load that was tried, by fleet and replication, with what was attained there."""
+        """Every simulated load, by fleet and replication, with its attainment."""
         return self._frame("search.csv")
 
 
@@ -99,42 +99,75 @@ def capacity(
 ) -> CapacityResult:
     """Find the highest load at which each fleet meets its service level, as `gpufleet capacity` does.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
-    number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress. Each capacity is found to within the fraction
-    *relative*.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    out
+        Folder for the files of the answer. None: nothing is kept.
+    relative
+        Width of the last bracket in the search for a capacity, as a fraction of the load.
+    seed
+        Seed in place of the scenario's.
+    workers
+        Number of processes. None: one per CPU core.
+    force
+        Whether to replace the answer to another question in *out*.
+    quiet
+        Whether to hide the progress.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
-    for *out*, and WorkerLost where memory runs out.
+    Returns
+    -------
+    CapacityResult
+        Capacity of each fleet.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    Infeasible
+        If no fleet can run.
+    FolderRefused
+        If *out* holds other files or the answer to another question.
+    FolderBusy
+        If another process writes to *out*.
+    WorkerLost
+        If memory runs out.
+
+    Examples
+    --------
     >>> import sim
     >>> short = {"horizon_s": 20, "warmup_s": 0, "precision": {"relative": 0.9, "max_replications": 5}}
     >>> found = sim.capacity("4x4090-vs-2xa100", short, 1, relative=0.2, workers=1, quiet=True)
     >>> list(found.table.fleet)
     ['4x RTX 4090', '2x A100 80GB']
+
     """
     return _answer(CapacityResult, scenario, set, replications, out, seed, workers, force, quiet, relative)
 
 
 class SizeResult(QuestionResult):
-    """The cheapest fleet. `table` has one row per candidate, `pareto` those that none beats in cost and latency."""
+    """Candidates by cost. `table` has one row per candidate, `pareto` the Pareto front in cost and latency."""
 
     _asks = QUESTIONS["size"]
 
     @property
     def pareto(self) -> pd.DataFrame:
-        """Fleets that meet the service level and that no other beats in cost and all latencies at once."""
+        """Fleets that meet the service level and are on the Pareto front of cost and latencies."""
         return self._frame("pareto.csv")
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        """A scenario with the cheapest fleet alone, for `sim.run`; None where no fleet meets the service level."""
+        """Scenario with the cheapest fleet alone, for `sim.run`; None where no fleet meets the service level."""
         return self._scenario("winner.yaml")
 
     @property
     def within_budget(self) -> dict[str, Any] | None:
-        """A scenario with the best fleet that the budget allows, where no fleet within it meets the service level."""
+        """Scenario with the best fleet within the budget, where no fleet within it meets the service level."""
         return self._scenario("within_budget.yaml")
 
     def _scenario(self, file: str) -> dict[str, Any] | None:
@@ -156,14 +189,43 @@ def size(
 ) -> SizeResult:
     """Find the cheapest fleet that meets the service level at the scenario's load, as `gpufleet size` does.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
-    number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    out
+        Folder for the files of the answer. None: nothing is kept.
+    seed
+        Seed in place of the scenario's.
+    workers
+        Number of processes. None: one per CPU core.
+    force
+        Whether to replace the answer to another question in *out*.
+    quiet
+        Whether to hide the progress.
 
-    Raises ScenarioErrors with all mistakes at once, FolderRefused and FolderBusy for *out*, and WorkerLost where
-    memory runs out.
+    Returns
+    -------
+    SizeResult
+        Candidates, and the cheapest that meets the service level.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    FolderRefused
+        If *out* holds other files or the answer to another question.
+    FolderBusy
+        If another process writes to *out*.
+    WorkerLost
+        If memory runs out.
+
+    Examples
+    --------
     >>> import sim
     >>> choice = {"gpus": ["a100-80gb-pcie"], "tensor_parallel_sizes": [1], "max_replicas": 2,
     ...           "costs": {"rented": {"acquisition": "rent", "quotes": {"a100-80gb-pcie": 1.2}}}}
@@ -171,18 +233,19 @@ def size(
     >>> found = sim.size("4x4090-vs-2xa100", short, 1, workers=1, quiet=True)
     >>> found.winner["fleets"][0]["pools"][0]["gpu"]
     'a100-80gb-pcie'
+
     """
     return _answer(SizeResult, scenario, set, replications, out, seed, workers, force, quiet)
 
 
 class SensitivityResult(QuestionResult):
-    """What each input changes. `table` has one row per input and result, `gap` the parts of the difference."""
+    """Effects of inputs. `table` has one row per input and result, `gap` the parts of the cost gap."""
 
     _asks = QUESTIONS["sensitivity"]
 
     @property
     def gap(self) -> pd.DataFrame:
-        """The difference between two fleets by group of causes; without rows where there are no two to compare."""
+        """Parts of the cost gap between two fleets, by group of causes; empty without two fleets to compare."""
         return self._frame("gap.csv")
 
 
@@ -199,44 +262,77 @@ def sensitivity(
 ) -> SensitivityResult:
     """Find which inputs change the cost of each fleet and their difference, as `gpufleet sensitivity` does.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
-    number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    out
+        Folder for the files of the answer. None: nothing is kept.
+    seed
+        Seed in place of the scenario's.
+    workers
+        Number of processes. None: one per CPU core.
+    force
+        Whether to replace the answer to another question in *out*.
+    quiet
+        Whether to hide the progress.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
-    for *out*, and WorkerLost where memory runs out.
+    Returns
+    -------
+    SensitivityResult
+        Effect of each input.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    Infeasible
+        If no fleet can run.
+    FolderRefused
+        If *out* holds other files or the answer to another question.
+    FolderBusy
+        If another process writes to *out*.
+    WorkerLost
+        If memory runs out.
+
+    Examples
+    --------
     >>> import sim
     >>> asked = {"sensitivity": {"metric": "ttft_s_p95", "inputs": {"workload.arrivals.rate_rps": [0.25, 1]}}}
     >>> short = {"horizon_s": 20, "warmup_s": 0, **asked}
     >>> found = sim.sensitivity("4x4090-vs-2xa100", short, 1, workers=1, quiet=True)
     >>> found.plots
     ('tornado',)
+
     """
     return _answer(SensitivityResult, scenario, set, replications, out, seed, workers, force, quiet)
 
 
 class BreakevenResult(QuestionResult):
-    """Which way to pay is the cheapest. `table` has one row per candidate; `utilisation`, `months` and `tipping` show
-    from what load, from which month on, and up to which prices.
+    """Costs of the ways to pay. `table` has one row per candidate.
+
+    `utilisation`, `months` and `tipping` show the load, the month and the prices at which another candidate is cheaper.
     """
 
     _asks = QUESTIONS["breakeven"]
 
     @property
     def utilisation(self) -> pd.DataFrame:
-        """What a million tokens cost with one unit of each candidate at each utilisation."""
+        """Cost of tokens with one unit of each candidate at each utilisation [USD per million output tokens]."""
         return self._frame("breakeven.csv")
 
     @property
     def months(self) -> pd.DataFrame:
-        """Cash paid and net present cost after each month, by candidate."""
+        """Cumulative payments and net present cost after each month, by candidate."""
         return self._frame("months.csv")
 
     @property
     def tipping(self) -> pd.DataFrame:
-        """The value of each input at which another candidate becomes the cheapest."""
+        """Value of each input at which another candidate becomes the cheapest."""
         return self._frame("tipping.csv")
 
 
@@ -253,31 +349,63 @@ def breakeven(
 ) -> BreakevenResult:
     """Compare renting, buying and an API over utilisation and over months, as `gpufleet breakeven` does.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
-    number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    out
+        Folder for the files of the answer. None: nothing is kept.
+    seed
+        Seed in place of the scenario's.
+    workers
+        Number of processes. None: one per CPU core.
+    force
+        Whether to replace the answer to another question in *out*.
+    quiet
+        Whether to hide the progress.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
-    for *out*, and WorkerLost where memory runs out.
+    Returns
+    -------
+    BreakevenResult
+        Costs of each candidate.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    Infeasible
+        If no fleet can run.
+    FolderRefused
+        If *out* holds other files or the answer to another question.
+    FolderBusy
+        If another process writes to *out*.
+    WorkerLost
+        If memory runs out.
+
+    Examples
+    --------
     >>> import sim
     >>> short = {"horizon_s": 20, "warmup_s": 0}
     >>> found = sim.breakeven("4x4090-vs-2xa100", short, 1, workers=1, quiet=True)
     >>> found.table.usd_per_h.is_monotonic_increasing
     True
+
     """
     return _answer(BreakevenResult, scenario, set, replications, out, seed, workers, force, quiet)
 
 
 class PlanResult(QuestionResult):
-    """What to buy when. `table` has one row per fleet, `months` the orders, units and cash of every month."""
+    """Purchases over time. `table` has one row per fleet, `months` the orders, units and cash of every month."""
 
     _asks = QUESTIONS["plan"]
 
     @property
     def months(self) -> pd.DataFrame:
-        """One row per fleet and month: load, units on order and in service, purchases, bills, cash."""
+        """Months of each fleet as rows: load, units on order and in service, purchases, bills, cash."""
         return self._frame("plan.csv")
 
 
@@ -295,20 +423,53 @@ def plan(
 ) -> PlanResult:
     """Plan several years month by month: what to buy, replace or rent when, as `gpufleet plan` does.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    *set* replaces values by dotted path, *seed* and *replications* take the place of the scenario's. *workers* is the
-    number of processes (None: one per CPU core). Nothing is written unless *out* names a folder, whose answer to
-    another question *force* replaces; *quiet* hides the progress. Each capacity is found to within the fraction
-    *relative*.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    out
+        Folder for the files of the answer. None: nothing is kept.
+    relative
+        Width of the last bracket in the search for a capacity, as a fraction of the load.
+    seed
+        Seed in place of the scenario's.
+    workers
+        Number of processes. None: one per CPU core.
+    force
+        Whether to replace the answer to another question in *out*.
+    quiet
+        Whether to hide the progress.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
-    for *out*, and WorkerLost where memory runs out.
+    Returns
+    -------
+    PlanResult
+        Plan of each fleet.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    Infeasible
+        If no fleet can run.
+    FolderRefused
+        If *out* holds other files or the answer to another question.
+    FolderBusy
+        If another process writes to *out*.
+    WorkerLost
+        If memory runs out.
+
+    Examples
+    --------
     >>> import sim
     >>> years = {"plan": {"years": 2, "starts": "2027-01", "demand": {"growth_per_year": 0.5}}}
     >>> short = {"horizon_s": 20, "warmup_s": 0, **years}
     >>> found = sim.plan("4x4090-vs-2xa100", short, 1, relative=0.2, workers=1, quiet=True)
     >>> sorted(found.months.date)[0], found.table.shape[0]
     ('2027-01', 2)
+
     """
     return _answer(PlanResult, scenario, set, replications, out, seed, workers, force, quiet, relative)

@@ -1,4 +1,4 @@
-"""`sim.register`: a policy of your own, which scenarios name as they name a built-in one."""
+"""`sim.register`: registration of a policy that scenarios name like a built-in policy."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
@@ -9,27 +9,32 @@ Make = TypeVar("Make", bound=Callable[..., Any])
 
 
 def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], name: str) -> Callable[[Make], Make]:
-    """A decorator that makes a class known as the policy *name* of a *kind*.
+    """Return a decorator that registers a class as the policy *name* of a *kind*.
 
-    A scenario names it as it names a built-in policy: `routing: {policy: NAME}`, `batching: {policy: NAME}`,
-    `steptime: {model: NAME}` or `autoscaling: {policy: NAME}`, in YAML and in dicts, also in worker processes. The
-    parameters of the class are its options there, but for those that the program gives:
+    A scenario names it like a built-in policy: `routing: {policy: NAME}`, `batching: {policy: NAME}`, `steptime:
+    {model: NAME}` or `autoscaling: {policy: NAME}`, in YAML and in dicts, also in worker processes. The parameters of
+    the class are its options there, except those that the program supplies:
 
     - routing: `pools` (the pool's name for each replica) and `rng`. `choose(request)` returns a replica's index;
-      `joined(replica)`, `left(replica)`, `opened(replica, outstanding)` and `closed(replica)` may follow along.
-    - batching: nothing, and `order(request)` is the key by which vLLM's scheduler takes waiting requests, lowest first;
-      or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.scheduler.RankSchedule`.
+    `joined(replica)`, `left(replica)`, `opened(replica, outstanding)` and `closed(replica)` are optional.
+    - batching: nothing, and `order(request)` is the key by which vLLM's scheduler orders waiting requests, lowest
+    first; or `limits`, `pool` and `waiting`, and the class is a `sim.engine.schedulers.scheduler.RankSchedule`.
     - steptime: `hardware` (None without a GPU or a model). `leap(batch)` returns a `sim.Leap`; `breakdown(batch)` and
-      `window` may be there, too.
-    - autoscaling: nothing, and `wanted(seen)` returns how many replicas the pool shall have from now on; `seen` is a
-      `sim.autoscaling.Seen`.
+    `window` are optional.
+    - autoscaling: nothing, and `wanted(seen)` returns the target number of replicas of the pool; `seen` is a
+    `sim.autoscaling.Seen`.
 
-    The class, or its package, is part of what a result rests on: another version of it is simulated anew. A package
-    offers a policy without a call as an entry point of the group `gpufleet.policies`, called `KIND.NAME`.
+    The version of the class or its package is part of a result's inputs: another version is simulated anew. A package
+    offers a policy without a call as an entry point of the group `gpufleet.policies`, named `KIND.NAME`.
 
-    Raises ValueError for an unknown kind, the name of a built-in policy, a class without the methods of its kind, or an
-    option that every policy has.
+    Raises
+    ------
+    ValueError
+        For an unknown kind, the name of a built-in policy, a class without the methods of its kind, or an option that
+        every policy has.
 
+    Examples
+    --------
     >>> import sim
     >>> @sim.register("routing", "first_few")
     ... class FirstFew:
@@ -43,6 +48,7 @@ def register(kind: Literal["routing", "batching", "steptime", "autoscaling"], na
     >>> asked = {"arrived_s": [0, 0, 0, 0], "prompt_tokens": [9, 9, 9, 9], "output_tokens": [1, 1, 1, 1]}
     >>> sim.simulate(asked, {"pools": [pool], "routing": {"policy": "first_few", "few": 2}}).replica.tolist()
     [1, 0, 1, 0]
+
     """
 
     def entered(make: Make) -> Make:

@@ -1,4 +1,4 @@
-"""What every question comes to: a verdict, a table, figures, and the folder with all that was written."""
+"""Base class of results: a verdict, a table, figures, and the folder with the files of the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,20 +20,20 @@ from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
 
 Draw = Callable[[str], Chart]
-"""The picture of one kind of chart; of all for an empty name. An answer can be pickled, so no closure can be one."""
+"""Function from the kind of a chart (empty: all) to its picture. Results are pickled, so it is no closure."""
 
 
 class Result:
-    """The answer to a question about a scenario. In a notebook it shows its verdict, table and picture.
+    """Answer to a question about a scenario. A notebook shows its verdict, table and picture.
 
-    `verdict` is the answer in a sentence or two, `findings` what qualifies it, `table` the figures behind it, one row
-    per candidate, with units in the names of the columns. `folder` holds the files that the command of the same name
-    writes; without `out=` it is a temporary one that is removed when nothing refers to the answer any more. A pickled
-    answer takes the files of a temporary folder along.
+    `verdict` is the answer in a sentence or two, `findings` qualify it, `table` has the figures behind it, one row per
+    candidate, with units in the names of the columns. `folder` holds the files that the command of the same name
+    writes; without `out=` it is temporary and removed with the last reference to the answer. A pickled answer includes
+    the files of a temporary folder.
     """
 
     _main = ""
-    """The file that is the table."""
+    """Name of the file with the table."""
 
     def __init__(
         self,
@@ -44,42 +44,42 @@ class Result:
         draw: Draw,
     ) -> None:
         self.scenario: Scenario = prepared.scenario
-        """As it was simulated: checked, with the values of `set`."""
+        """Scenario as simulated: checked, with the values of `set`."""
         self.verdict: str = document["verdict"]["headline"]
         with showing(self.scenario):
             notes = map(counted, document.get("notes", ()))
             self.findings: tuple[str, ...] = (*document["verdict"]["findings"], *notes)
         self.plots: tuple[str, ...] = tuple(dict.fromkeys(charts))
-        """What `plot` can draw by itself."""
+        """Kinds of charts that `plot` can draw."""
         self._prepared, self._tables, self._draw = prepared, tables, draw
         self._frames: dict[str, pd.DataFrame] = {}
         self._question = _question_in(prepared.out)
 
     def _refuse_unable(self, reasons: Mapping[str, str]) -> None:
-        """Raises Infeasible where no fleet can run: *reasons* has, for each, why it cannot, or an empty text."""
+        """Raise Infeasible if no fleet can run; *reasons* maps fleets to reasons, empty for a fleet that can run."""
         if all(reasons.values()):
             texts = dict.fromkeys(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items())
             raise Infeasible(map(str, self._prepared.errors(texts)), self)
 
     @property
     def folder(self) -> Path:
-        """Where the files of the answer lie."""
+        """Folder with the files of the answer."""
         return self._prepared.out
 
     @property
     def table(self) -> pd.DataFrame:
-        """The figures behind the verdict, one row per candidate; units stand in the names of the columns."""
+        """Figures behind the verdict, one row per candidate, with units in the names of the columns."""
         return self._frame(self._main)
 
     def _frame(self, file: str) -> pd.DataFrame:
-        """A table of the folder; without rows where the question has none of that kind."""
+        """Return the table in *file*; empty where the question has no such table."""
         if file not in self._frames:
             path = self._answered() / file
             self._frames[file] = read_table(path) if path.exists() else pd.DataFrame()
         return self._frames[file]
 
     def _answered(self) -> Path:
-        """The folder. Raises FileNotFoundError where it no longer holds this answer."""
+        """Return the folder. Raises FileNotFoundError where it no longer holds this answer."""
         if not self.folder.is_dir():
             raise FileNotFoundError(f"{self.folder}: the folder of this answer is gone")
         if _question_in(self.folder) != self._question:
@@ -87,7 +87,7 @@ class Result:
         return self.folder
 
     def plot(self, name: str | None = None) -> Chart:
-        """Return the charts called *name* (one of `plots`), or the whole picture: `save` writes it as PNG, SVG or PDF.
+        """Draw the charts of kind *name* (one of `plots`), or all of them; `save` of the result writes PNG, SVG or PDF.
 
         Raises ValueError for a name that is not among `plots`, and where there are none.
         """
@@ -111,5 +111,5 @@ class Result:
 
 
 def _question_in(folder: Path) -> Any:
-    """What the answer in *folder* answers; None where there is none."""
+    """Return the question that the answer in *folder* belongs to; None without an answer."""
     return (manifest_of(folder) or {}).get("question")

@@ -1,4 +1,4 @@
-"""`sim.run`: simulate a scenario, and bill it again at other prices."""
+"""`sim.run`: simulation of a scenario, and its bill at other prices."""
 
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -37,7 +37,7 @@ from sim.study.reprice import SCENARIO_FILE, load_repriced, load_repriced_work
 
 
 class Run(Result):
-    """A finished run: its tables as frames, its curves as figures. `sim.run` and `Run.price` make it."""
+    """Finished run, as `sim.run` and `Run.price` return it: its tables as frames, its curves as figures."""
 
     _main = "summary.csv"
 
@@ -60,58 +60,80 @@ class Run(Result):
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row per fleet and sweep point, means over replications with `_ci95` half-widths (docs/outputs.md)."""
+        """Fleets and sweep points as rows: means over replications with `_ci95` half-widths (docs/outputs.md)."""
         return self.table
 
     @cached_property
     def services(self) -> pd.DataFrame:
-        """One row per service of each fleet and sweep point; without rows where a scenario has a single service."""
+        """Services of each fleet and sweep point as rows; empty where the scenario has a single service."""
         return self._frame("services.csv")
 
     @cached_property
     def tenants(self) -> pd.DataFrame:
-        """One row per tenant of each fleet and sweep point; without rows where requests have none."""
+        """Tenants of each fleet and sweep point as rows; empty where requests have no tenants."""
         return self._frame("tenants.csv")
 
     @cached_property
     def paired(self) -> pd.DataFrame:
-        """Differences between fleets at equal points, paired by seed; without rows for a single fleet."""
+        """Differences between fleets at equal points, paired by seed; empty for a single fleet."""
         return self._frame("paired.csv")
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """One row per request, times in seconds from the start; without rows where the scenario keeps none."""
+        """Requests as rows, times in seconds from the start; empty where the scenario keeps none."""
         found = read_run(self._answered()).requests
         return pd.DataFrame() if found is None else found
 
     @cached_property
     def usage(self) -> pd.DataFrame:
-        """One row per replica and meter interval: seconds, joules and tokens."""
+        """Replicas and meter intervals as rows: seconds, joules and tokens."""
         return self._frame("usage.csv")
 
     @cached_property
     def costs(self) -> pd.DataFrame:
-        """One row per row of the ledger: quantity, unit price, amount, source."""
+        """Rows of the ledger: quantity, unit price, amount, source."""
         return self._frame("costs.csv")
 
     @cached_property
     def year(self) -> pd.DataFrame:
-        """The year by fleet, where the scenario has a `load_profile`; else without rows."""
+        """Annual totals by fleet, where the scenario has a `load_profile`; else empty."""
         return self._frame("year.csv")
 
     def price(self, set: Values | None = None, *, out: str | Path | None = None, force: bool = False) -> "Run":
         """Bill the run at other prices; nothing is simulated again.
 
-        *set* holds prices and terms by dotted path, such as {"site.electricity_usd_per_kwh": 0.3}; *out* is the folder
-        for the files (None: a temporary one), *force* replaces what it holds. Raises ScenarioErrors for a value that is
-        no cost input, FolderRefused, FolderBusy.
+        Parameters
+        ----------
+        set
+            Prices and terms by dotted path, such as {"site.electricity_usd_per_kwh": 0.3}.
+        out
+            Folder for the files. None: a temporary one.
+        force
+            Whether to replace the answer to another question in *out*.
 
+        Returns
+        -------
+        Run
+            Run with the new bill.
+
+        Raises
+        ------
+        ScenarioErrors
+            For a value that is not a cost input.
+        FolderRefused
+            If *out* holds other files or the answer to another question.
+        FolderBusy
+            If another process writes to *out*.
+
+        Examples
+        --------
         >>> import sim
         >>> short = {"horizon_s": 30, "warmup_s": 0, "sweep": None}
         >>> run = sim.run("4x4090-vs-2xa100", short, 1, workers=1, quiet=True)
         >>> dear = run.price({"site.electricity_usd_per_kwh": 0.36})
         >>> bool((dear.summary.cost_usd_per_h > run.summary.cost_usd_per_h).all())
         True
+
         """
         own = self._prepared.folder
         with in_python(own.path if own.temporary else None):
@@ -125,8 +147,9 @@ class Run(Result):
 
 
 class JobRun(Run):
-    """A finished job, or queue of jobs, of a scenario with `job` or `jobs` (docs/training.md, docs/jobs.md). It has one
-    row per fleet and point, and no requests.
+    """Finished job, or queue of jobs, of a scenario with `job` or `jobs` (docs/training.md, docs/jobs.md).
+
+    Its tables have one row per fleet and point; it has no requests.
     """
 
     def __init__(self, prepared: Prepared, rows: Any) -> None:
@@ -142,16 +165,16 @@ class JobRun(Run):
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job of a queue; without rows for a single training job."""
+        """Jobs of a queue as rows; empty for a single training job."""
         return self._frame("jobs.csv")
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """Without rows: a job answers no requests."""
+        """Empty table: a job serves no requests."""
         return pd.DataFrame()
 
     def price(self, set: Values | None = None, *, out: str | Path | None = None, force: bool = False) -> "JobRun":
-        """The same job or queue at other prices; arguments and errors are those of `Run.price`."""
+        """Compute the job or queue at other prices; arguments and errors are those of `Run.price`."""
         own = self._prepared.folder
         with in_python(own.path if own.temporary else None):
             folder = self._answered()
@@ -176,23 +199,55 @@ def run(
 ) -> Run:
     """Simulate a scenario: every fleet at every point of its sweep, as `gpufleet run` does.
 
-    *scenario* is the path of a scenario file, the name of a shipped one, a dict with the same keys, or a Scenario.
-    Relative paths inside a dict start at the current directory. *set* replaces values by dotted path. *seed* and
-    *replications* take the place of the scenario's; *workers* is the number of processes (None: one per CPU core).
-    A scenario with `job` or `jobs` gives a JobRun.
+    With *out*, the same run continues from the points that are finished there. Relative paths inside a dict start at
+    the current directory.
 
-    Nothing is written unless *out* names a folder; then it holds the files of docs/outputs.md, the same run goes on
-    from what is finished there, and *force* replaces the answer to another question. *quiet* hides the progress.
+    Parameters
+    ----------
+    scenario
+        Path of a scenario file, name of a shipped scenario, dict with the keys of such a file, or Scenario.
+    set
+        Values that replace those of the scenario, by dotted path: {"workload.arrivals.rate_rps": 0.5}.
+    replications
+        Number of replications in place of the scenario's.
+    out
+        Folder for the files of the answer. None: nothing is kept.
+    seed
+        Seed in place of the scenario's.
+    workers
+        Number of processes. None: one per CPU core.
+    force
+        Whether to replace the answer to another question in *out*.
+    quiet
+        Whether to hide the progress.
 
-    Raises ScenarioErrors with all mistakes at once, Infeasible where no fleet can run, FolderRefused and FolderBusy
-    for *out*, WorkerLost where memory runs out.
+    Returns
+    -------
+    Run
+        Finished run; a JobRun for a scenario with `job` or `jobs`.
 
+    Raises
+    ------
+    ScenarioErrors
+        With all mistakes of the scenario at once.
+    Infeasible
+        If no fleet can run.
+    FolderRefused
+        If *out* holds other files or the answer to another question.
+    FolderBusy
+        If another process writes to *out*.
+    WorkerLost
+        If memory runs out.
+
+    Examples
+    --------
     >>> import sim
     >>> run = sim.run("4x4090-vs-2xa100", {"horizon_s": 30, "warmup_s": 0, "sweep": None}, 1, workers=1, quiet=True)
     >>> list(run.summary.fleet)
     ['4x RTX 4090', '2x A100 80GB']
     >>> run.plots
     ('cost_vs_latency', 'latency_distribution')
+
     """
     if has_job(as_read(scenario)):
         return _job_run(scenario, set, replications, out, seed, force)
@@ -208,7 +263,7 @@ def _job_run(
     seed: int | None,
     force: bool,
 ) -> JobRun:
-    """The answer of `sim.run` to a scenario with a `job`."""
+    """Answer `sim.run` for a scenario with `job` or `jobs`."""
     prepared = Prepared(scenario, values, seed=seed, replications=replications, out=out, read=load_job)
     read: Any = prepared.scenario
     with in_python(), owned(prepared.out):

@@ -26,43 +26,61 @@ from sim.workload.requests import RequestTable
 from sim.workload.traces.columns import LARGEST, LATEST_S
 
 ARRIVALS = ("arrived_s", "arrival_s")
-"""What the column of arrivals may be called: as in requests.csv, or as in a trace."""
+"""Names of the column of arrivals: as in requests.csv, or as in a trace."""
 COLUMNS = ["pool", "replica", "arrived_s", "started_s", "first_token_s", "finished_s"]
 COLUMNS += ["prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "status"]
 TOKENS = ("prompt_tokens", "output_tokens")
 ONE_UNIT = {"prompt_tokens": 0, "output_tokens": 1}
-"""What requests.csv has for a request of a service."""
+"""Lengths that requests.csv has for a request of a one-pass service."""
 NOT_SIMULATED = ("cost", "site", "finance", "operations", "api", "carbon")
-"""Keys of a fleet, or of a pool, that say what it costs."""
+"""Keys of a fleet or pool that concern costs only."""
 ONE_READING_S = 2 * LATEST_S
-"""Meters are not asked for."""
+"""Interval of meters that exceeds every run, since nothing reads them [s]."""
 
 
 class GivenWorkload(Workload):
-    """Requests that a caller has brought; arrivals and lengths stand for them where a workload is described."""
+    """Workload of requests that a caller supplies; its arrivals and lengths only describe it."""
 
     _table: RequestTable = PrivateAttr()
 
     def open_table(self, streams: Streams, horizon_s: float | None) -> RequestTable:
-        """All of them."""
+        """Return all requests of the caller."""
         return self._table
 
 
 def simulate(
     requests: Mapping[str, ArrayLike] | pd.DataFrame, fleet: Mapping[str, Any] | Spec, *, seed: int = 0
 ) -> pd.DataFrame:
-    """Simulate a fleet with requests of your own, until the last one has finished: no scenario, no files, no costs.
+    """Simulate a fleet with given requests until the last has finished, without scenario, files or costs.
 
-    *requests* holds equally long columns: `arrived_s` (or `arrival_s`, as in a trace) [s], `prompt_tokens`,
-    `output_tokens` and, if you like, `priority` (lower first, with `scheduling: priority`), in any order; other columns
-    are ignored. Requests of a service that answers in one pass have no tokens. *fleet* is a dict as under `fleets:` in
-    a scenario, or the keys of a single pool; what it costs is ignored. *seed* is that of routers that draw at random.
+    Parameters
+    ----------
+    requests
+        Columns of equal length: `arrived_s` (or `arrival_s`, as in a trace) [s], `prompt_tokens`, `output_tokens` and
+        optionally `priority` (lower first, with `scheduling: priority`), in any order; other columns are ignored.
+        Requests of a one-pass service have no tokens.
+    fleet
+        Dict as under `fleets:` in a scenario, or the keys of a single pool; its costs are ignored.
+    seed
+        Seed of routers that draw at random.
 
-    Returns one row per request, in the order and with the index of *requests*: pool, replica, `started_s`,
-    `first_token_s`, `finished_s` (nan for what never happened) and status (finished or rejected). Latencies are as a
-    client sees them. Raises ScenarioErrors for a wrong fleet, ValueError for wrong columns, Infeasible where the model
-    does not fit.
+    Returns
+    -------
+    pandas.DataFrame
+        One row per request, in the order and with the index of *requests*: pool, replica, `started_s`, `first_token_s`,
+        `finished_s` (nan for what never happened) and status (finished or rejected). Latencies are those of a client.
 
+    Raises
+    ------
+    ScenarioErrors
+        For a wrong fleet.
+    ValueError
+        For wrong columns.
+    Infeasible
+        If the model does not fit.
+
+    Examples
+    --------
     >>> import sim
     >>> step = {"model": "affine", "base_s": 0.01, "per_token_s": 0.001, "per_context_token_s": 0}
     >>> pool = {"steptime": step, "batching": {"policy": "vllm", "max_num_seqs": 4, "max_num_batched_tokens": 100,
@@ -70,6 +88,7 @@ def simulate(
     >>> done = sim.simulate({"arrived_s": [0.0, 5.0], "prompt_tokens": [40, 10], "output_tokens": [1, 2]}, pool)
     >>> done.finished_s.round(3).tolist()
     [0.05, 5.031]
+
     """
     if not isinstance(requests, Mapping | pd.DataFrame):
         raise TypeError(f"requests are columns: a dict of arrays or a DataFrame, not {type(requests).__name__}")
@@ -87,7 +106,7 @@ def simulate(
 
 
 def _frame(requests: Mapping[str, ArrayLike] | pd.DataFrame) -> pd.DataFrame:
-    """The columns side by side; those of a mapping by position, whatever index they have."""
+    """Return the columns as a frame; those of a mapping by position, whatever index they have."""
     columns = {name: np.asarray(column) for name, column in requests.items()}
     try:
         return pd.DataFrame(columns, index=requests.index if isinstance(requests, pd.DataFrame) else None)
@@ -97,7 +116,7 @@ def _frame(requests: Mapping[str, ArrayLike] | pd.DataFrame) -> pd.DataFrame:
 
 
 def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
-    """The requests in order of arrival, and that order; without any tokens each is a unit of work."""
+    """Return the requests in order of arrival, and that order; without token columns each is a unit of work."""
     arrivals = next((name for name in ARRIVALS if name in frame), ARRIVALS[0])
     arrived_s = _column(frame, arrivals, float)
     if (arrived_s < 0).any():
@@ -118,7 +137,7 @@ def _table(frame: pd.DataFrame) -> tuple[RequestTable, NDArray[np.int64]]:
 
 
 def _has_units(table: RequestTable) -> bool:
-    """Whether its requests are units of work for a service that answers in one pass."""
+    """Return whether the requests are units of work for a one-pass service."""
     alike = (
         values == ONE_UNIT[name]
         for name, values in zip(TOKENS, (table.prompt_tokens, table.output_tokens), strict=True)
@@ -143,7 +162,7 @@ def _column(frame: pd.DataFrame, name: str, kind: type) -> NDArray[Any]:
 
 
 def _plan(table: RequestTable, fleet: Mapping[str, Any] | Spec, seed: int) -> Any:
-    """The plan of the only case. Raises ScenarioErrors with places in *fleet*."""
+    """Resolve the only case. Raises ScenarioErrors with places in *fleet*."""
     data, inside = _as_fleet(fleet)
     lengths = {"prompt": _fixed(table.prompt_tokens), "output": _fixed(table.output_tokens)}
     workload: dict[str, Any] = {"arrivals": {"process": "burst", "num_requests": 1}}
@@ -161,7 +180,7 @@ def _plan(table: RequestTable, fleet: Mapping[str, Any] | Spec, seed: int) -> An
 
 
 def _as_fleet(fleet: Mapping[str, Any] | Spec) -> tuple[dict[str, Any], str]:
-    """*fleet* as it stands in a scenario, without what it costs, and where its own keys are in there."""
+    """Return *fleet* as part of a scenario, without its costs, and the path of its keys there."""
     data = plain(fleet)
     one_pool = "pools" not in data
     if one_pool:
@@ -178,12 +197,12 @@ def _physical(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fixed(tokens: NDArray[np.int64]) -> dict[str, Any]:
-    """A length that stands for *tokens* in checks."""
+    """Return a fixed length that represents *tokens* in checks."""
     return {"distribution": "fixed", "value": max(1, round(float(tokens.mean()))) if len(tokens) else 1}
 
 
 def _of_requests(error: InputError) -> InputError | None:
-    """*error* about a workload as one about the columns that were given; None where it is about the fleet."""
+    """Convert an *error* about the workload to one about the given columns; None if it is about the fleet."""
     if error.where == "workload.lengths":
         return replace(
             error, where=", ".join(TOKENS), message="a request of a service is one unit of work: leave them out"
@@ -198,5 +217,5 @@ def _of_requests(error: InputError) -> InputError | None:
 
 
 def _inside(error: InputError, prefix: str) -> InputError:
-    """*error* with its place in the fleet that was given."""
+    """Return *error* with its place in the given fleet."""
     return replace(error, where=error.where.removeprefix(prefix).removeprefix("fleets.0."))

@@ -1,4 +1,7 @@
-"""The command line: arguments in, exit code out. Each command imports what it needs, so that --help is instant."""
+"""Command line of gpufleet: arguments in, exit code out.
+
+Each command imports what it needs when it is called, so that --help is instant.
+"""
 
 import errno
 import gc
@@ -23,8 +26,9 @@ ORDER = (
 )
 """Commands in the order of the help; all others come last."""
 LONGEST_SHOWN = 100
+"""Longest name or text that an error message repeats [characters]."""
 OBJECTS_BETWEEN_SEARCHES = 100_000
-"""What a command imports stays: searching it for garbage as often as Python does takes a fifth of a short run."""
+"""Allocations between searches for garbage: with Python's default, they take a fifth of a short run."""
 LANG = "--lang"
 NO_COLOR = "--no-color"
 _FULL = "; finished points are kept: make room, and the same command goes on from them"
@@ -32,7 +36,7 @@ ADVICE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
 
 
 def _place(command: CommandInfo) -> int:
-    """Return the place of *command* in the help."""
+    """Return the position of *command* in the help."""
     name = command.name or getattr(command.callback, "__name__", "")
     return ORDER.index(name) if name in ORDER else len(ORDER)
 
@@ -41,7 +45,7 @@ app.registered_commands.sort(key=_place)
 
 
 def main() -> None:
-    """Entry point of the command `gpufleet`."""
+    """Run the command `gpufleet`; its entry point."""
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -62,7 +66,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(OTHER_FAILURE)
     except BrokenPipeError:
-        # Whoever read our output has closed it (`| head`); Python must not complain while it flushes on exit.
+        # The reader of our output has closed it (`| head`); Python must not complain while it flushes on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OTHER_FAILURE)
     except OSError as error:
@@ -80,7 +84,7 @@ def main() -> None:
 
 
 def _in_language(words: list[str]) -> list[str]:
-    """The command's words without --lang and the language behind it, which is spoken from here on."""
+    """Return *words* without --lang and its value, and use that language from now on."""
     rest, asked, told = [], os.environ.get(OWN, ""), f"{OWN}="
     given = iter(words)
     for word in given:
@@ -96,14 +100,14 @@ def _in_language(words: list[str]) -> list[str]:
 
 
 def _in_color(words: list[str]) -> list[str]:
-    """The command's words without --no-color, which may stand anywhere, as NO_COLOR may be set (no-color.org)."""
+    """Return *words* without --no-color, which may be anywhere and acts as the environment's NO_COLOR."""
     if NO_COLOR in words:
         os.environ["NO_COLOR"] = "1"
     return [word for word in words if word != NO_COLOR]
 
 
 def _told(error: OSError) -> str:
-    """What the machine refuses, on one line."""
+    """Describe a system error on one line."""
     files = ", ".join(str(file)[:LONGEST_SHOWN] for file in (error.filename, error.filename2) if file)
     reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
     advice = ADVICE.get(error.errno or 0, "")

@@ -1,4 +1,4 @@
-"""`gpufleet list` and `gpufleet show`."""
+"""Commands about the catalogue: `list` and `show`."""
 
 from typing import Annotated
 

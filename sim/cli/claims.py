@@ -1,4 +1,4 @@
-"""`gpufleet claims`."""
+"""Command `gpufleet claims`."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`gpufleet explain`."""
+"""Command `gpufleet explain`."""
 
 from pathlib import Path
 from typing import Annotated

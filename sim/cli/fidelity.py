@@ -1,4 +1,4 @@
-"""Commands about measurements: `validate` predicts them, `calibrate` fits factors to one's own."""
+"""Commands about measurements: `validate` predicts measured benchmarks, `calibrate` fits factors to a server."""
 
 import os
 from collections.abc import Mapping
@@ -130,7 +130,7 @@ def calibrate(
 
 
 def _write(out: Path, texts: Mapping[Path, str]) -> None:
-    """The files *texts*, of which *out* is the one that was asked for."""
+    """Write *texts* to their files; *out* is the file named in messages."""
     from sim.study.execution.durable import write_whole
 
     try:

@@ -1,6 +1,4 @@
-"""Commands about finished runs: `price` bills one again, `diff` compares two, `export` writes one for other
-programs. Nothing is simulated.
-"""
+"""Commands about finished runs, without simulation: `price` bills again, `diff` compares, `export` converts."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -99,7 +97,7 @@ def _price_work(
     quiet: bool,
     format: str,
 ) -> None:
-    """A job, or a queue of jobs, in place of a service: its answer takes a moment, so it is computed anew."""
+    """Bill a job, or a queue of jobs, again; its answer takes a moment to compute, so it is computed anew."""
     from sim.answers.folder import owned
     from sim.answers.jobs import run_work
     from sim.jobs.kinds import kind_of

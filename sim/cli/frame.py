@@ -1,6 +1,6 @@
-"""The frame of all commands: the app, options that several of them take, messages, exit codes and output.
+"""Common parts of commands: the app, shared options, messages, exit codes and output.
 
-Below an answer on a terminal stands the next useful command; programs that read the output never see that line.
+Below an answer, a terminal shows the next useful command; programs that read the output never get that line.
 """
 
 import signal
@@ -20,12 +20,12 @@ from sim.study.capacity_tolerance import NARROWEST, RELATIVE, WIDEST
 
 
 def shown_to_people() -> bool:
-    """Whether somebody reads what is printed."""
+    """Return whether stdout is a terminal, not a file or a pipe."""
     return sys.stdout.isatty()
 
 
 def next_command(command: str, path: Path, folder: Path, scenario: Any) -> str:
-    """The next useful command after *command* on the scenario at *path*, whose answer is in *folder*; empty if none."""
+    """Return the next useful command after *command* on *scenario*, with its answer in *folder*; empty if none."""
     fleets = getattr(scenario, "fleets", ())
     priced, compared = any(fleet.cost is not None for fleet in fleets), len(fleets) > 1
     if command == "check":
@@ -50,7 +50,7 @@ def _line(words: str, what: str) -> str:
 
 
 FIRST_TOLD_S, TOLD_EVERY_S = 5.0, 10.0
-"""When a command that still reads and checks first says what it is at, and how often then."""
+"""Time before a command that reads and checks first reports its progress, and the interval of later reports [s]."""
 BAD_INPUT = 2
 OTHER_FAILURE = 1
 
@@ -98,7 +98,7 @@ Kind = Annotated[
 
 @contextmanager
 def bad_input_told() -> Iterator[None]:
-    """Mistakes in scenarios and data files become lines on stderr and exit code 2."""
+    """Report mistakes in scenarios and data files on stderr, and end the command with exit code 2."""
     from sim.answers.folder import FolderBusy, FolderRefused
     from sim.benchdata.errors import BenchdataError
     from sim.catalogue.data_folder import CatalogError, UnknownId
@@ -114,15 +114,17 @@ def bad_input_told() -> Iterator[None]:
 
 
 class TimeLimitError(BaseException):
-    """The time limit of a check has passed; no `except Exception` on the way may take it for something else."""
+    """Signal that the time limit of a check has passed.
+
+    It is a BaseException so that no `except Exception` on the way catches it.
+    """
 
 
 @contextmanager
 def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
-    """Say on stderr what is being read or checked where that takes long, and end the command after *limit_s* seconds.
+    """Report what is being read or checked if that takes long, and end the command after *limit_s* seconds.
 
-    A timer of the operating system interrupts whatever is at work, hence only the main thread of a Unix process is
-    watched.
+    A timer of the operating system interrupts the work, so that only the main thread of a Unix process is watched.
     """
     from sim.infile import STAGE
 
@@ -153,13 +155,13 @@ def watched(limit_s: float | None, quiet: bool = False) -> Iterator[None]:
 
 
 def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
-    """Ends the command with *message* on stderr."""
+    """End the command with *message* on stderr."""
     typer.echo(retold(message), err=True)
     raise typer.Exit(code)
 
 
 def usable(folder: Path) -> Path:
-    """*folder*, if results may go there."""
+    """Return *folder* if results may be written there; else end the command."""
     from sim.answers.folder import why_not
 
     if refusal := why_not(folder):
@@ -168,25 +170,26 @@ def usable(folder: Path) -> Path:
 
 
 def narrowed(relative: float) -> float | None:
-    """*relative* for the name of a folder: None where it is the usual one."""
+    """Return *relative* for the name of a folder; None for the default."""
     return relative if relative != RELATIVE else None
 
 
 def command_line() -> list[str]:
-    """The command as it was typed, for the manifest."""
+    """Return the command as typed, for the manifest."""
     return ["gpufleet", *sys.argv[1:]]
 
 
 def show_money_of(scenario: Any) -> None:
-    """From here on money is shown in the currency of *scenario*: a process runs one command."""
+    """Show money in the currency of *scenario* from now on; a process runs a single command."""
     from sim.report.words.money import show_in
 
     show_in(scenario)
 
 
 def show_all(*parts: Any) -> None:
-    """Tables and lines on stdout. Tables fit COLUMNS, else the terminal, else 80 columns; a sentence stays one line,
-    and so does an address.
+    """Print tables and lines on stdout.
+
+    Tables fit COLUMNS, else the terminal, else 80 columns; sentences and addresses are not wrapped.
     """
     from rich.console import Console
 

@@ -1,6 +1,4 @@
-"""The help of the commands in a language other than English: texts, headings, and lines that may end after any
-ideograph.
-"""
+"""Help of the commands in languages other than English: texts, headings, and lines broken after ideographs."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ HEADINGS = (
     *(N_("Usage: "), N_("Arguments"), N_("Options"), N_("Commands"), N_("Show this message and exit.")),
     *(N_("[default: {value}]"), N_("[required]")),
 )
-"""Words of the library that makes the help."""
+"""Words of the library that writes the help."""
 PROBLEMS = (
     *(N_("No such option: {name}"), N_("No such option: {name} (Possible options: {names})")),
     *(
@@ -26,11 +24,11 @@ PROBLEMS = (
     *(N_("{value} is not a valid integer."), N_("{value} is not a valid float."), N_("{value} is not one of {names}.")),
     *(N_("{value} is not in the range {range}."), N_("Missing option {name}.")),
 )
-"""What it says of a wrong command line."""
+"""Messages of that library about a wrong command line."""
 
 
 def retell(command: Any) -> None:
-    """Puts the help of *command* and of those below it into the language that is spoken."""
+    """Translate the help of *command* and its subcommands."""
     command.help, command.epilog = _one_line(command.help), _one_line(command.epilog)
     for parameter in command.params:
         if getattr(parameter, "help", None):
@@ -43,7 +41,7 @@ def retell(command: Any) -> None:
 
 
 def texts(command: Any) -> list[str]:
-    """Every text of the help of *command* and of those below it, in English."""
+    """Return every text of the help of *command* and its subcommands, in English."""
     found = [_one_line(command.help), command.epilog, *(getattr(one, "help", None) for one in command.params)]
     for below in getattr(command, "commands", {}).values():
         found += texts(below)
@@ -55,27 +53,27 @@ def _one_line(text: str | None) -> str | None:
 
 
 class _Wide:
-    """What writes the help, for characters that take two columns."""
+    """Mixin of the help formatter for characters that take two columns."""
 
     width: int
     current_indent: int
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """The line of usage."""
+        """Write the usage line."""
         super().write_usage(prog, args, _("Usage: "))  # type: ignore[misc]
 
     def write_heading(self, heading: str) -> None:
-        """A heading."""
+        """Write a heading."""
         self.write(f"{_(heading)}{_(': ')}".rstrip() + "\n")
 
     def write_text(self, text: str) -> None:
-        """A paragraph."""
+        """Write a paragraph."""
         indent = " " * self.current_indent
         for line in _lines(text, self.width - self.current_indent):
             self.write(f"{indent}{line}\n")
 
     def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Names, and beside them their texts."""
+        """Write a list of names, each with its text beside it."""
         left = min(max((len(name) for name, *_rest in rows), default=0), col_max) + col_spacing
         for name, text in rows:
             told = [part for part in re.split(r"  (?=\[)", text) if part]
@@ -88,12 +86,12 @@ class _Wide:
                 name = ""
 
     def write(self, text: str) -> None:
-        """Keeps *text*."""
+        """Append *text* to the help."""
         super().write(text)  # type: ignore[misc]
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """*text* in lines of at most *width* columns, which end at blanks or after an ideograph."""
+    """Divide *text* into lines of at most *width* columns that end at blanks or after ideographs."""
     lines, now, columns = [], "", 0
     for piece in re.findall(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+|\s+", text):
         size = sum(1 + (east_asian_width(character) in "WF") for character in piece)

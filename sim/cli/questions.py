@@ -1,7 +1,8 @@
-"""Commands that ask a question about a scenario: run, capacity, size, sensitivity, breakeven and plan.
+"""Commands that answer a question about a scenario: run, capacity, size, sensitivity, breakeven and plan.
 
-All have the same options, a scenario, a folder for their results and a workplace. `run` is written out here; the
-other commands are made from the records of `QUESTIONS`. Without --out the folder has a name that says what was asked.
+All have the same options, a scenario, a folder for their results and a workplace. `run` is written out here; the other
+commands are made from the records of `QUESTIONS`. Without --out, the folder is named after the scenario and its
+settings.
 """
 
 import hashlib
@@ -46,11 +47,11 @@ from sim.scenario.reading.shipped import scenario_file
 from sim.study.capacity_tolerance import RELATIVE
 
 LONGEST = 100
-"""Length of the part of a folder's name that says what was set, at most [characters]."""
+"""Longest part of a folder's name that states the settings [characters]."""
 
 
 def default_folder(scenario: Any, suffix: str, sets: Sequence[str] | None, **options: Any) -> Path:
-    """Return outputs/<scenario's name><suffix>, followed by what was set on the command line.
+    """Return outputs/<scenario's name><suffix>, followed by the settings of the command line.
 
     Different settings give different folders, such as 4x4090-vs-2xa100--rate_rps=0.5--seed=3. *options* that are None
     were not given.
@@ -59,7 +60,7 @@ def default_folder(scenario: Any, suffix: str, sets: Sequence[str] | None, **opt
 
 
 def repriced_folder(run: Path, scenario: Any, sets: Sequence[str] | None) -> Path:
-    """Return the folder beside the *run* that is named after the prices that were set."""
+    """Return the folder beside the *run* that is named after the changed prices."""
     return run.with_name(f"{run.name}-repriced{_settings_in_name(scenario, sets or (), {})}")
 
 
@@ -85,7 +86,7 @@ def _safe(text: str) -> str:
 
 
 def _short(paths: Sequence[str], scenario: Any) -> dict[str, str]:
-    """Return, for each of *paths*, the shortest suffix that no other place of the scenario ends in."""
+    """Map each of *paths* to its shortest suffix that no other place of the scenario ends in."""
     from sim.scenario.reading.errors import dotted
     from sim.scenario.reading.layers import place_of
     from sim.scenario.sweep import shortest_label
@@ -124,12 +125,12 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "quiet": (Quiet, False),
     "format": (Format, "table"),
 }
-"""Option -> its type for typer, and its default."""
+"""Options of the commands: name -> (type for typer, default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """A command as it was typed: its scenario, read, and the folder for its answer, checked to be usable."""
+    """Command as typed, with its scenario read and its folder checked to be usable."""
 
     command: str
     path: Path
@@ -137,7 +138,7 @@ class CommandContext:
     catalog: Any
     folder: Path
     given: dict[str, Any]
-    """Option of the command line -> value."""
+    """Options of the command line: name -> value."""
 
     def refuse(self, *reasons: str) -> None:
         """End the command with those *reasons* that are not empty, each after the scenario's path."""
@@ -145,7 +146,7 @@ class CommandContext:
             fail("\n".join(dict.fromkeys(told)))
 
     def refuse_unable(self, reasons: Mapping[str, str]) -> None:
-        """End the command if no fleet can run: *reasons* maps each fleet to why it cannot, or to an empty text."""
+        """End the command if no fleet can run; *reasons* maps fleets to reasons, empty for a fleet that can run."""
         if all(reasons.values()):
             self.refuse(*(f"fleets.{fleet}: {reason}" for fleet, reason in reasons.items()))
 
@@ -167,7 +168,7 @@ class CommandContext:
             )
 
     def show(self, document: Callable[[str], Mapping[str, Any]], told: Callable[[], Iterable[Any]]) -> None:
-        """Print the answer: with --format json its *document*, else the tables and lines of *told*, unless --quiet."""
+        """Print the answer: its *document* with --format json, else the tables and lines of *told*, unless --quiet."""
         from sim.report.json_document import as_json
 
         if self.given["format"] == "json":
@@ -184,7 +185,7 @@ class CommandContext:
         return [found] if found else []
 
     def notes(self, over_failures: bool = False) -> list[str]:
-        """Return remarks on hosts that are left out and, unless *over_failures*, on an availability not judged."""
+        """Return notes on hosts that are left out and, unless *over_failures*, on an availability not judged."""
         from sim.report.words.service_level import unjudged
         from sim.scenario.checks.hardware import hostless_notes
 
@@ -198,7 +199,7 @@ Reader = Callable[..., Any]
 
 
 def command(name: str, text: str | None, suffix: str, read: Reader, answer: Answer, relative: bool = False) -> None:
-    """Make *answer* the command *name* with the help *text* and all options; --relative only where it is *relative*.
+    """Make *answer* the command *name* with the help *text* and all options; --relative only if *relative*.
 
     *suffix* ends the name of the default folder.
     """
@@ -231,7 +232,7 @@ def _asked(name: str, given: dict[str, Any], suffix: str, read: Reader) -> Comma
 
 
 def answered(question: Question, asked: CommandContext) -> None:
-    """Answer the *question* as it was *asked*, and show the answer."""
+    """Answer *question* in the context *asked* of its command, and show the answer."""
     from sim.answers.answer import deliver
 
     scenario, relative = asked.scenario, asked.given.get("relative", RELATIVE)

@@ -1,4 +1,4 @@
-"""Commands about scenario files: `init` writes one to start from, `check` resolves and validates one."""
+"""Commands about scenario files: `init` writes a commented one, `check` resolves and validates one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,7 +108,7 @@ def check(
 
 
 def _show_claim(path: Path, claim: Any, format: str) -> None:
-    """A claim that the catalogue and arithmetic decide, without a fleet."""
+    """Show a claim that the catalogue and arithmetic decide, without a fleet."""
     from sim.report.json_document import as_json
 
     if format == "json":
@@ -118,7 +118,7 @@ def _show_claim(path: Path, claim: Any, format: str) -> None:
 
 
 def _check_work(path: Path, sets: Sequence[str], catalog: Any, options: dict[str, int | None], format: str) -> None:
-    """A job, or a queue of jobs, in place of a service."""
+    """Check a job, or a queue of jobs, in place of a service."""
     from sim.jobs.kinds import kind_of
     from sim.jobs.load import load_job
     from sim.report.json_document import as_json

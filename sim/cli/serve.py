@@ -1,4 +1,4 @@
-"""`gpufleet serve`."""
+"""Command `gpufleet serve`."""
 
 from pathlib import Path
 from typing import Annotated

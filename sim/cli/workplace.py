@@ -1,4 +1,4 @@
-"""Where a command has its points simulated: on this machine's cores, or by a cluster."""
+"""Processes or clusters on which commands simulate."""
 
 import os
 import re
@@ -40,11 +40,23 @@ PLAIN = (
 def workplace(
     workers: int | None, cluster: str | None, wait_s: float | None, out: Path, scenario: Any, file: Path
 ) -> Iterator[Any]:
-    """The cluster at the address *cluster*, else *workers* processes here; which alone write to the folder *out*.
+    """Provide the cluster at address *cluster*, else *workers* processes of this machine, and lock the folder *out*.
 
-    The run goes on for *wait_s* seconds (left out: 30) while the cluster has no worker.
+    Parameters
+    ----------
+    workers
+        Number of processes; None: one per CPU core.
+    cluster
+        Address of a dask scheduler; None: processes of this machine.
+    wait_s
+        Time to continue without any worker of the cluster [s]; None: 30.
+    out
+        Folder of the results, named in the message after an interrupt.
+    scenario
+        Scenario of the command.
+    file
+        File of the scenario; only files below its folder are sent to a cluster.
 
-    A cluster gets no file from outside the folder of the scenario's *file*. The message after an interrupt names *out*.
     """
     from sim.answers.folder import owned
 
@@ -62,7 +74,7 @@ def workplace(
 
 @contextmanager
 def whole_or_nothing(folder: Path) -> Iterator[None]:
-    """For a command that alone writes to *folder*, and leaves nothing there unless it comes to its end."""
+    """Lock *folder* for a command that leaves nothing there unless it completes."""
     from concurrent.futures.process import BrokenProcessPool
 
     from sim.answers.folder import owned
@@ -77,7 +89,7 @@ def whole_or_nothing(folder: Path) -> Iterator[None]:
 
 
 def _refuse_files_elsewhere(scenario: Any, folder: Path) -> None:
-    """Before anything is sent: a scenario of somebody else's must not carry off what it names."""
+    """Refuse to send files from outside *folder* to a cluster, since a foreign scenario may name any file."""
     from sim.study.execution.digest import files_outside
 
     told = [

@@ -1,10 +1,10 @@
-"""The reader's language: English as the source has it, others by the catalogues in this folder (docs/language.md).
+"""Languages of reports: English in the source, others by the catalogues in this folder (docs/language.md).
 
-Two ways lead from an English sentence to the reader. A report composes its sentences in the reader's language: `_` and
-`ngettext` take the English text, which is the key of the catalogue, and the values of its named places. All below the
-report knows of no language: its errors, reasons and notes are English, as files keep them, and where they come before a
-reader `retold` finds the sentence of the catalogue that they were made of. What programs read, column names, ids and
-JSON, is English for everybody.
+An English sentence reaches the reader in two ways. A report composes its sentences in the reader's language: `_` and
+`ngettext` take the English text, which is the key of the catalogue, and the values of its named fields. The rooms below
+the report are independent of language: their errors, reasons and notes are English, as files store them; before they
+are shown, `retold` finds the template in the catalogue that they were made from. Column names, ids and JSON, which
+programs read, are always English.
 """
 
 from sim.language.catalogue import ENGLISH, LANGUAGES, known_language

@@ -1,7 +1,7 @@
-"""Languages that the program speaks, and the catalogue of each: the file that translators edit.
+"""Supported languages, and the catalogue of each: the file that translators edit.
 
-The environment says which language is asked for. A catalogue is read as it is, so nothing has to be compiled
-before the first run.
+The environment selects the language. A catalogue is read as text, so that nothing has to be compiled before the first
+run.
 """
 
 import json
@@ -11,14 +11,15 @@ from pathlib import Path
 
 ENGLISH = "en"
 LANGUAGES = {ENGLISH: "en", "zh": "zh-CN"}
-"""Code -> tag of pages (BCP 47)."""
+"""Languages: code -> tag of pages (BCP 47)."""
 OWN = "GPUFLEET_LANG"
+"""Environment variable that selects the language of gpufleet."""
 OF_THE_SYSTEM = ("LC_ALL", "LC_MESSAGES", "LANG")
-"""The first that is set decides, as for every program."""
+"""Environment variables of the system's language; the first that is set decides."""
 
 
 def known_language(name: str) -> str | None:
-    """The code that *name* means, None where no catalogue speaks it.
+    """Return the code of the language *name*; None where it has no catalogue.
 
     >>> [known_language(name) for name in ("zh", "zh_CN.UTF-8", "zh-Hans", "en_US", "C", "fr")]
     ['zh', 'zh', 'zh', 'en', 'en', None]
@@ -28,8 +29,9 @@ def known_language(name: str) -> str | None:
 
 
 def asked_for(environment: Mapping[str, str]) -> str:
-    """The code of the language that *environment* asks for: by GPUFLEET_LANG, else as the system says; English where
-    no catalogue speaks that.
+    """Return the code of the language that *environment* selects: by GPUFLEET_LANG, else by the system's variables.
+
+    English if that language has no catalogue.
 
     >>> asked_for({"LANG": "zh_CN.UTF-8"}), asked_for({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"})
     ('zh', 'en')
@@ -42,16 +44,16 @@ FOLDER = Path(__file__).parent
 
 
 def file_of(code: str) -> Path:
-    """The catalogue of the language *code*."""
+    """Return the file of the catalogue of language *code*."""
     return FOLDER / code / "LC_MESSAGES" / "gpufleet.po"
 
 
 @cache
 def catalogue(code: str) -> dict[str, str]:
-    """English message -> message in the language *code*; of one with a plural, the plural.
+    """Read the catalogue of language *code*: English message -> translation; plural forms for messages with a plural.
 
-    What is not translated, or awaits a translator's eye (`fuzzy`), is left out. The file is one that Babel wrote: its
-    strings are quoted as JSON's are.
+    Messages without a translation, or whose translation awaits a review (`fuzzy`), are left out. The file is one that
+    Babel wrote: its strings are quoted as JSON's are.
     """
     found: dict[str, str] = {}
     for block in file_of(code).read_text(encoding="utf-8").split("\n\n"):

@@ -1,4 +1,4 @@
-"""What is spoken now, and messages in it."""
+"""Current language, and translation of messages into it."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 def current() -> str:
-    """Code of the language: en, zh."""
+    """Return the code of the current language: en, zh."""
     return _SPOKEN.get() or _of_the_environment()
 
 
@@ -23,13 +23,13 @@ def _of_the_environment() -> str:
 
 
 def speak(code: str) -> None:
-    """From here on the program speaks *code*; a thread begins with what the environment asks for."""
+    """Use language *code* from now on, in this thread; a thread begins with the environment's language."""
     _SPOKEN.set(_checked(code))
 
 
 @contextmanager
 def speaking(code: str) -> Iterator[None]:
-    """Within it everything is said in the language *code*: en or zh. Raises ValueError for any other."""
+    """Use language *code* (en or zh) within this context. Raises ValueError for any other code."""
     token = _SPOKEN.set(_checked(code))
     try:
         yield
@@ -44,14 +44,14 @@ def _checked(code: str) -> str:
 
 
 def _(message: str, /, **values: Any) -> str:
-    """The English *message* in the language that is spoken, its named places filled with *values*."""
+    """Translate the English *message*, and fill its named fields with *values*."""
     code = current()
     text = message if code == ENGLISH else catalogue(code).get(message, message)
     return text.format(**values) if values else text
 
 
 def ngettext(one: str, several: str, count: float, /, **values: Any) -> str:
-    """*one* or *several*, as many as *count*, in the language that is spoken; a text may have a place {count}."""
+    """Translate *one* or *several*, by *count*, and fill the fields of the text; {count} is the count."""
     code = current()
     text = one if count == 1 else several
     if code != ENGLISH:
@@ -60,5 +60,5 @@ def ngettext(one: str, several: str, count: float, /, **values: Any) -> str:
 
 
 def N_(message: str) -> str:  # noqa: N802  # what gettext's tools look for
-    """*message* as it is: a constant that `_` translates where it is shown."""
+    """Mark *message* for translation and return it unchanged, for a constant that `_` translates where it is shown."""
     return message

@@ -1,7 +1,8 @@
-"""Translation of sentences made below the report, which are English: by template and values where they are a `Message`.
+"""Translation of English sentences that the rooms below the report make.
 
-A sentence that a file has kept is text alone: its template is recognised. Names that a scenario gives, as
-"2x A100 bought", stay as they are within such a sentence.
+A sentence is translated by template and values where it is a `Message`. A sentence read back from a file is text alone:
+its template is recognised. Names that a scenario gives, such as "2x A100 bought", are never translated within such a
+sentence.
 """
 
 import re
@@ -17,23 +18,23 @@ from sim.message import Message
 
 _NAMES: ContextVar[tuple[str, ...]] = ContextVar("names", default=())
 _FIRST = 0xF0000
-"""Characters for private use, one for each name."""
+"""First of the characters for private use that stand for names, one for each name."""
 
 Kept = Token[tuple[str, ...]]
 
 
 def keep(names: Iterable[str]) -> Kept:
-    """From here on *names* stay as they are; what `release` needs to end that."""
+    """Keep *names* untranslated from now on; return the token that `release` needs to undo it."""
     return _NAMES.set(tuple(sorted({name for name in names if name.strip()}, key=len, reverse=True)))
 
 
 def release(kept: Kept) -> None:
-    """Ends what `keep` began."""
+    """Undo the call of `keep` that returned *kept*."""
     _NAMES.reset(kept)
 
 
 def hidden(text: str, words: bool = True) -> str:
-    """*text* with one character in the place of each name, without *words* only of names of several words."""
+    """Replace each name in *text* by a private character; without *words*, only names of several words."""
     names = _NAMES.get()
     taken = names if words else tuple(name for name in names if " " in name.strip())
     if not taken:
@@ -42,7 +43,7 @@ def hidden(text: str, words: bool = True) -> str:
 
 
 def shown(text: str) -> str:
-    """*text*, whose names `hidden` has taken out, with its names."""
+    """Restore the names that `hidden` has replaced in *text*."""
     for index, name in enumerate(_NAMES.get()):
         text = text.replace(chr(_FIRST + index), name)
     return text
@@ -50,30 +51,30 @@ def shown(text: str) -> str:
 
 @cache
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """One of *names*, the longest that fits, as words of its own."""
+    """Return a pattern of *names* as whole words, the longest match first."""
     return re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_])")
 
 
 LEAST = 6
-"""Letters that a message needs beside its places for a sentence to be recognised by them."""
+"""Number of letters that a message needs besides its fields for its template to be recognised."""
 
 
 NOTHING = "nothing"
-"""What a message calls an empty value; all other single words are names."""
+"""Word of a message for an empty value; all other single words are names."""
 
 
 class _Sentence(NamedTuple):
     message: str
     pieces: tuple[str, ...]
-    """What stands around the places, the longest first."""
+    """Texts around the fields, the longest first."""
 
 
 def retold(text: str) -> str:
-    """Return *text*, an English sentence, in the language that is spoken: a `Message` by its template.
+    """Translate *text*, an English sentence.
 
-    Of text alone, as files keep it, the template is recognised. Values within it that are sentences themselves are
-    retold, too; of several lines, and of what stands behind a colon, each part on its own. What no message fits stays
-    as it is, and so do names that a scenario gives (`keep`).
+    A `Message` is translated by its template. For plain text, as files store it, the template is recognised. Values
+    that are sentences are translated too; text of several lines, and text after a colon, is translated part by part.
+    Text that no message matches stays unchanged, and so do names that a scenario gives (`keep`).
     """
     code = current()
     if code == ENGLISH:
@@ -90,7 +91,7 @@ def retold(text: str) -> str:
 
 
 def _told(text: str, code: str) -> str:
-    """*text*, whose names are hidden, in the language *code*."""
+    """Translate *text*, whose names are hidden, into the language *code*."""
     if not text.strip():
         return text
     if "\n" in text:
@@ -99,7 +100,7 @@ def _told(text: str, code: str) -> str:
 
 
 def _sentence(text: str, code: str) -> str | None:
-    """A message, also with a capital and a full stop that it got later."""
+    """Translate *text* as a message, also with an added capital or full stop; None if none matches."""
     small = text[:1].lower() + text[1:]
     stop = "." if text.endswith(".") else ""
     for one in dict.fromkeys((text, small)):
@@ -112,7 +113,7 @@ def _sentence(text: str, code: str) -> str | None:
 
 
 def _one_by_one(text: str, code: str) -> str | None:
-    """Several sentences or clauses, the first of which is recognised."""
+    """Translate several sentences or clauses if the first of them is recognised; else None."""
     for mark, kept in ((". ", 1), ("; ", 0)):
         at = text.find(mark)
         while at >= 0:
@@ -123,7 +124,7 @@ def _one_by_one(text: str, code: str) -> str | None:
 
 
 def _whole(text: str, code: str, end: str = "") -> str | None:
-    """The message that *text* was made of, among those that end so, in the language *code*."""
+    """Translate *text* by the message it was made from, among those that end with *end*; None if none matches."""
     known = catalogue(code)
     if text in known:
         return known[text]
@@ -139,12 +140,12 @@ def _whole(text: str, code: str, end: str = "") -> str | None:
 
 
 def _part(text: str, known: dict[str, str], code: str) -> str:
-    """Return a value of a message: a message, or text as `_value` has it."""
+    """Translate a value of a message: a message, or text as by `_value`."""
     return retold(text) if isinstance(text, Message) else shown(_value(hidden(text), known, code))
 
 
 def _value(text: str, known: dict[str, str], code: str) -> str:
-    """What stands in a place: a sentence, a list of names, or a name or number, which stays as it is."""
+    """Translate the value of a field: a sentence or a list of names; any other name or number stays unchanged."""
     if text == NOTHING or " " in text:
         parts = text.split(", ")
         if len(parts) > 1 and all(part in known for part in parts):
@@ -157,7 +158,7 @@ def _value(text: str, known: dict[str, str], code: str) -> str:
 
 
 def _behind_a_colon(text: str, code: str) -> str | None:
-    """A path, a name or an option, and behind it a sentence."""
+    """Translate a sentence after a path, a name or an option with a colon; None if none is recognised."""
     at = text.find(": ")
     while at >= 0:
         if told := _whole(text[at + 2 :], code):
@@ -168,7 +169,7 @@ def _behind_a_colon(text: str, code: str) -> str | None:
 
 @cache
 def _sentences(code: str) -> tuple[_Sentence, ...]:
-    """Messages with places, those with most words of their own first."""
+    """Return the messages with fields, the longest fixed text first."""
     found = []
     for message in catalogue(code):
         try:
@@ -194,5 +195,5 @@ def _pattern(message: str) -> re.Pattern[str]:
 
 
 def _places_filled(message: str, values: dict[str, str]) -> str:
-    """*message* with *values*, which are text already: how numbers are to be shown was decided in English."""
+    """Fill the fields of *message* with *values*, texts whose number format was chosen in English."""
     return "".join(literal + (values[name] if name else "") for literal, name, *_ in Formatter().parse(message))
