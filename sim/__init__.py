@@ -1,4 +1,4 @@
-"""gpufleet: which fleet of GPUs for this traffic, how fast will it answer, and what does a million tokens cost?
+"""Capacity, latency and cost simulator for fleets of GPUs that serve language models (gpufleet).
 
 From Python (docs/python.md):
 
@@ -10,13 +10,13 @@ the sourced numbers, `simulate` is the engine alone, `register` adds a policy.
 
 Reading guide. Start with these three files, in this order:
 
-1. `case.py`: one case on one page: a plan is resolved, a fleet is run, a ledger is drawn up.
-2. `scenario/schema.py`: what a scenario file may say; `scenario/resolving/resolved.py`: what it comes to once ids are
-   sourced values.
-3. `records.py`: what flows between the layers.
+1. `case.py`: one case: a plan is resolved, a fleet is run, a ledger is computed.
+2. `scenario/schema.py`: contents of a scenario file; `scenario/resolving/resolved.py`: the plan in which ids are
+   replaced by sourced values.
+3. `records.py`: the records that pass between the rooms.
 
-Then `engine/synchronous.py` for how a replica steps, `steptime/roofline.py` for how long a step takes, `cost/ledger.py`
-for money. Imports go one way only:
+Then `engine/synchronous.py` for the steps of a replica, `steptime/roofline.py` for their durations, `cost/ledger.py`
+for costs. Imports go one way only:
 
     {cli -> serve, api} -> answers -> {jobs -> training} -> report -> study -> case -> fleet -> {engine, scenario}
     cli -> {claims -> {jobs, training}, fidelity -> training} -> answers
@@ -64,7 +64,7 @@ __all__ += [name for one in _QUESTIONS for name in (one, f"{one.capitalize()}Res
 
 
 def __getattr__(name: str) -> Any:
-    """A public name. All are imported when the first is asked for: `import sim` and `gpufleet --help` stay instant."""
+    """Return a public name; all are imported at the first access, so that `import sim` stays fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sim.api import public

@@ -1,4 +1,4 @@
-"""`python -m sim` is `gpufleet`."""
+"""Entry point of `python -m sim`, which is the command `gpufleet`."""
 
 from sim.cli import main
 

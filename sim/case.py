@@ -1,4 +1,4 @@
-"""The story of one case, on one page."""
+"""Simulation and pricing of one case: a plan is resolved, a fleet is run, a ledger is computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,33 +17,34 @@ from sim.scenario.schema import Scenario
 from sim.scenario.sweep import Case
 
 OF_MONEY = ("fleet", "axes", "costs", "carbon", "pue", "load_by_hour", "facts")
-"""Of a plan: names, prices, and what the prices are of. Nothing that is simulated asks for them."""
+"""Fields of a plan with names, prices and price inputs, which the simulation does not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What one fleet did at one sweep point in one replication, and what it cost."""
+    """Result of one fleet at one sweep point in one replication: its log and its costs."""
 
     plan: CasePlan
     log: FleetLog
     ledger: Ledger | None
-    """None without a `cost` section, or where the window has no length because nothing was served."""
+    """Ledger of the case; None without a `cost` section, or where the window is empty because no requests were
+    served."""
     request_nano_usd: list[int] | None = None
-    """What each request cost, in the order of the log; None unless asked for."""
+    """Cost of each request, in the order of the log [nano-USD]; None unless requested."""
 
     @property
     def window_s(self) -> tuple[float, float]:
-        """[start, end) of what is measured [s]."""
+        """Measurement window [start, end) [s]."""
         return self.plan.window_s(self.log.end_s)
 
 
 def run_case(scenario: Scenario, case: Case, catalog: Catalog) -> CaseResult | CasePlan:
-    """Simulates and prices *case*; the plan alone where the fleet cannot run (`plan.infeasible` says why)."""
+    """Simulate and price *case*. Return the plan alone where the fleet cannot run (see `plan.infeasible`)."""
     return run_plan(resolve(scenario, case, catalog))  # ids become sourced values
 
 
 def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
-    """Simulates and prices the case of *plan*; *plan* itself where the fleet cannot run."""
+    """Simulate and price the case of *plan*. Return *plan* itself where the fleet cannot run."""
     if plan.infeasible:
         return plan
     if plan.warmup_auto:
@@ -53,7 +54,7 @@ def run_plan(plan: CasePlan) -> CaseResult | CasePlan:
 
 
 def run_like(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult | None:
-    """Prices the case of *plan* by what that of *other* was found to do; None where it would not do just that."""
+    """Price the case of *plan* with the log of *other*, if both have the same quantities; otherwise return None."""
     if not _same_quantities(plan, other):
         return None
     found = result.plan
@@ -61,7 +62,7 @@ def run_like(plan: CasePlan, other: CasePlan, result: CaseResult) -> CaseResult 
 
 
 def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
-    """Whether two plans, resolved from the same but for money, have the same requests and meters."""
+    """Return whether two plans, resolved from inputs that differ in prices only, have the same requests and meters."""
     if len(one.pools) != len(other.pools):
         return False
     pools = tuple(_in_the_steps_of(*pair) for pair in zip(one.pools, other.pools, strict=True))
@@ -69,7 +70,7 @@ def _same_quantities(one: CasePlan, other: CasePlan) -> bool:
 
 
 def _in_the_steps_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
-    """*pool* with the step times of *other*, which no money enters and which compare by what they are."""
+    """Return *pool* with the step times of *other*, which do not depend on prices and compare by identity."""
     if len(pool.models) != len(other.models):
         return pool
     models = tuple(_in_the_steps_of(*pair) for pair in zip(pool.models, other.models, strict=True))
@@ -77,7 +78,7 @@ def _in_the_steps_of(pool: PoolPlan, other: PoolPlan) -> PoolPlan:
 
 
 def of_services(result: CaseResult) -> dict[str, CaseResult]:
-    """The part of *result* that each service has: its requests, and its part of replicas and of the bill."""
+    """Split *result* by service: each service's requests, and its shares of replicas and of the costs."""
     if not result.plan.services:
         return {}
     parts = parts_of(result.plan, result.log)
@@ -114,12 +115,12 @@ def _of_service(result: CaseResult, service: ServicePlan, parts: Mapping[str, Se
 
 
 def _part_of_pool(pool: PoolPlan, service: str, part: ServiceWeights | None) -> PoolPlan:
-    """*pool* with the part of its GPUs that *service* has."""
+    """Return *pool* with the share of its GPUs that *service* has."""
     return pool if part is None else replace(pool, gpus_per_replica=pool.gpus_per_replica * part.whole(service))
 
 
 def _capex_usd(costs: CostPlan, shared: Mapping[str, ServiceWeights], service: str) -> float:
-    """Purchase money of its own pools, and its part of that of the others."""
+    """Return the purchase cost of the service's own pools, and its share of that of shared pools [USD]."""
     if not shared:
         return costs.capex_usd
     once = ((charge.pool, charge.once_usd) for charge in costs.charges if charge.paid is PaymentTime.AT_DELIVERY)
@@ -127,7 +128,7 @@ def _capex_usd(costs: CostPlan, shared: Mapping[str, ServiceWeights], service: s
 
 
 def priced(plan: CasePlan, log: FleetLog) -> CaseResult:
-    """The quantities of *log* at the prices of *plan*."""
+    """Price the quantities of *log* at the prices of *plan*."""
     result = CaseResult(plan, log, None)
     start_s, end_s = result.window_s
     if plan.costs is None or end_s <= start_s:
@@ -139,7 +140,7 @@ def priced(plan: CasePlan, log: FleetLog) -> CaseResult:
 
 
 def _costs_of_requests(plan: CasePlan, log: FleetLog, ledger: Ledger) -> list[int]:
-    """Amount of each request [nano-USD]: of each of its visits, at the prices of the pool it went to."""
+    """Return the cost of each request [nano-USD]: the sum over its visits, at the prices of the visited pools."""
     pools = [plan.pools[position].name for position in log.pool_of_replica]
     visits = [(place, hop) for place, request in enumerate(log.requests) for hop in request.hops]
     uses = [RequestUse(pools[h.replica], h.busy.prefill_s, h.busy.decode_s, h.busy.recompute_s) for _, h in visits]

@@ -1,4 +1,4 @@
-"""The only module that writes CSV files, so that no cell of any is run as a formula by a spreadsheet."""
+"""CSV output, the only module that writes CSV files, so that spreadsheets run no cell as a formula."""
 
 import csv
 import re
@@ -12,10 +12,10 @@ _FORMULA = re.compile(r"'*(?:[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠﹦﹢�
 
 
 def cell(value: Any) -> Any:
-    """Return *value* as the CSV files show it: true/false, floats by repr, nothing for None and nan.
+    """Return *value* as written in CSV files: true/false, floats by repr, empty for None and nan.
 
     Text that begins with `= + - @` (also full-width, small, or after blanks), a tab, a carriage return or a line feed
-    is quoted with an apostrophe; `unquoted` takes it away again. Numbers stay numbers.
+    is quoted with an apostrophe; `unquoted` removes it. Numbers stay numbers.
 
     References
     ----------
@@ -71,7 +71,10 @@ class _Lines(NamedTuple):
 
 
 def _writer(file: IO[str], header: Iterable[str]) -> Any:
-    """Return a writer to *file*, below *header*; a carriage return within a cell would end the row of most readers."""
+    """Return a writer to *file* with *header* written.
+
+    A carriage return in a cell would end the row in most readers.
+    """
     writer = csv.writer(_Lines(file), lineterminator="\r\n")
     writer.writerow(map(cell, header))
     return writer

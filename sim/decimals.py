@@ -1,4 +1,4 @@
-"""Numbers in the tables and traces that people bring: decimal, finite, in ASCII digits."""
+"""Parsing of numbers in tables and traces from users: decimal, finite, in ASCII digits."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 DECIMAL = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
-"""Decimal number as spreadsheets and programs write it. `float` also takes 1_000, digits of other scripts, nan and inf,
-which in a table are slips that would change a result unnoticed.
-"""
+"""Decimal number as spreadsheets and programs write it. `float` also accepts 1_000, digits of other scripts, nan and
+inf, which in a table are mistakes that would change a result unnoticed."""
 
 
 def number(cell: object) -> float | None:
@@ -57,5 +56,5 @@ def numbers(cells: Sequence[object]) -> NDArray[np.float64]:
 
 
 def _only_decimals(text: str) -> bool:
-    """Return whether `float` reads in *text* only what `DECIMAL` matches, infinities and nan apart."""
+    """Return whether `float` accepts in *text* only what `DECIMAL` matches, apart from infinities and nan."""
     return text.isascii() and "_" not in text

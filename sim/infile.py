@@ -1,7 +1,7 @@
-"""Files that a user names. A pipe or a device is refused: to read it could take for ever, and it reads but once.
+"""Reading and writing of files that a user names. Pipes and devices are refused: reading them could block for ever.
 
-A program that works for others (the workspace in the browser, and the runs that it starts) confines itself to some
-folders: then every file is opened below one of them, step by step and through no link, whatever a check found before.
+A program that works for others (the workspace in the browser, and the runs that it starts) is confined to some folders:
+every file is opened below one of them, step by step and through no link, whatever a check found before.
 """
 
 import errno

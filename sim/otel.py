@@ -1,4 +1,4 @@
-"""Token counts of OpenTelemetry spans: the attributes that are read, and those that look like them."""
+"""Token counts of OpenTelemetry spans: attributes that are read, and similar ones that are not."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

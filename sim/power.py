@@ -1,19 +1,20 @@
-"""Power of GPUs and servers, linear in what a replica's meters count.
+"""Power of GPUs and servers, linear in the quantities that a replica's meters count.
 
-A step draws, from its shares of time at the tensor cores' peak, of reading memory and with the GPU busy,
+The load of a step is computed from the shares of its time at the tensor cores' peak, of memory reads and with the GPU
+busy:
 
     z = running * (busy - (1 - waiting) * linked)
         + computing * compute + (per_byte * bytes/s + per_activation * activations/s) / (limit - idle)
     load = z / (1 + z^4)^(1/4)        power = idle + load * (limit - idle)
 
-A card whose kernels run draws something at its high clocks whatever they do: a third of the way to its limit on cards
-for data centres, up to two on graphics cards; half of it where it waits for other cards, in an all-reduce (the share
-*linked*) or for its turn as a stage. Weights that are unpacked to 16 bits take more to read. Well below the
-limit power is the sum of its causes; near it the card slows its clocks, and the limit holds. The load of a step is
-worked out once per leap; its integral over busy time is all that power needs, so that energy is linear in duration and
-loaded time, and that of a sum of intervals is the sum of theirs.
+`running` is the power of a card whose kernels run, at its high clocks, whatever they do: a third of the way to the
+limit on data-centre cards, up to two thirds on graphics cards, and half of that where the card waits for other cards,
+in an all-reduce (the share *linked*) or as a pipeline stage. Reading weights that are unpacked to 16 bits takes more
+power. Well below the limit power is the sum of these terms; near it the card reduces its clocks, and the limit holds.
+The load of a step is computed once per leap. Power needs only its integral over busy time, so that energy is linear in
+duration and load time, and the energy of several intervals is the sum of theirs.
 
-The coefficients are in data/power.yaml. A pool may also be counted at the nameplate all the time.
+The coefficients are in data/power.yaml. A pool may also be counted at its nameplate power all the time.
 """
 
 from dataclasses import dataclass
@@ -33,29 +34,29 @@ from sim.yamlio import read
 
 
 class Family(Spec):
-    """GPUs that draw more or less than most while anything runs on them."""
+    """GPUs whose power while kernels run, or while working, deviates from that of most GPUs."""
 
     gpus: tuple[str, ...] = ()
-    """Ids."""
+    """Architectures all of whose GPUs are in the family."""
     architectures: tuple[str, ...] = ()
     """All GPUs of these belong to it."""
     running: Value | None = None
-    """What they draw then, whatever the kernels do, if it is not what most do."""
+    """Share drawn while any kernel runs; left out: that of most GPUs."""
     factor: Value | None = None
-    """On all that they draw above idle power, where others share their limit."""
+    """Factor on all power above idle, for cards that share their power limit with other parts; left out: 1."""
 
     def has(self, gpu: Gpu) -> bool:
-        """Whether *gpu* belongs to it."""
+        """Return whether *gpu* is in the family."""
         return gpu.id in self.gpus or gpu.architecture in self.architectures
 
 
 class CapCurve(Sourced):
-    """How fast a card works under lower power limits than its own."""
+    """Measured speed of a card under power limits below its own."""
 
     cap_w: tuple[Positive, ...]
-    """Power limits set, rising [W]."""
+    """Power limits set, ascending [W]."""
     speed: tuple[Fraction, ...]
-    """Rate of work at each of them over that at the card's own limit."""
+    """Speed at each of them relative to the card's own limit."""
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
@@ -66,7 +67,10 @@ class CapCurve(Sourced):
         return self
 
     def at(self, cap_w: float) -> Value:
-        """Speed under *cap_w*, linear between the caps measured; ValueError below the lowest of them."""
+        """Return the speed under *cap_w*, linear between the measured limits.
+
+        Raises ValueError below the lowest of them.
+        """
         if cap_w < self.cap_w[0]:
             raise ValueError(f"there are no measurements of the card under a cap below {self.cap_w[0]:g} W")
         origin = self.model_dump(include={"source", "where", "kind", "as_of", "note"})
@@ -74,32 +78,33 @@ class CapCurve(Sourced):
 
 
 class PowerCoefficients(Spec):
-    """What work on a GPU takes of what lies between its idle power and its limit."""
+    """Coefficients of GPU power: shares of the range between idle power and the limit, and energies per operation."""
 
     computing: Value
-    """Of the tensor cores at their dense peak all the time, in whatever arithmetic."""
+    """Share drawn by the tensor cores at their dense peak all the time, in any arithmetic."""
     per_byte_j: Value
-    """Energy of a byte that is read from memory, on its way through caches and cores [J]."""
+    """Energy per byte read from memory, on its way through caches and cores [J]."""
     narrow_weights: Value
-    """What weights that are unpacked to 16 bits before they are multiplied add to it, as a share."""
+    """Relative increase of `per_byte_j` for weights that are unpacked to 16 bits before they are multiplied."""
     per_activation_j: Value
-    """Energy of a number that goes into or comes out of a matrix product, with all work between the products [J]."""
+    """Energy per number that goes into or comes out of a matrix product, with all work between the products [J]."""
     running: Value
-    """Of any kernel that runs, at the card's high clocks."""
+    """Share drawn while any kernel runs, at the card's high clocks."""
     waiting: Value
-    """Part of it that is drawn while a GPU waits for other GPUs, in an all-reduce or for its turn as a stage."""
+    """Fraction of `running` drawn while a GPU waits for other GPUs, in an all-reduce or as a pipeline stage."""
     families: dict[str, Family]
-    """GPUs for which running takes another share."""
+    """GPU families with a different share for running."""
     loaded_idle: Value
-    """Power with weights resident and no work over `tdp_w`, where the GPU's own figure is unknown."""
+    """Power with weights loaded and no work over `tdp_w`, where the GPU's own figure is unknown."""
     loaded_idle_geforce: Value
-    """The same of GeForce cards, which lower their clocks between requests."""
+    """Power with weights loaded and no work over `tdp_w` of GeForce cards, which lower their clocks between
+    requests."""
 
     caps: dict[str, CapCurve]
-    """By GPU id: cards that were measured under power caps."""
+    """GPU id -> speed under power limits, for cards that were measured under them."""
 
     def speed(self, gpu: Gpu, cap_w: float) -> Value:
-        """Rate of work of *gpu* under a power cap over that at its own limit.
+        """Return the speed of *gpu* under a power limit relative to that at its own limit.
 
         Raises ValueError where no measurement determines it.
         """
@@ -109,41 +114,41 @@ class PowerCoefficients(Spec):
         return self.caps[gpu.id].at(cap_w)
 
     def running_of(self, gpu: Gpu) -> Value:
-        """The share that *gpu* draws while any kernel runs."""
+        """Return the share that *gpu* draws while any kernel runs."""
         family = self.family(gpu)
         return (family.running if family else None) or self.running
 
     def factor_of(self, gpu: Gpu) -> float:
-        """On all that *gpu* draws above idle power."""
+        """Return the factor on all power of *gpu* above idle."""
         family = self.family(gpu)
         return family.factor.value if family and family.factor else 1.0
 
     def loaded_idle_of(self, gpu: Gpu) -> Value:
-        """The share of `tdp_w` that *gpu* draws with weights resident and no work."""
+        """Return the share of `tdp_w` that *gpu* draws with weights loaded and no work."""
         return self.loaded_idle_geforce if gpu.geforce else self.loaded_idle
 
     def family(self, gpu: Gpu) -> Family | None:
-        """The first family that *gpu* belongs to."""
+        """Return the first family that *gpu* is in; None if there is none."""
         return next((family for family in self.families.values() if family.has(gpu)), None)
 
 
 def load_power_coefficients(path: Path) -> PowerCoefficients:
     """Read data/power.yaml.
 
-    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is not what it should be.
+    Raises pydantic.ValidationError or sim.yamlio.YamlError if the file is invalid.
     """
     return PowerCoefficients.model_validate(read(path).data)
 
 
 class Power(Spec):
-    """How a pool's power is counted."""
+    """Power accounting of a pool."""
 
     mode: Literal["load", "nameplate"] = "load"
-    """load: by what the GPUs do; nameplate: always the most that the server and its GPUs can draw."""
+    """load: power follows the GPUs' work; nameplate: always the most that the server and its GPUs can draw."""
     nameplate_w: Positive | None = None
-    """With nameplate: power of one server at the wall, instead of the catalogue's."""
+    """Power of one server at the wall with mode nameplate, instead of the catalogue's [W]."""
     cap_w: Positive | None = None
-    """Power limit set for each GPU, below its own; the card then works slower, as measured under such caps."""
+    """Power limit set for each GPU, below its own [W]; the card then works slower, as measured under such limits."""
 
     @model_validator(mode="after")
     def _nameplate_goes_with_its_mode(self) -> Self:
@@ -155,27 +160,27 @@ class Power(Spec):
 
 
 SHARPNESS = 4
-"""How sharply power bends at the limit: chosen with the fit (docs/fidelity-power.md)."""
+"""Exponent of the bend of power at the limit, chosen with the fit (docs/fidelity-power.md)."""
 FULL_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LoadLaw:
-    """How hard steps work a GPU, from 0 at idle power to 1 at its limit.
+    """Load of a GPU in a step, from 0 at idle power to 1 at its limit.
 
-    Each figure is a power over what lies between idle and the limit.
+    Each coefficient is a power relative to the range between idle and the limit.
     """
 
     compute: float
-    """Of the tensor cores at their dense peak at 16 bit."""
+    """Share of the tensor cores at their dense peak at 16 bit."""
     memory: float
-    """Of the memory, read all the time."""
+    """Share of memory that is read all the time."""
     token: float = 0.0
-    """Of one token a second in all layers [s]."""
+    """Share of one token per second in all layers [s]."""
     running: float = 0.0
-    """Of kernels that run, whatever they do."""
+    """Share of kernels that run, whatever they do."""
     waiting: float = 1.0
-    """Part of it while they wait for other GPUs."""
+    """Fraction of `running` while kernels wait for other GPUs."""
 
     @classmethod
     def of(
@@ -186,10 +191,21 @@ class LoadLaw:
         activations_per_token: float = 0.0,
         unpacked: bool = False,
     ) -> "LoadLaw | None":
-        """For the power limit, or a lower one that is set; None if the former is unknown.
+        """Return the law of *gpu* for its power limit, or a lower one that is set; None if its own limit is unknown.
 
-        *activations_per_token*: that this GPU computes. *unpacked*: whether most weights are, before they
-        are multiplied (`unpacks`).
+        Parameters
+        ----------
+        gpu : Gpu
+            GPU of the catalogue.
+        coefficients : PowerCoefficients
+            Coefficients of data/power.yaml.
+        cap_w : float, optional
+            Power limit that is set [W].
+        activations_per_token : float
+            Numbers into and out of matrix products that this GPU computes per token.
+        unpacked : bool
+            Whether most weights are unpacked before they are multiplied (`unpacks`).
+
         """
         power = GpuPower.of(gpu, coefficients, cap_w)
         if power is None or power.limit_w <= power.idle_w:
@@ -214,10 +230,26 @@ class LoadLaw:
         busy_share: float = 1.0,
         linked_share: float = 0.0,
     ) -> float:
-        """Load of a step with *tokens_per_s* new tokens a second.
+        """Return the load of a step, 0 to 1.
 
-        Its shares of time are those at the dense peak, in whatever arithmetic, of reading memory, in which the GPU does
-        not wait for the host, and in which it waits for other GPUs.
+        Parameters
+        ----------
+        compute_share : float
+            Share of time at the dense peak, in any arithmetic.
+        memory_share : float
+            Share of time in which memory is read.
+        tokens_per_s : float
+            New tokens per second.
+        busy_share : float
+            Share of time in which the GPU does not wait for the host.
+        linked_share : float
+            Share of time in which it waits for other GPUs.
+
+        Notes
+        -----
+        z = running * (busy_share - (1 - waiting) * linked_share)
+        + compute * compute_share + memory * memory_share + token * tokens_per_s; load = z / (1 + z^4)^(1/4).
+
         """
         work = self.compute * compute_share + self.memory * memory_share + self.token * tokens_per_s
         z = self.running * (busy_share - (1.0 - self.waiting) * linked_share) + work
@@ -225,13 +257,13 @@ class LoadLaw:
 
 
 def unpacks(gpu: Gpu, weights: Quantization) -> bool:
-    """Whether ordinary cores turn narrow *weights* into 16-bit ones, as the tensor cores of *gpu* do not take them."""
+    """Return whether *weights* are unpacked to 16 bits because *gpu*'s tensor cores do not support them."""
     rates = {"fp16": None, "fp8": gpu.fp8_flops, "int8": gpu.int8_ops_per_s, "fp4": gpu.fp4_flops}
     return weights.bits_per_weight.value < FULL_BITS and rates[weights.compute] is None
 
 
 def _uncapped_part(gpu: Gpu, power: "GpuPower") -> float:
-    """What lies between idle power and the card's own limit over what lies below the limit that is set."""
+    """Return the range from idle power to the card's own limit over the range to the limit that is set."""
     own_w = gpu.tdp_w.value if gpu.tdp_w else power.limit_w
     return (own_w - power.idle_w) / (power.limit_w - power.idle_w)
 
@@ -241,12 +273,15 @@ class GpuPower:
     """Power of one GPU [W]."""
 
     idle_w: float
-    """With weights loaded and no work."""
+    """Power with weights loaded and no work [W]."""
     limit_w: float
 
     @classmethod
     def of(cls, gpu: Gpu, coefficients: PowerCoefficients, cap_w: float | None = None) -> "GpuPower | None":
-        """From the datasheet's power limit, or a lower one that is set; None where the former is unknown."""
+        """Return the power up to the datasheet's limit, or a lower one that is set.
+
+        None where the former is unknown.
+        """
         if gpu.tdp_w is None:
             return None
         limit_w = min(gpu.tdp_w.value, cap_w or gpu.tdp_w.value)
@@ -257,15 +292,21 @@ class GpuPower:
 
     @classmethod
     def nameplate(cls, gpu: Gpu) -> "GpuPower | None":
-        """The power limit all the time; None where it is unknown."""
+        """Return a constant power at the limit; None where the limit is unknown."""
         return None if gpu.tdp_w is None else cls(gpu.tdp_w.value, gpu.tdp_w.value)
 
     def within(self, reach: float) -> "GpuPower":
-        """The power of a GPU that work takes only the part *reach* of the way from idle to its limit."""
+        """Return the power of a GPU that work takes only the fraction *reach* of the way from idle to the limit."""
         return GpuPower(self.idle_w, self.idle_w + reach * (self.limit_w - self.idle_w))
 
     def energy_j(self, duration_s: float, load_s: float) -> float:
-        """Energy over *duration_s* with *load_s*, the integral of load over it [J]."""
+        """Return the energy over *duration_s* with *load_s*, the integral of load over it [J].
+
+        Notes
+        -----
+        E = idle_w * duration_s + (limit_w - idle_w) * load_s.
+
+        """
         return self.idle_w * duration_s + (self.limit_w - self.idle_w) * load_s
 
 
@@ -275,31 +316,37 @@ class PoolPower:
 
     gpu: GpuPower
     gpus_per_replica: int | Rational
-    """A part of one where the replica is a MIG slice."""
+    """GPUs of the replica; a fraction for a MIG slice."""
     base_w: float = 0.0
-    """The replica's share of the servers without their GPUs, behind the power supply [W]."""
+    """The replica's share of the servers' power without GPUs, behind the power supply [W]."""
     psu_efficiency: float = 1.0
     nameplate_w: float | None = None
-    """The replica's share of the servers' nameplate at the wall [W]; then load does not matter."""
+    """The replica's share of the servers' nameplate power at the wall [W]; if set, load does not matter."""
 
     @property
     def peak_w(self) -> float:
-        """The most that the replica draws at the wall [W]."""
+        """Highest power of the replica at the wall [W]."""
         if self.nameplate_w is not None:
             return self.nameplate_w
         return (self.gpus_per_replica * self.gpu.limit_w + self.base_w) / self.psu_efficiency
 
     @property
     def least_w(self) -> float:
-        """What the replica draws at the wall with no work [W]."""
+        """Power of the replica at the wall with no work [W]."""
         return self.server_energy_j(1.0, self.gpu_energy_j(1.0, 0.0))
 
     def gpu_energy_j(self, duration_s: float, load_s: float) -> float:
-        """Energy of the replica's GPUs, from the replica's loaded time (of one GPU, all alike) [J]."""
+        """Return the energy of the replica's GPUs [J]; *load_s* is that of one GPU, which are all alike."""
         return self.gpus_per_replica * self.gpu.energy_j(duration_s, load_s)
 
     def server_energy_j(self, duration_s: float, gpu_energy_j: float) -> float:
-        """Energy at the wall: GPUs, base load and loss of the power supply [J]."""
+        """Return the energy at the wall [J]: GPUs, base load and loss of the power supply.
+
+        Notes
+        -----
+        E = (gpu_energy_j + base_w * duration_s) / psu_efficiency, or nameplate_w * duration_s.
+
+        """
         if self.nameplate_w is not None:
             return self.nameplate_w * duration_s
         return (gpu_energy_j + self.base_w * duration_s) / self.psu_efficiency
@@ -314,11 +361,30 @@ def pool_power(
     servers_per_replica: float = 1.0,
     reach: float = 1.0,
 ) -> PoolPower | None:
-    """Power of one replica of a pool; None where the GPU's power limit or the server's base power is unknown.
+    """Return the power of one replica of a pool.
 
-    *servers_per_replica* is the number of servers over the number of replicas that share them: their base power, or
-    nameplate, is split evenly. Without a server only the GPUs draw power. *reach* is the part of the way from idle
-    power to the power limit that a busy replica takes its GPUs.
+    Parameters
+    ----------
+    spec : Power
+        Power accounting of the pool.
+    gpu : Gpu
+        GPU of the catalogue.
+    coefficients : PowerCoefficients
+        Coefficients of data/power.yaml.
+    gpus_per_replica : int or Fraction
+        GPUs of the replica.
+    server : Server, optional
+        Server around the GPUs. Without one only the GPUs draw power.
+    servers_per_replica : float
+        Servers over the replicas that share them: base power, or nameplate power, is divided evenly.
+    reach : float
+        Fraction of the way from idle power to the power limit that a busy replica takes its GPUs.
+
+    Returns
+    -------
+    PoolPower or None
+        None where the GPU's power limit or the server's base power is unknown.
+
     """
     nameplate = spec.mode == "nameplate"
     gpu_power = GpuPower.nameplate(gpu) if nameplate else GpuPower.of(gpu, coefficients, spec.cap_w)

@@ -1,4 +1,4 @@
-"""What flows between the layers: plain slots dataclasses, no behaviour beyond a derived date."""
+"""Records that pass between the rooms: dataclasses with slots and without behaviour beyond derived values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,72 +12,74 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """How far a request has come on a replica."""
+    """Progress of a request on a replica."""
 
     computed_tokens: int
-    """Tokens of prompt and answer that have KV there."""
+    """Tokens of prompt and answer that have KV on the replica."""
     output_tokens: int
     """Tokens of the answer that were made, there or before."""
 
 
 @dataclass(slots=True)
 class BusyTime:
-    """What a request took of one replica's busy time in the window, where asked for [s]."""
+    """Busy time of one replica attributed to a request in the window, where attribution is on."""
 
     prefill_s: float = 0.0
-    """Prompt tokens computed for the first time."""
+    """Time for prompt tokens computed for the first time [s]."""
     recompute_s: float = 0.0
-    """Tokens computed again after a preemption, or after a visit to another replica."""
+    """Time for tokens computed again after a preemption, or after a visit to another replica [s]."""
     decode_s: float = 0.0
-    """Tokens after the first."""
+    """Time for tokens after the first [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVisit:
-    """A request's visit to one replica."""
+    """Visit of a request to one replica."""
 
     replica: int
     came_s: float
     left_s: float
-    """nan while it is there, and for good if it never leaves."""
+    """End of the visit [s]; nan while it lasts, and for good if it never ends."""
     progress: ReplicaProgress | None = None
-    """How far it had come when it was taken away; None if it was not."""
+    """Progress when the request was removed from the replica; None if it was not."""
     busy: BusyTime = field(default_factory=BusyTime)
 
 
 @dataclass(slots=True, eq=False)
 class RequestOptions:
-    """What most requests do not say. Those share `USUAL`; who says something has one of its own."""
+    """Fields that most requests leave at their defaults. Requests share `USUAL` until one of these fields is set."""
 
     block_hashes: Sequence[int] = ()
-    """Ids of the leading blocks that it may share with others, `hash_block_tokens` tokens each."""
+    """Ids of the leading blocks that other requests may share, `hash_block_tokens` tokens each."""
     hash_block_tokens: int = 1
     service: str = ONLY_SERVICE
-    """Which of several services it asks."""
+    """Service that the request is for."""
     session: str = ""
-    """The conversation that it belongs to, as turn number `turn`, from 1; empty: it stands by itself."""
+    """Conversation that the request belongs to, as turn number `turn`, from 1; empty if it belongs to none."""
     turn: int = 0
     tenant: str = ""
-    """Who asks, with what weight where `scheduling: fair`; empty where nobody is told apart."""
+    """Tenant of the request, with its `weight` where `scheduling: fair`; empty without tenants."""
     weight: float = 1.0
     adapter: str = ""
-    """LoRA adapter that it asks for; empty: the model itself."""
+    """LoRA adapter of the request; empty: the base model."""
     prefill_replica: int = -1
-    """Where its prompt was computed, if another replica answers."""
+    """Replica that computed the prompt, if another replica answers."""
     kv_transfer_s: float = nan
-    """From the end of its prompt until its KV was where it is answered, waiting included [s]."""
+    """Time from the end of the prompt until its KV was at the answering replica, waiting included [s]."""
     left: tuple[ReplicaVisit, ...] = ()
-    """Visits to replicas before this one."""
+    """Visits to replicas before the current one."""
     rejected: bool = False
-    """Whether it can never fit, and was refused."""
+    """True if the request can never fit, and was refused."""
     attempts: int = 1
-    """How often it has been sent."""
+    """Number of times that the request has been sent."""
     kept_tokens: int = 0
-    """Tokens of its answer that an earlier attempt streamed; this one computes their KV and makes the others only."""
+    """Tokens of the answer that an earlier attempt streamed; this attempt computes their KV and makes the others
+    only."""
     gave_up: str = ""
-    """timed_out or lost, where nobody waits for it any more; empty otherwise."""
+    """timed_out or lost, where the client has given up; empty otherwise."""
     busy: BusyTime = field(default_factory=BusyTime)
-    """Of the replica where it is, or was last. Of `USUAL` nobody writes it: who shares time gives each request one."""
+    """Busy time at the current or last replica. That of `USUAL` is never written: attribution gives each request its
+    own."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         return "USUAL" if self is USUAL else object.__reduce_ex__(self, protocol)
@@ -87,7 +89,7 @@ USUAL = RequestOptions()
 
 
 def _aside(name: str, usual: T) -> T:
-    """A field of a request that lies aside; it is set on an `RequestOptions` of the request's own."""
+    """Return a property for a field of `RequestOptions`; setting it gives the request its own options."""
 
     def put(request: "Request", value: T) -> None:
         if request.aside is USUAL:
@@ -98,10 +100,10 @@ def _aside(name: str, usual: T) -> T:
 
 
 class Request:
-    """One request and its timestamps, each set once; nan until it has happened [s].
+    """Request with its timestamps, each set once; nan before [s].
 
-    A million are in memory at once, so what few of them say lies in `aside`; its fields are the request's own to
-    whoever reads or writes them.
+    Up to millions are in memory at once, so rarely used fields are in `aside`; they are read and written as fields of
+    the request.
     """
 
     __slots__ = (
@@ -113,23 +115,23 @@ class Request:
         self, index: int, arrived_s: float, prompt_tokens: int, output_tokens: int, priority: int = 0, **further: Any
     ) -> None:
         self.index, self.arrived_s = index, arrived_s
-        """Its place in the order of arrival, from 0, and when it reached the router."""
+        """Position in the order of arrival, from 0, and time of arrival at the router."""
         self.prompt_tokens, self.output_tokens = prompt_tokens, output_tokens
-        """Lengths of prompt, 0 for a unit of work, and answer, which no server would know before its end."""
+        """Lengths of prompt (0 for a unit of work) and answer; servers do not know the latter before its end."""
         self.priority = priority
-        """Lower goes first with `scheduling: priority`."""
+        """Priority; lower goes first with `scheduling: priority`."""
         self.replica = -1
-        """Where it is, or was last."""
+        """Current or last replica."""
         self.came_s = nan
-        """When it came to this replica."""
+        """Time of arrival at this replica."""
         self.started_s = nan
-        """When the first step that works on it began."""
+        """Start of the first step that works on the request."""
         self.first_token_s, self.finished_s = nan, nan
-        """When its first and when its last token was there."""
+        """Times at which the first and the last token were there."""
         self.cached_tokens = 0
-        """Prompt tokens that the prefix cache had when it was admitted."""
+        """Prompt tokens in the prefix cache at admission."""
         self.preemptions = 0
-        """How often it gave up its KV cache and was computed again."""
+        """Number of times that the request lost its KV cache and was computed again."""
         self.aside = USUAL
         for name, value in further.items():
             setattr(self, name, value)
@@ -153,45 +155,45 @@ class Request:
 
     @property
     def given_up(self) -> bool:
-        """Whether it ended without an answer though the fleet could have served it."""
+        """True if the request ended without an answer though the fleet could have served it."""
         return self.gave_up != ""
 
     @property
     def status(self) -> str:
-        """How it has ended: finished, rejected, timed_out or lost; unfinished while it has not."""
+        """Outcome of the request: finished, rejected, timed_out or lost; unfinished before."""
         if self.rejected:
             return "rejected"
         return "finished" if self.finished_s == self.finished_s else self.gave_up or "unfinished"
 
     @property
     def hops(self) -> list[ReplicaVisit]:
-        """Its visits to replicas, the present or last one at the end; none while no replica has had it."""
+        """Visits to replicas, the current or last one at the end; empty before the first."""
         here = [] if self.replica < 0 else [ReplicaVisit(self.replica, self.came_s, self.finished_s, None, self.busy)]
         return [*self.left, *here]
 
     @property
     def shared_tokens(self) -> int:
-        """Leading tokens of prompt and answer that whole blocks of the trace cover; others may have the same."""
+        """Leading tokens of prompt and answer covered by whole blocks of the trace, which other requests may share."""
         hashes, size = self.aside.block_hashes, self.aside.hash_block_tokens
         return min(len(hashes), (self.prompt_tokens + self.output_tokens) // size) * size if hashes else 0
 
 
 @dataclass(slots=True)
 class Batch:
-    """One engine step of one rank in sums: all that a step-time model may know. Contexts are tokens computed before."""
+    """Engine step of one rank as sums: the inputs of a step-time model. Contexts are tokens computed before."""
 
     decode_seqs: int = 0
-    """Sequences that get one new token."""
+    """Number of sequences that get one new token."""
     draft_tokens: int = 0
-    """Drafted tokens of the decoding sequences, computed behind the one that each of them gets."""
+    """Drafted tokens of the decoding sequences, computed after the one that each of them gets."""
     kv_tokens: int = 0
-    """Sum of the contexts of the decoding sequences."""
+    """Sum of the contexts of the decoding sequences [tokens]."""
     windowed_kv_tokens: int = 0
-    """Sum of the decoding sequences' contexts, each capped at the model's sliding window."""
+    """Sum of the decoding sequences' contexts, each capped at the model's sliding window [tokens]."""
     windowed_growing_seqs: int = 0
-    """Decoding sequences whose context is still below the window."""
+    """Number of decoding sequences whose context is below the window."""
     prefill_seqs: int = 0
-    """Prompt chunks in the step."""
+    """Number of prompt chunks in the step."""
     prefill_tokens: int = 0
     """New prompt tokens in the step."""
     prefill_context_tokens: int = 0
@@ -199,61 +201,63 @@ class Batch:
     prefill_attention_pairs: int = 0
     """Sum over chunks of c*k + c(c+1)/2: query-key pairs of c new tokens after k earlier ones."""
     sampled_seqs: int = 0
-    """Sequences that yield a token: decodes and last prompt chunks."""
+    """Number of sequences that yield a token: decodes and last prompt chunks."""
     accepted_tokens: float = 0.0
-    """Drafted tokens that hold: what the decoding sequences yield beyond one token each."""
+    """Drafted tokens that are accepted: tokens of the decoding sequences beyond one each."""
     adapters: int = 0
-    """Different LoRA adapters that its sequences ask for; `adapted_tokens`: new tokens of those sequences."""
+    """Number of different LoRA adapters of the sequences; `adapted_tokens`: new tokens of the sequences with
+    adapters."""
     adapted_tokens: int = 0
     standing_seqs: int = 0
-    """Sequences of other batches in flight that the scheduler goes through when it forms this one."""
+    """Number of sequences of other batches in flight that the scheduler visits when it forms this batch."""
     replica_tokens: int = 0
-    """New tokens of all data-parallel ranks that take the step together; 0: as many on each as on this one."""
+    """New tokens of all data-parallel ranks that step together; 0: as many on each rank as on this one."""
 
 
 @dataclass(slots=True)
 class Leap:
-    """Step j < `valid_steps` of an unchanging batch takes `first_s + j * growth_s`; `load`: 0 (idle power) to 1."""
+    """Steps of an unchanging batch: step j < `valid_steps` takes `first_s + j * growth_s`; `load` is 0 (idle) to 1."""
 
     first_s: float
     growth_s: float = 0.0
     valid_steps: float = inf
     load: float = 1.0
     last_s: float = 0.0
-    """What the last stage of a pipeline takes more than each of the others; `first_s` is the mean stage's."""
+    """Additional time of the last stage of a pipeline over the mean stage, whose time is `first_s` [s]."""
 
 
 class StepTime(Protocol):
-    """How long steps take: the only thing that an engine knows about the hardware."""
+    """Step-time model: durations of steps, which are all that an engine knows about the hardware."""
 
     @property
     def window(self) -> int | None:
-        """Sliding window of the model [tokens], None without one."""
+        """Sliding window of the model [tokens]; None without one."""
 
     def leap(self, batch: Batch) -> Leap:
-        """Duration of the next steps of *batch*; with pipeline parallelism, of one stage."""
+        """Return the duration of the next steps of *batch*; with pipeline parallelism that of one stage."""
 
     def breakdown(self, batch: Batch) -> dict[str, float]:
-        """The first step's seconds by cause: compute, memory, attention, link, overhead."""
+        """Return the time of the first step by cause [s]: compute, memory, attention, link, overhead."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """Equal steps of one batch that follow each other, for whoever looks at single steps."""
+    """Consecutive equal steps of one batch, for observers of single steps."""
 
     start_s: float
     end_s: float
     steps: int
     batch: Batch
-    """Of the first step."""
+    """Batch of the first step."""
     blocked_by: str
-    """What kept the head of the queue out: seats, kv, budget or nothing."""
+    """Reason why the head of the queue is not in the step: seats, kv, budget, adapters or empty."""
     prompts: dict[int, int]
-    """Index of a request -> tokens of its prompt in the step."""
+    """Request index -> prompt tokens in the step."""
     decoding: frozenset[int]
-    """Indices of the requests that decode in it."""
+    """Indices of the requests that decode in the step."""
     place: str = ""
-    """Of the request asked about: running, queued, unread (by the scheduler), intake (unread by the API server), ""."""
+    """Place of the request asked about: running, queued, unread (by the scheduler), intake (unread by the API server)
+    or empty."""
 
 
 @dataclass(slots=True)
@@ -264,50 +268,50 @@ class Meters:
     prefill_s: float = 0.0
     recompute_s: float = 0.0
     load_s: float = 0.0
-    """Integral of `Leap.load` over busy time; it drives power."""
+    """Integral of `Leap.load` over busy time, from which power follows [s]."""
     prefill_load_s: float = 0.0
-    """The part of `load_s` that went to prompt tokens computed for the first time."""
+    """Part of `load_s` for prompt tokens computed for the first time [s]."""
     recompute_load_s: float = 0.0
-    """The part that went to tokens computed again."""
+    """Part of `load_s` for tokens computed again [s]."""
     sequence_s: float = 0.0
-    """Integral of sequences in the step over busy time; divided by busy_s it is the mean batch."""
+    """Integral of the sequences in the step over busy time [s]; divided by busy_s it is the mean batch."""
     mixed_s: float = 0.0
-    """Busy time of steps with prompts, decodes beside them included."""
+    """Busy time of steps with prompts, including their decodes [s]."""
     mixed_sequence_s: float = 0.0
-    """The part of `sequence_s` in those steps."""
+    """Part of `sequence_s` in steps with prompts [s]."""
     mixed_decode_s: float = 0.0
-    """Of it, that of sequences that decode."""
+    """Part of `mixed_sequence_s` of decoding sequences [s]."""
     mixed_steps: int = 0
-    """Of the steps, those with prompts."""
+    """Number of steps with prompts."""
     prompt_tokens: int = 0
     """Prompt tokens computed for the first time (cache hits excluded)."""
     cached_tokens: int = 0
     output_tokens: int = 0
     accepted_tokens: float = 0.0
-    """Of the output tokens, drafted ones; they are not among `output_tokens` until the meters are read."""
+    """Accepted drafts; they are not among `output_tokens` until the meters are read."""
     recomputed_tokens: int = 0
     preemptions: int = 0
     kv_peak_blocks: int = 0
     seats_blocked_s: float = 0.0
-    """Busy time with a request waiting for a seat (max_num_seqs)."""
+    """Busy time with a request waiting for a place in the batch (max_num_seqs) [s]."""
     kv_blocked_s: float = 0.0
-    """Busy time with a request waiting for KV blocks."""
+    """Busy time with a request waiting for KV blocks [s]."""
     budget_blocked_s: float = 0.0
-    """Busy time with a request waiting for token budget (max_num_batched_tokens)."""
+    """Busy time with a request waiting for token budget (max_num_batched_tokens) [s]."""
     adapters_blocked_s: float = 0.0
-    """Busy time with requests waiting for a slot of a LoRA adapter (max_loras), and for nothing else."""
+    """Busy time with requests waiting for a LoRA adapter slot (max_loras), and for nothing else [s]."""
     steps: int = 0
 
 
 @dataclass(slots=True)
 class Interval:
-    """What one replica did between two meter readings: quantities, no money."""
+    """Quantities of one replica between two meter readings, without costs."""
 
     pool: str
     server: str
     replica: int
     state: str
-    """Of the replica (sim/fleet/replica.py); in a cluster of jobs held, of the GPUs of an inference service."""
+    """State of the replica (sim/fleet/replica.py); in a cluster of jobs `held` for the GPUs of an inference service."""
     start_s: float
     end_s: float
     gpu_s: float
@@ -316,13 +320,13 @@ class Interval:
     recompute_s: float = 0.0
     gpu_energy_j: float = 0.0
     server_energy_j: float = 0.0
-    """At the wall: GPUs, server base load and power-supply loss."""
+    """Energy at the wall: GPUs, server base load and power-supply loss [J]."""
     prefill_energy_j: float = 0.0
-    """Of the energy at the wall, what prompts took that were computed for the first time."""
+    """Energy at the wall for prompts computed for the first time [J]."""
     recompute_energy_j: float = 0.0
-    """Energy at the wall for tokens that were computed again after a preemption."""
+    """Energy at the wall for tokens computed again after a preemption [J]."""
     idle_energy_j: float = 0.0
-    """Energy at the wall while no step ran; what is left of the energy went to decoding."""
+    """Energy at the wall while no step ran [J]; the rest of the energy went to decoding."""
     peak_w: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -330,21 +334,21 @@ class Interval:
     recomputed_tokens: int = 0
     service: str = ONLY_SERVICE
     unused: float = 0.0
-    """The part of its GPUs and server that is paid for and lies idle: MIG slices that nobody uses."""
+    """Fraction of its GPUs and server that is paid for and idle: unused MIG slices."""
 
     @property
     def middle_s(self) -> float:
-        """Half-way between start and end [s]; an interval lies wholly on that side of a meter reading."""
+        """Middle between start and end [s]; it determines on which side of a meter reading the interval is."""
         return (self.start_s + self.end_s) / 2
 
     def is_within(self, start_s: float, end_s: float) -> bool:
-        """Whether it lies in the window [start, end) [s], neither of whose edges it straddles."""
+        """Return whether the interval is in the window [start, end) [s], whose edges it does not straddle."""
         return start_s <= self.middle_s < end_s
 
 
 @dataclass(slots=True)
 class FleetLog:
-    """What a simulated fleet leaves behind."""
+    """Log of a simulated fleet."""
 
     requests: list[Request]
     intervals: list[Interval]
@@ -353,14 +357,14 @@ class FleetLog:
     pool_of_replica: list[int]
     """Position of each replica's pool in the plan."""
     end_s: float
-    """When the last request had finished, or the drain limit."""
+    """Time at which the last request had finished, or of the drain limit [s]."""
     kv_sent_bytes: dict[int, float] = field(default_factory=dict)
-    """Position of a pool that computes prompts for others -> KV that it sent inside the window."""
+    """Position of a prefill pool -> KV bytes that it sent inside the window."""
     numbers: Sequence[int] | None = None
-    """The replicas' numbers in the fleet, by which hops name them; None: 0, 1, 2, ..."""
+    """Numbers of the replicas in the fleet, which visits refer to; None: 0, 1, 2, ..."""
 
     @property
     def pool_by_number(self) -> dict[int, int]:
-        """Number of a replica in the fleet, by which a `ReplicaVisit` names it -> position of its pool in the plan."""
+        """Replica number as in `ReplicaVisit` -> position of its pool in the plan."""
         numbers = range(len(self.pool_of_replica)) if self.numbers is None else self.numbers
         return dict(zip(numbers, self.pool_of_replica, strict=True))

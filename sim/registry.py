@@ -1,9 +1,9 @@
-"""Policies of a user's own, from outside the package: what a scenario may name beside the built-in ones.
+"""Registered policies: user-defined classes that a scenario may name beside the built-in ones.
 
 `sim.register` enters a class under a kind and a name; a package may offer classes as entry points of the group
-`gpufleet.policies`, called `routing.sticky`. A scenario then names the policy and its options as it names a built-in
-one. The options are the parameters of the class that the program does not give itself. A result records the version
-of each policy that it rests on: a digest of the code that the policy runs.
+`gpufleet.policies`, named like `routing.sticky`. A scenario names such a policy and its options like a built-in one.
+The options are the parameters of the class that the program does not provide itself. A result records the version of
+each policy that it depends on: a digest of the code that the policy runs.
 """
 
 import hashlib
@@ -29,19 +29,19 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "steptime": ("model", ("hardware",)),
     "autoscaling": ("policy", ()),
 }
-"""Kind -> the key of a scenario that names the policy, and the parameters that the program gives."""
+"""Kind -> scenario key that names the policy, and parameters that the program provides."""
 METHODS: dict[str, tuple[tuple[str, ...], ...]] = {
     "routing": (("choose",),),
     "batching": (("order",), ("form", "may_admit", "commit", "evict")),
     "steptime": (("leap",),),
     "autoscaling": (("wanted",),),
 }
-"""Kind -> the methods that a class must have: those of one of the tuples."""
+"""Kind -> alternative tuples of methods, one of which a class must have completely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A class under the name that scenarios use."""
+    """Class with the kind and the name under which scenarios use it."""
 
     kind: str
     name: str
@@ -49,12 +49,12 @@ class Registration:
 
 
 class Registered(Spec):
-    """What a scenario says of a registered policy: its name and its options."""
+    """Name and options of a registered policy in a scenario."""
 
     registration: ClassVar[Registration]
 
     def made(self, **given: Any) -> Any:
-        """The policy, with the options of the scenario and those of *given* that it has parameters for."""
+        """Return the policy, made with the scenario's options and with those of *given* that it has parameters for."""
         tag, _ = KINDS[self.registration.kind]
         own = type(self).own_options
         accepted = _parameters(self.registration.make)
@@ -65,7 +65,7 @@ class Registered(Spec):
 
     @classmethod
     def is_named_by(cls, data: Any) -> bool:
-        """Whether *data*, as a scenario has it, names this policy; False of the classes without a registration."""
+        """Return whether *data* of a scenario names this policy; False for classes without a registration."""
         one = getattr(cls, "registration", None)
         return one is not None and isinstance(data, Mapping) and data.get(KINDS[one.kind][0]) == one.name
 
@@ -80,18 +80,18 @@ def _revived(registration: Registration, data: dict[str, Any]) -> Registered:
 
 _SPECS: dict[tuple[str, str], type[Registered]] = {}
 _BASES: dict[str, tuple[type[Registered], frozenset[str]]] = {}
-"""Kind -> the class that its registered policies derive from, and the names of the built-in ones."""
+"""Kind -> base class of its registered policies, and the names of the built-in ones."""
 
 
 class Registry:
-    """Opens a union of specs, distinguished by a key, to registered policies of *kind*; stands in its Annotated."""
+    """Annotation that opens a union of specs, discriminated by a key, to registered policies of *kind*."""
 
     def __init__(self, kind: str, base: type[Registered], builtin: Any) -> None:
         self.kind, self.tag = kind, KINDS[kind][0]
         _BASES[kind] = (base, frozenset(_tags(builtin, self.tag)))
 
     def members(self) -> list[type[Registered]]:
-        """The registered policies, those that are not loaded yet left out."""
+        """Return the registered policies that are loaded."""
         return [spec for (kind, _), spec in _SPECS.items() if kind == self.kind]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -120,7 +120,7 @@ def _tags(union: Any, tag: str) -> Iterator[str]:
 
 
 def find(kind: str, name: Any) -> type[Registered] | None:
-    """The registered policy *name*, loaded from an entry point if need be; None for a built-in or unknown one."""
+    """Return the registered policy *name*, loaded from an entry point if necessary; None if built-in or unknown."""
     if not isinstance(name, str) or name in _BASES[kind][1]:
         return None
     if (kind, name) not in _SPECS and (point := _offered().get(f"{kind}.{name}")) is not None:
@@ -130,15 +130,15 @@ def find(kind: str, name: Any) -> type[Registered] | None:
 
 @cache
 def _offered() -> dict[str, EntryPoint]:
-    """The entry points of installed packages, by name; none is loaded."""
+    """Return the entry points of installed packages by name, without loading them."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def enter(registrations: Iterable[Registration]) -> None:
-    """Makes policies known to this process; one of the same kind and name takes the place of an earlier one.
+    """Register policies in this process; a policy replaces an earlier one of the same kind and name.
 
-    Raises ValueError for an unknown kind, a name that is taken, a method that is missing, or an option that a scenario
-    cannot give.
+    Raises ValueError for an unknown kind, a name that is in use, a missing method, or an option that a scenario cannot
+    give.
     """
     for one in registrations:
         known = _SPECS.get((one.kind, one.name))
@@ -147,7 +147,7 @@ def enter(registrations: Iterable[Registration]) -> None:
 
 
 def entered() -> list[Registration]:
-    """All policies that this process knows."""
+    """Return all policies registered in this process."""
     return [spec.registration for spec in _SPECS.values()]
 
 
@@ -181,8 +181,9 @@ def _spec(one: Registration) -> type[Registered]:
 
 
 def _check_methods(one: Registration) -> None:
-    """Raises ValueError naming the methods without which the class could not be used. Of a function that makes
-    policies nothing is known before it is called.
+    """Raise ValueError naming the methods that the class lacks.
+
+    The methods of a function that makes policies are unknown before it is called.
     """
     if not isinstance(one.make, type):
         return
@@ -202,7 +203,7 @@ def _parameters(make: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _hints(one: Registration) -> dict[str, Any]:
-    """Types of the parameters. Raises ValueError."""
+    """Return the types of the parameters. Raises ValueError."""
     try:
         return get_type_hints(one.make.__init__ if isinstance(one.make, type) else one.make)  # type: ignore[misc]
     except NameError as error:
@@ -212,7 +213,7 @@ def _hints(one: Registration) -> dict[str, Any]:
 
 
 def _type_of_option(one: Registration, name: str, found: Any) -> Any:
-    """*found*, if a scenario can give a value of that type. Raises ValueError."""
+    """Return *found*, if a scenario can give a value of that type. Raises ValueError."""
     try:
         TypeAdapter(found)
     except PydanticUserError:
@@ -222,11 +223,11 @@ def _type_of_option(one: Registration, name: str, found: Any) -> Any:
 
 
 PLAIN = (str, bytes, int, float, bool, type(None), tuple, list, dict, frozenset)
-"""Values that are the same wherever they print the same."""
+"""Types of values that are equal if they print the same."""
 
 
 def versions(data: Any) -> dict[str, str]:
-    """`kind.name` of every registered policy that the *data* of a fleet names, with the digest of its code."""
+    """Return the versions of the registered policies in the *data* of a fleet: `kind.name` -> digest of the code."""
     found: dict[str, str] = {}
     for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
         if isinstance(value, Mapping) and key in KINDS:
@@ -239,10 +240,10 @@ def versions(data: Any) -> dict[str, str]:
 
 
 def version(make: Any) -> str:
-    """A digest of the code of a class or function.
+    """Return a digest of the code of a class or function.
 
-    Of a module that lies in a file it is that of the file, of a package that of all its files. What a notebook or a
-    script defines is followed from function to function instead, so that another cell or line changes nothing.
+    For a module in a file it is the digest of that file, for a package that of all its files. Definitions in a notebook
+    or a script are followed from function to function instead, so that another cell or line does not change the digest.
     """
     digest = hashlib.sha256()
     module = sys.modules.get(make.__module__)
@@ -260,7 +261,7 @@ def version(make: Any) -> str:
 
 
 def _pieces(thing: Any, seen: set[int]) -> Iterator[bytes]:
-    """The byte code, constants and names of *thing*, and of what it refers to in its own module."""
+    """Yield the byte code, constants and names of *thing*, and of what it refers to in its own module."""
     if id(thing) in seen:
         return
     seen.add(id(thing))
@@ -293,7 +294,7 @@ def _pieces(thing: Any, seen: set[int]) -> Iterator[bytes]:
 
 
 def _is_own(thing: Any, user: FunctionType) -> bool:
-    """Whether *thing* is defined beside its *user*: a constant, a function or a class of its module."""
+    """Return whether *thing* is defined in the module of its *user*: a constant, a function or a class."""
     return not isinstance(thing, ModuleType) and getattr(thing, "__module__", user.__module__) == user.__module__
 
 

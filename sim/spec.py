@@ -1,4 +1,4 @@
-"""Base class of everything that is read from YAML."""
+"""Base class and number types of all models read from YAML."""
 
 from math import inf
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 
 class Spec(BaseModel):
-    """A frozen piece of a scenario or of the catalogue: an unknown key is an error, never ignored.
+    """Frozen model of a part of a scenario or of the catalogue; unknown keys are errors.
 
     The string under a field is its documentation, in the code and in the JSON schema that `gpufleet init` writes.
     """
@@ -16,20 +16,21 @@ class Spec(BaseModel):
 
 
 LARGEST, SMALLEST = 1e30, 1e-30
-"""Beyond them products and quotients leave what a float can hold; no quantity of a data centre comes near."""
+"""Bounds of numbers: beyond them products and quotients exceed the range of floats; no quantity of a data centre
+does."""
 LARGEST_WHOLE = 10**18
-"""Columns hold whole numbers in 64 bits."""
+"""Largest whole number: columns hold whole numbers in 64 bits."""
 
 
 def within_reach(value: Any, most: float = LARGEST) -> Any:
-    """*value*; a number beyond *most* raises ValueError."""
+    """Return *value*. Raises ValueError for a finite number beyond *most*."""
     if isinstance(value, int | float) and most < abs(value) < inf:
         raise ValueError(f"is too large: at most {most:g}")
     return value
 
 
 def _whole(value: Any) -> Any:
-    """1e6 is a whole number; 1.5, True and "2" are not."""
+    """Return *value* as a whole number: 1e6 is one; 1.5 stays as it is. Raises ValueError for True and "2"."""
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Conversions and the suffixes that names carry.
+"""Unit conversions, and the unit suffixes of names.
 
 _s seconds, _bytes, _bytes_per_s, _flops (a rate: FLOP per second), _w watts, _j joules, _kwh, _usd, _rps requests per
-second. Inside the program everything is in these base units; a report converts.
+second. Inside the program everything is in these base units; reports convert.
 """
 
 HOURS_PER_YEAR = 8760.0

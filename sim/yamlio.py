@@ -1,9 +1,10 @@
-"""Strict YAML: the only file that knows PyYAML.
+"""Strict YAML reader and writer: the only module that imports PyYAML.
 
 Scalars follow the YAML 1.2 core schema, so `1e9` and `989e12` are numbers while `on`, `yes`, `12:30:00` and
-`2024-05-01` are text. A key that stands twice is refused. Every place remembers its line.
+`2024-05-01` are text. A duplicate key is refused. Every value has its line number.
 
-A file may be hostile: size, nesting and what its aliases stand for are limited, far above what a scenario needs.
+A file may be hostile: its size, nesting and number of values with aliases expanded are limited, far above what a
+scenario needs.
 """
 
 import re
